@@ -1,0 +1,49 @@
+# make install   create .venv and install everything      make up      a three-node cluster on loopback
+# make test      everything CI checks                      make bench   the benchmark suite
+# make check     lint, types, import rules, unit tests     make sim SEED=n   replay one simulated run
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install up check lint test unit sim soak bench clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("lmqcluster needs Python 3.11 or newer, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	@touch $(STAMP)
+
+up: install
+	$(BIN)/lmq dev
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy lmqcluster cli
+	$(BIN)/lint-imports
+
+unit: install
+	$(BIN)/pytest -q tests/unit
+
+check: lint unit
+
+test: lint
+	$(BIN)/pytest tests --ignore=tests/benchmarks
+
+sim: install
+	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) $(SIM_ARGS)
+
+# An hour of new seeds, two processes at a time.
+soak: install
+	$(BIN)/python -m tests.simulation --seed $(or $(SEED),$(shell date +%s)) --minutes $(or $(MINUTES),60) --jobs 2
+
+bench: install
+	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+clean:
+	rm -rf $(VENV) var build *.egg-info

@@ -1,0 +1,244 @@
+"""``lmq-admin status | stats | join | leave | remove | transfer-leader | check | snapshot``: the cluster as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from .errors import CliError, ExitCode
+from .output import Column, make_console, print_json, print_table
+from .target import Target, queue_text, target_options
+
+__all__ = ["check", "join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader"]
+
+MEMBERSHIP_TIMEOUT_S: Final = 900.0
+_NODE_COLUMNS: Final = [
+    Column("Node", "node"),
+    Column("State", "state"),
+    Column("HTTP", "http"),
+    Column("MessagePack-RPC", "rpc", rank=1),
+    Column("Raft", "raft", rank=2),
+    Column("Log index", "match_index", right=True, rank=3),
+]
+_WINDOWS: Final = (("one", "1min"), ("five", "5min"), ("fifteen", "15min"), ("day", "1day"))
+_SHOWN_WINDOWS: Final = _WINDOWS[:3]
+_STATS_COLUMNS: Final = [
+    Column("Queue", "queue"),
+    Column("Messages", "size", right=True),
+    *(
+        Column(f"{kind.capitalize()} {text}", f"{kind}_{text}", right=True, rank=rank)
+        for kind in ("push", "pull")
+        for rank, (_key, text) in zip((0, 2, 3), _SHOWN_WINDOWS, strict=True)
+    ),
+    Column("Wait median", "retention_median", right=True, rank=1),
+    Column("Wait max", "retention_max", right=True, rank=1),
+]
+
+
+@click.command()
+@click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin status printed.")
+@target_options
+def status(target: Target, as_lmq: bool) -> int:
+    """Show the nodes of the cluster. Exits with 69 if there is no quorum."""
+    if as_lmq:
+        print("\n".join(_lmq_status(target.api.get("/stats"))))
+        return ExitCode.DONE
+    cluster = target.api.get("/v1/cluster")
+    if target.as_json:
+        print_json(cluster)
+    else:
+        _print_cluster(cluster)
+    if not cluster["has_quorum"]:
+        raise CliError(f"{target.node} {_why_no_quorum(cluster)}", ExitCode.UNAVAILABLE)
+    return ExitCode.DONE
+
+
+@click.command(short_help="Show rates and waiting times of all queues.")
+@click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin stats printed.")
+@target_options
+def stats(target: Target, as_lmq: bool) -> None:
+    """Show rates and waiting times of all queues, as this one node has counted them.
+
+    Rates are pushes and pulls per second over the last minutes; waiting times are seconds that the messages delivered in
+    the last minute had been ready (LMQ's retention).
+    """
+    answer = target.api.get("/stats")
+    if as_lmq:
+        print("\n".join(_lmq_stats(answer)))
+    elif target.as_json:
+        print_json(answer)
+    else:
+        print_table(_STATS_COLUMNS, map(_stats_row, *zip(*answer["queues"].items(), strict=True)), empty="No queues.")
+
+
+@click.command(short_help="Make the node join a peer's cluster.")
+@click.argument("peer")
+@click.option("--discard-data", is_flag=True, help="Throw away the messages that the node holds.")
+@target_options
+def join(target: Target, peer: str, discard_data: bool) -> None:
+    """Make the node join the cluster that PEER belongs to.
+
+    PEER is an HTTP or Raft address, HOST:PORT; LMQ's lmq@HOST is understood. The node gets the cluster's data first, and counts
+    for its quorum from then on. A node that holds messages of its own is refused without --discard-data; at a terminal it is
+    asked about.
+    """
+    discard_data = discard_data or _may_discard(target)
+    request = {"peer": peer, "discard_data": discard_data}
+    cluster = target.api.post("/v1/cluster/join", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(target, cluster, f"{target.node} is now one of {len(cluster['nodes'])} nodes.")
+
+
+@click.command()
+@target_options
+def leave(target: Target) -> None:
+    """Take the node out of its cluster. It goes on alone and empty; the others keep everything."""
+    cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(target, cluster, f"{target.node} has left and is alone and empty now.")
+
+
+@click.command()
+@click.argument("member", metavar="NODE")
+@click.option("--force", is_flag=True, help="Remove it though it is alive.")
+@target_options
+def remove(target: Target, member: str, force: bool) -> None:
+    """Take a dead node out of the cluster. NODE is its name or id, as status shows it.
+
+    A live node is better told to leave. If the removed one comes back, it can no longer take part, and has to join anew.
+    """
+    cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(target, cluster, f"{member} is removed; the cluster has {len(cluster['nodes'])} nodes now.")
+
+
+@click.command("transfer-leader", short_help="Have the leader hand over.")
+@click.argument("member", metavar="[NODE]", required=False)
+@target_options
+def transfer_leader(target: Target, member: str | None) -> None:
+    """Have the leader hand over to NODE (name or id), or to the node that is most up to date."""
+    request = {} if member is None else {"to": member}
+    cluster = target.api.post("/v1/cluster/transfer", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    names = {node["id"]: node["name"] or node["id"] for node in cluster["nodes"]}
+    _done(target, cluster, f"{names.get(cluster['leader'], 'another node')} leads now.")
+
+
+@click.command(short_help="Say whether all is well and the node may be stopped.")
+@target_options
+def check(target: Target) -> int:
+    """Say whether the cluster is well and the node may be stopped. Exits with 69 if anything is not as it should be."""
+    answer = target.api.get("/v1/cluster/check")
+    if target.as_json:
+        print_json(answer)
+    else:
+        columns = [Column("Check", "check"), Column("", "ok"), Column("Finding", "finding")]
+        print_table(
+            columns, [[one["name"], "ok" if one["ok"] else "PROBLEM", one["detail"]] for one in answer["checks"]]
+        )
+    return ExitCode.DONE if all(one["ok"] for one in answer["checks"]) else ExitCode.UNAVAILABLE
+
+
+@click.command(short_help="Have the node write a snapshot of its state now.")
+@target_options
+def snapshot(target: Target) -> None:
+    """Have the node write a snapshot of its state now, so that it starts faster and its log gets shorter."""
+    info = target.api.post("/v1/snapshots", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(
+        target, info, f"{target.node} has written a snapshot of entry {info['index']:,}, {info['size_bytes']:,} bytes."
+    )
+
+
+def _done(target: Target, answer: Mapping[str, Any], text: str) -> None:
+    if target.as_json:
+        print_json(answer)
+    elif sys.stdout.isatty():
+        print(text)
+
+
+def _may_discard(target: Target) -> bool:
+    """Ask a person whether messages that the node holds may go; False if there is nobody to ask."""
+    if not sys.stdin.isatty():
+        return False
+    queues = target.api.get("/v1/queues")["queues"]
+    count = sum(queue["size"] for queue in queues)
+    if not count:
+        return False
+    text = f"{target.node} holds {count:,} messages in {len(queues):,} queues, which will be thrown away. Go on?"
+    return click.confirm(text, abort=True, err=True)
+
+
+def _why_no_quorum(cluster: Mapping[str, Any]) -> str:
+    nodes, quorum = cluster["nodes"], cluster["quorum"]
+    if any(node["id"] == cluster["self"] and node["state"] == "removed" for node in nodes):
+        return "was removed from its cluster and serves nothing; let it join again (lmq-admin join PEER --discard-data)"
+    present = sum(1 for node in nodes if node["state"] != "unreachable")
+    if present < quorum:
+        return (
+            f"has no quorum: it reaches {present} of {len(nodes)} nodes, {quorum} are needed; start or reconnect others"
+        )
+    text = f"has no leader, though it reaches {present} of {len(nodes)} nodes; an election takes a second or two"
+    if cluster["durability"] == "memory":
+        text += (
+            ". If a majority was restarted its messages are lost: restart the others too, and the cluster begins anew"
+        )
+    return text
+
+
+_FEW_NODES: Final = {
+    1: "This one node is all there is: while it is down nothing is served, and with its disk everything is lost.",
+    2: "Two nodes survive the loss of neither: while one is down nothing is served. Three survive the loss of one.",
+}
+
+
+def _print_cluster(cluster: Mapping[str, Any]) -> None:
+    nodes = sorted(cluster["nodes"], key=lambda node: (node["name"] or "", node["id"]))
+    if sys.stdout.isatty():
+        leader = next((node["name"] or node["id"] for node in nodes if node["id"] == cluster["leader"]), None)
+        state = f"leader {leader} in term {cluster['term']}" if leader else "no leader"
+        count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+        print(
+            f"{count}, quorum {cluster['quorum']}, {state}, "
+            f"commit index {cluster['commit_index']:,}, durability {cluster['durability']}, version {cluster['version']}"
+        )
+    columns = _NODE_COLUMNS
+    if sys.stdout.isatty() and all(node["match_index"] is None for node in nodes):
+        # Only the leader knows how far the others are.
+        columns = [column for column in columns if column.key != "match_index"]
+    # A node that was never reached has not told its name.
+    print_table(
+        columns, [[node["name"] or node["id"], *(node[column.key] for column in columns[1:])] for node in nodes]
+    )
+    if sys.stdout.isatty() and len(nodes) in _FEW_NODES:
+        make_console().print(_FEW_NODES[len(nodes)])
+
+
+def _stats_row(name: str, queue: Mapping[str, Any]) -> list[object]:
+    figures = queue["stats"]
+    rates = [f"{figures[kind][key]:.2f}" for kind in ("push", "pull") for key, _text in _SHOWN_WINDOWS]
+    retention = figures["retention"]
+    return [queue_text(name), queue["size"], *rates, f"{retention['median']:.3f}", f"{retention['max']:.3f}"]
+
+
+def _lmq_status(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield f"   All nodes: {', '.join(answer['all_nodes'])}"
+    yield f"Active nodes: {', '.join(answer['active_nodes'])}"
+    for name, queue in answer["queues"].items():
+        props = queue["props"]
+        yield ""
+        yield f"{name[:40]:<40} {queue['size']:>7} messages {queue['memory']:>15} bytes"
+        accum, timeout = float(props["accum"]) / 1000, float(props["timeout"])
+        yield f"  accum: {accum}, retry: {props['retry']}, timeout: {timeout}"
+
+
+def _lmq_stats(answer: Mapping[str, Any]) -> Iterator[str]:
+    for name, queue in answer["queues"].items():
+        yield name
+        figures = queue["stats"]
+        for kind in ("push", "pull"):
+            rates = ", ".join(f"{text} {figures[kind][key]:.2f}" for key, text in _WINDOWS)
+            yield f"  {kind} rate: {rates}"
+        retention = figures["retention"]
+        yield (
+            f"  retention time: min {retention['min']:.3f}, max {retention['max']:.3f}, "
+            f"mean {retention['arithmetic_mean']:.3f}, median {retention['median']:.3f}"
+        )

@@ -1,0 +1,149 @@
+"""The HTTP interface of one node, as the programs use it: JSON in, JSON out, failures as errors with an exit code."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Final
+
+from lmqcluster.wire.errors import ERRORS, LmqError
+
+from .errors import CliError, ExitCode
+
+__all__ = ["NODE_DEFAULT", "Api"]
+
+NODE_DEFAULT: Final = "127.0.0.1:9980"
+TIMEOUT_S: Final = 10.0
+_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+# Nodes are addressed directly; a proxy of the environment would answer in their place.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Api:
+    """One node, by its HTTP address ``HOST:PORT``. Blocking; every call has a deadline."""
+
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+
+    def get(self, path: str) -> Any:
+        """GET a path; the decoded JSON.
+
+        Raises:
+            LmqError: the node answered with an error.
+            CliError: it could not be reached, or its answer was not understood.
+        """
+        return self._request("GET", path)
+
+    def get_bytes(self, path: str) -> bytes:
+        """GET a path; the answer's body as it is. Raises as `get`."""
+        return self._send(urllib.request.Request(f"http://{self.address}{path}"), self._timeout_s)
+
+    def ready(self) -> bool:
+        """Whether the node says that it can serve requests. Never raises."""
+        try:
+            with _opener.open(f"http://{self.address}/readyz", timeout=self._timeout_s) as response:
+                return bool(response.status == 200)
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def check_alive(self) -> None:
+        """Return if the node answers at all. Raises as `get`."""
+        self._send(urllib.request.Request(f"http://{self.address}/livez"), self._timeout_s)
+
+    def post(self, path: str, body: object, *, timeout_s: float | None = None) -> Any:
+        """POST a JSON body; the decoded JSON of the answer, ``None`` if it is empty. Raises as `get`."""
+        return self._request("POST", path, body, timeout_s=timeout_s)
+
+    def patch(self, path: str, body: object) -> Any:
+        """PATCH with a JSON body. Raises as `get`."""
+        return self._request("PATCH", path, body)
+
+    def delete(self, path: str) -> Any:
+        """DELETE a path. Raises as `get`."""
+        return self._request("DELETE", path)
+
+    @staticmethod
+    def segment(name: str) -> str:
+        """A queue name as one path segment."""
+        # surrogateescape brings back the bytes of a command-line argument that is not UTF-8.
+        return urllib.parse.quote(name.encode(errors="surrogateescape"), safe="")
+
+    def _request(self, method: str, path: str, body: object = None, *, timeout_s: float | None = None) -> Any:
+        headers = {"Accept": "application/json"}
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(f"http://{self.address}{path}", data=data, headers=headers, method=method)
+        return self._decode(self._send(request, timeout_s or self._timeout_s))
+
+    def _send(self, request: urllib.request.Request, timeout_s: float) -> bytes:
+        method = request.get_method()
+        try:
+            with _opener.open(request, timeout=timeout_s) as response:
+                answer: bytes = response.read(_ANSWER_BYTES_MAX)
+                return answer
+        except urllib.error.HTTPError as exc:
+            raise self._problem(exc, request.selector) from exc
+        except TimeoutError as exc:
+            raise self._timed_out(method) from exc
+        except urllib.error.URLError as exc:
+            if isinstance(exc.reason, TimeoutError):
+                raise self._timed_out(method) from exc
+            raise self._unreachable(exc.reason) from exc
+        except (OSError, http.client.HTTPException) as exc:
+            # The connection broke after the request had left, so a change may have happened.
+            if method == "GET":
+                raise self._unreachable(exc) from exc
+            text = (
+                f"{self.address} closed the connection without an answer; it is not known whether the change was made"
+            )
+            raise CliError(text, ExitCode.UNKNOWN) from exc
+
+    def _decode(self, answer: bytes) -> Any:
+        if not answer:
+            return None
+        try:
+            return json.loads(answer)
+        except ValueError as exc:
+            text = f"{self.address} did not answer with JSON; is it the HTTP address of an lmqcluster node?"
+            raise CliError(text, ExitCode.UNAVAILABLE) from exc
+
+    def _problem(self, answer: urllib.error.HTTPError, path: str) -> Exception:
+        try:
+            with answer:
+                problem = json.loads(answer.read())
+            code, detail = problem["code"], problem.get("detail") or problem.get("title") or ""
+        except (ValueError, KeyError, TypeError, AttributeError):
+            code, detail = "", ""
+        if code in ERRORS:
+            return LmqError(code, f"{self.address}: {detail}")
+        text = f"{self.address} answered {answer.code} {answer.reason} to {path.partition('?')[0]}"
+        return CliError(text, _EXIT_OF_STATUS.get(answer.code, ExitCode.BUG))
+
+    def _timed_out(self, method: str) -> CliError:
+        rest = "" if method == "GET" else "; it is not known whether the change was made"
+        return CliError(f"{self.address} did not answer in time{rest}", ExitCode.UNKNOWN)
+
+    def _unreachable(self, reason: object) -> CliError:
+        why = getattr(reason, "strerror", None) or reason
+        text = (
+            f"cannot reach {self.address}: {why}; is the node running, and is that its HTTP address? (--node HOST:PORT)"
+        )
+        return CliError(text, ExitCode.UNAVAILABLE)
+
+
+_EXIT_OF_STATUS: Final = {
+    400: ExitCode.BAD_DATA,
+    401: ExitCode.NOT_AUTHORISED,
+    403: ExitCode.NOT_AUTHORISED,
+    404: ExitCode.NOT_FOUND,
+    413: ExitCode.BAD_DATA,
+    429: ExitCode.UNAVAILABLE,
+    503: ExitCode.UNAVAILABLE,
+    504: ExitCode.UNKNOWN,
+}

@@ -1,0 +1,52 @@
+"""The data directory of a node: one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lmqcluster.node.config import ConfigError
+
+__all__ = ["hold_data_dir"]
+
+PID_FILE = "lmq.pid"
+
+
+@contextmanager
+def hold_data_dir(directory: Path) -> Iterator[None]:
+    """Create the directory if need be, and keep other nodes out of it.
+
+    The lock goes with the process, so nothing that kill -9 leaves behind stops anybody.
+
+    Raises:
+        ConfigError: the directory cannot be used, or another node runs in it.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as exc:
+        raise ConfigError(f"cannot use the data directory {directory}: {exc.strerror}") from exc
+    try:
+        _lock(handle, directory)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, directory: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = _holder(directory)
+        text = f"another node{holder} runs in the data directory {directory}; give each node its own with --data-dir"
+        raise ConfigError(text) from None
+
+
+def _holder(directory: Path) -> str:
+    try:
+        return f" (process {int((directory / PID_FILE).read_text(encoding='ascii'))})"
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,104 @@
+"""Exit codes of the programs, and how every failure becomes one line on standard error and one of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from enum import IntEnum
+from typing import Any, Final, NoReturn
+
+import click
+
+from lmqcluster.node.config import ConfigError
+from lmqcluster.wire.errors import LmqError
+
+__all__ = ["EXIT_CODES_HELP", "CliError", "ExitCode", "run"]
+
+
+class ExitCode(IntEnum):
+    """Exit statuses; scripts may rely on them."""
+
+    DONE = 0
+    USAGE = 2
+    BAD_DATA = 65
+    NOT_FOUND = 66
+    UNAVAILABLE = 69
+    BUG = 70
+    UNKNOWN = 75
+    NOT_AUTHORISED = 77
+    CONFIGURATION = 78
+    INTERRUPTED = 130
+
+
+_MEANINGS: Final = {
+    ExitCode.DONE: "done",
+    ExitCode.USAGE: "usage: wrong arguments",
+    ExitCode.BAD_DATA: "bad data",
+    ExitCode.NOT_FOUND: "no such queue or message",
+    ExitCode.UNAVAILABLE: "node unreachable or no quorum",
+    ExitCode.BUG: "a bug in lmqcluster",
+    ExitCode.UNKNOWN: "timed out or outcome unknown",
+    ExitCode.NOT_AUTHORISED: "not authorised",
+    ExitCode.CONFIGURATION: "configuration",
+    ExitCode.INTERRUPTED: "interrupted (Ctrl-C)",
+}
+
+# \b keeps click from re-wrapping the table.
+EXIT_CODES_HELP: Final = "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in _MEANINGS.items())
+
+
+class CliError(Exception):
+    """A failure that a person can act on: one sentence with what failed, where, and what to try."""
+
+    def __init__(self, message: str, exit_code: ExitCode) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run(command: click.Command, name: str) -> NoReturn:
+    """Run a program and exit with the status its end calls for."""
+    try:
+        code = _invoke(command, name)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output has gone, as in "| head"; nothing is left to be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + 13
+    sys.exit(code)
+
+
+def _invoke(command: click.Command, name: str) -> int:
+    try:
+        result: Any = command.main(prog_name=name, standalone_mode=False)
+        return result if isinstance(result, int) else ExitCode.DONE
+    except click.exceptions.Exit as exc:
+        return exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _say(name, "interrupted", ExitCode.INTERRUPTED)
+    except click.UsageError as exc:
+        path = exc.ctx.command_path if exc.ctx is not None else name
+        text = " ".join(exc.format_message().split()).rstrip(".")
+        return _say(path, f"{text} (see {path} --help)", ExitCode.USAGE)
+    except click.ClickException as exc:
+        return _say(name, exc.format_message(), ExitCode.USAGE)
+    except ConfigError as exc:
+        return _say(name, str(exc), ExitCode.CONFIGURATION)
+    except LmqError as exc:
+        return _say(name, exc.message, exc.spec.exit_code)
+    except CliError as exc:
+        return _say(name, str(exc), exc.exit_code)
+    except BrokenPipeError:
+        raise
+    except Exception as exc:  # noqa: BLE001  the last resort: report a bug as a bug
+        if os.environ.get("LMQ_DEBUG"):
+            traceback.print_exc()
+        hint = "" if os.environ.get("LMQ_DEBUG") else " (LMQ_DEBUG=1 shows where)"
+        return _say(name, f"a bug: {type(exc).__name__}: {exc}{hint}", ExitCode.BUG)
+
+
+def _say(name: str, text: str, code: int) -> int:
+    if os.environ.get("LMQ_DEBUG") and code != ExitCode.BUG:
+        traceback.print_exc()
+    click.echo(f"{name}: {' '.join(text.splitlines())}", err=True)
+    return int(code)

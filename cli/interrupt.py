@@ -1,0 +1,76 @@
+"""Ctrl-C for commands that need a moment to stop in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import click
+
+__all__ = ["in_thread", "run_until_interrupted"]
+
+T = TypeVar("T")
+
+
+def run_until_interrupted(main: Callable[[asyncio.Event], Awaitable[T]]) -> T:
+    """Run `main` with an event that the first Ctrl-C (or SIGTERM) sets; the second one cancels it.
+
+    Raises:
+        KeyboardInterrupt: there was a second one.
+    """
+
+    async def supervise() -> T:
+        stop = asyncio.Event()
+        task = asyncio.ensure_future(main(stop))
+
+        def on_signal() -> None:
+            if stop.is_set():
+                task.cancel()
+                return
+            stop.set()
+            click.echo("Stopping when what is under way is answered; Ctrl-C again gives up on it.", err=True)
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    return asyncio.run(supervise())
+
+
+def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Run a function that may block without end, such as a read of standard input, in a thread of its own.
+
+    Unlike threads of an executor, which the program waits for at its end, this one may be left behind.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]  # a result of None is one too
+
+    def work() -> None:
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as exc:  # noqa: BLE001  handed on to whoever awaits
+            error = exc
+        # The loop may be closed: then nobody waits any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future

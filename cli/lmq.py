@@ -1,0 +1,208 @@
+"""The program ``lmq``: run a node, run a cluster on this machine, ask whether a node is there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lmqcluster.node.config import OPTIONS, NodeConfig
+from lmqcluster.node.config_load import load_config
+from lmqcluster.node.logs import configure_logging
+from lmqcluster.replication import offline
+
+from .admin_backup import data_dir_option, disks_of, told
+from .api import NODE_DEFAULT, Api
+from .data_dir import hold_data_dir
+from .dev import DevCluster, DevSettings
+from .errors import EXIT_CODES_HELP, CliError, ExitCode, run
+from .output import Column, print_json, print_table
+from .ports import check_free
+
+__all__ = ["main"]
+
+
+@click.group(epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("lmqcluster"), package_name="lmqcluster", message="lmqcluster %(version)s")
+def cli() -> None:
+    """Run lmqcluster, a replicated message queue."""
+
+
+def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a flag for every option of a node, and ``--config``."""
+    for option in reversed(OPTIONS):
+        text = f"{option.help} [{option.environment}; default: {option.default}]"
+        function = click.option(option.flag, option.name, metavar=option.metavar, help=text)(function)
+    text = "TOML file with any of the options below, by name. [LMQ_CONFIG; default: none]"
+    path = click.Path(dir_okay=False, path_type=Path)
+    return click.option("--config", "config_file", metavar="FILE", type=path, help=text)(function)
+
+
+@cli.command()
+@config_options
+@click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when standard input ends.")
+def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None) -> int:
+    """Run one node in the foreground.
+
+    Each option can also come from the environment and from a TOML file; a flag beats the environment, which beats the
+    file. SIGTERM or Ctrl-C stops the node in order, a second Ctrl-C at once.
+    """
+    config = load_config(flags, file=config_file)
+    configure_logging(config.log_level, config.log_format)
+    if stop_with_parent:
+        threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+    for name, address in (("http", config.http), ("rpc", config.rpc), ("raft", config.raft)):
+        if address is not None:
+            check_free(address, name, f"choose another address with --{name}")
+    with hold_data_dir(config.data_dir):
+        return _serve(config)
+
+
+def _stop_at_end_of_input() -> None:
+    # Unbuffered on purpose: a thread inside a buffered read would hold up the end of the interpreter.
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _serve(config: NodeConfig) -> int:
+    from lmqcluster.server import serve  # noqa: PLC0415  the other commands need not wait for these imports
+
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    else:
+        loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(serve(config))
+
+
+@cli.command(short_help="Run a cluster on this machine, for trying.")
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="Count of nodes.")
+@click.option(
+    "--data-dir",
+    default="var",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the cluster; node k uses n<k> in it.",
+)
+@click.option(
+    "--offset", default=0, show_default=True, type=click.IntRange(0, 40_000), help="Number to add to all ports."
+)
+@click.option("--respawn", is_flag=True, help="Start a node that died again, instead of only reporting it.")
+def dev(nodes: int, data_dir: Path, offset: int, respawn: bool) -> int:
+    """Run a cluster on this machine, in the foreground, for trying and developing.
+
+    The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC) and 19980 (Raft), each further one ten
+    ports higher. Ctrl-C stops all nodes in order, a second Ctrl-C at once.
+    """
+    settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn)
+    return asyncio.run(DevCluster(settings).run())
+
+
+@cli.command()
+@click.option(
+    "--node",
+    envvar="LMQ_NODE",
+    default=NODE_DEFAULT,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="HTTP address of the node. [LMQ_NODE]",
+)
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for the answer.")
+def ping(node: str, timeout: float) -> int:
+    """Print pong if the node is alive, whether or not it has a quorum."""
+    Api(node, timeout_s=timeout).check_alive()
+    print("pong")
+    return ExitCode.DONE
+
+
+@cli.command(short_help="Throw away the damaged data of a stopped node.")
+@data_dir_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def repair(data_dir: Path, yes: bool) -> None:
+    """Throw away the log and snapshots of a stopped node whose files are damaged.
+
+    The node keeps its identity. When it is started again, it takes no part in votes until it has everything from the other
+    nodes, so use this only while a majority of them is well. A node that is alone has nobody to get anything from: restore a
+    backup instead.
+    """
+    if not yes:
+        if not sys.stdin.isatty():
+            raise CliError("nobody is there to ask: say --yes", ExitCode.USAGE)
+        click.confirm(f"Throw away what {data_dir} holds, and get it from the other nodes?", abort=True, err=True)
+    if not data_dir.is_dir():
+        raise CliError(f"there is no data folder {data_dir}", ExitCode.CONFIGURATION)
+    with told(), hold_data_dir(data_dir):
+        meta = offline.discard_data(disks_of(data_dir))
+    if meta is None:
+        print(
+            "The node's identity could not be read and is given up too. Start it with the peers that it was founded with and it"
+            " comes back by itself; if it had joined, remove it from its cluster (lmq-admin remove) and let it join again.",
+            file=sys.stderr,
+        )
+
+
+@cli.group()
+def config() -> None:
+    """Show or check the configuration that a start would use."""
+
+
+@config.command("show")
+@click.option("--origin", is_flag=True, help="Also show where each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@config_options
+def config_show(config_file: Path | None, origin: bool, as_json: bool, **flags: str | None) -> None:
+    """Print every option with its effective value. The cluster secret itself is not shown."""
+    loaded = load_config(flags, file=config_file)
+    rows = [(option.name, _shown(loaded, option.name), loaded.origin(option.name)) for option in OPTIONS]
+    if as_json:
+        print_json({name: {"value": value, "origin": source} for name, value, source in rows})
+        return
+    columns = [Column("Option", "option"), Column("Value", "value"), Column("Origin", "origin")]
+    count = 3 if origin else 2
+    print_table(columns[:count], [row[:count] for row in rows])
+
+
+@config.command("check")
+@config_options
+def config_check(config_file: Path | None, **flags: str | None) -> None:
+    """Exit with 0 if a node could start with this configuration, else say what is wrong and exit with 78."""
+    load_config(flags, file=config_file)
+
+
+@config.command("docs")
+def config_docs() -> None:
+    """Print the reference of all options as Markdown; the README's table is this."""
+    print("| Option | Default | Meaning | At the extremes |\n|---|---|---|---|")
+    for option in OPTIONS:
+        print(f"| `{option.name}` {option.metavar} | {option.default} | {option.help} | {option.extremes} |")
+
+
+def _shown(loaded: NodeConfig, name: str) -> str:
+    value = getattr(loaded, name)
+    if name == "cluster_secret" and value is not None:
+        return "(set)"
+    if isinstance(value, tuple) and name == "peers":
+        return ",".join(map(str, value)) or "none"
+    if value is None:
+        return "off" if name in ("http", "rpc", "raft") else "none"
+    return str(value)
+
+
+def main() -> None:
+    """Entry point of the script."""
+    run(cli, "lmq")
+
+
+if __name__ == "__main__":
+    main()

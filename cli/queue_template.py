@@ -1,0 +1,73 @@
+"""Queues named after columns of a row: ``flights.{origin}``."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Final
+
+from lmqcluster.wire.limits import NAME_BYTES_MAX
+
+__all__ = ["QueueTemplate"]
+
+_NAMES_CACHED_MAX: Final = 10_000
+
+
+class QueueTemplate:
+    """Makes a queue name of the values of some columns.
+
+    Attributes:
+        columns: the columns whose values `name` wants, in that order.
+    """
+
+    def __init__(self, parts: Sequence[tuple[str, str | None]]) -> None:
+        """Take pairs of a literal text and the column whose value follows it, ``None`` for no column."""
+        self._parts = parts
+        self.columns = [column for _, column in parts if column is not None]
+        self._names: dict[tuple[str, ...], bytes] = {}
+
+    @classmethod
+    def parse(cls, template: str) -> QueueTemplate:
+        """Read a template such as ``flights.{origin}``; doubled braces stand for themselves.
+
+        Raises:
+            ValueError: it is malformed.
+        """
+        parts: list[tuple[str, str | None]] = []
+        for literal, column, spec, conversion in string.Formatter().parse(template):
+            if column is not None and (not column or spec or conversion):
+                raise ValueError("write a column as {name}")
+            parts.append((literal, column))
+        return cls(parts)
+
+    @classmethod
+    def by_column(cls, column: str, prefix: str = "") -> QueueTemplate:
+        """Queues named by the value of one column, after a fixed prefix."""
+        return cls([(prefix, column)])
+
+    def name(self, values: tuple[str, ...]) -> bytes:
+        """The queue for these values of `columns`.
+
+        Raises:
+            ValueError: a value is empty, or the name would not be one that a queue can have.
+        """
+        known = self._names.get(values)
+        if known is not None:
+            return known
+        name = self._build(values)
+        if len(self._names) < _NAMES_CACHED_MAX:
+            self._names[values] = name
+        return name
+
+    def _build(self, values: tuple[str, ...]) -> bytes:
+        for column, value in zip(self.columns, values, strict=True):
+            if not value:
+                raise ValueError(f"column {column!r} is empty, so there is no queue to name")
+        rest = iter(values)
+        text = "".join(literal if column is None else literal + next(rest) for literal, column in self._parts)
+        if any(c < " " or c == "\x7f" for c in text):
+            raise ValueError(f"the queue name {text!r} has control characters")
+        name = text.encode()
+        if not 1 <= len(name) <= NAME_BYTES_MAX:
+            raise ValueError(f"the queue name has {len(name)} bytes, it must have 1 to {NAME_BYTES_MAX}")
+        return name

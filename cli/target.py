@@ -1,0 +1,102 @@
+"""What every command of ``lmq-admin`` shares: which node it talks to, and in what form it prints."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from lmqcluster.node.address import Address
+
+from .api import NODE_DEFAULT, Api
+
+__all__ = ["Target", "complete_queue", "queue_text", "target_options"]
+
+COMPLETION_TIMEOUT_S = 2.0
+
+
+class Target:
+    """The node a command is for, and the form of its output."""
+
+    def __init__(self, node: str, as_json: bool) -> None:
+        self.node = node
+        self.as_json = as_json
+
+    @property
+    def api(self) -> Api:
+        """The node's HTTP interface."""
+        return Api(self.node)
+
+    def rpc_addresses(self) -> list[str]:
+        """MessagePack-RPC addresses of all nodes that the cluster can reach, this node's first.
+
+        Raises:
+            click.UsageError: no node has one.
+        """
+        cluster = self.api.get("/v1/cluster")
+        nodes = sorted(cluster["nodes"], key=lambda node: node["id"] != cluster["self"])
+        addresses = [node["rpc"] for node in nodes if node["rpc"] and node["state"] != "unreachable"]
+        if not addresses:
+            raise click.UsageError(f"{self.node} names no MessagePack-RPC address; give --nodes HOST:PORT,...")
+        return addresses
+
+
+def _default_node() -> str:
+    value = os.environ.get("LMQ_NODE") or NODE_DEFAULT
+    try:
+        return str(Address.parse(value))
+    except ValueError as exc:
+        raise click.UsageError(f"environment variable LMQ_NODE: {exc}") from exc
+
+
+def _check_address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return str(Address.parse(value))
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--node`` and ``--json``, which may stand before and after the name of the command."""
+
+    @click.option(
+        "--node",
+        metavar="HOST:PORT",
+        callback=_check_address,
+        help=f"HTTP address of the node. [LMQ_NODE; default: {NODE_DEFAULT}]",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, the API's answer unchanged where there is one.")
+    @functools.wraps(function)
+    def wrapper(node: str | None, as_json: bool, **arguments: Any) -> Any:
+        context = click.get_current_context()
+        outer = context.find_object(Target)
+        context.obj = Target(
+            node or (outer.node if outer is not None else _default_node()),
+            as_json or (outer is not None and outer.as_json),
+        )
+        return function(context.obj, **arguments)
+
+    return wrapper
+
+
+def queue_text(name: object) -> str:
+    """A queue name from the API as text; one that is not UTF-8 is shown as its Base64 form."""
+    return f"base64:{name['base64']}" if isinstance(name, dict) else str(name)
+
+
+def complete_queue(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of queues for the shell; nothing if the node does not answer at once."""
+    contexts = (context, context.parent, context.parent.parent if context.parent is not None else None)
+    node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
+    try:
+        queues = Api(node or _default_node(), timeout_s=COMPLETION_TIMEOUT_S).get("/v1/queues")["queues"]
+        names = [queue["name"] for queue in queues]
+    except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
+        return []
+    return [CompletionItem(name) for name in names if isinstance(name, str) and name.startswith(incomplete)]

@@ -1,0 +1,24 @@
+"""The Python client: `AsyncClient` and its blocking twin `Client`, over MessagePack-RPC.
+
+``requests`` and ``replies`` translate; ``calls`` knows for every kind of call whether it may be repeated; ``connection`` moves
+frames; ``session`` keeps calls alive from one connection to the next; the clients on top are a thin surface. The package imports
+nothing of the server, only what both share: ``lmqcluster.wire``.
+"""
+
+from .async_client import AsyncClient
+from .backoff import Backoff
+from .message import Delivery, Message
+from .messages import Messages
+from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
+
+__all__ = [
+    "AsyncClient",
+    "Backoff",
+    "Client",
+    "ClientOptions",
+    "Delivery",
+    "Message",
+    "Messages",
+    "SyncMessage",
+    "SyncMessages",
+]

@@ -1,0 +1,488 @@
+"""The asynchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from lmqcluster.wire.legacy_msgpack import pack, pack_raw
+from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_COUNT_MAX
+
+from .addresses import NodeAddress, parse_addresses
+from .backoff import Backoff
+from .calls import Call, Once, Pull, Push, PushMany, Settle, SettleMany, push_texts
+from .message import Message
+from .messages import Messages
+from .replies import decode_strings, name_text, push_text
+from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
+from .session import Session
+
+__all__ = ["AsyncClient"]
+
+logger = logging.getLogger("lmqcluster.client")
+
+TIMEOUT_S_MAX = IDEMPOTENCY_WINDOW_S / 2
+"""A push is sent again until its deadline, which must be well within the time that the cluster knows it again."""
+_LARGE_BYTES = 64 * 1024
+_BATCH_BYTES = 8 * 1024 * 1024
+"""Batches above this are sent as several requests."""
+_WAIT_S_MAX = 1e8
+
+Name = str | bytes
+
+
+class AsyncClient:
+    """A connection to the cluster through any of its nodes.
+
+    ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit; without it the first call
+    connects, and `close` has to be called. It belongs to one event loop.
+
+    Any number of calls may be under way at once; they share one connection and take effect in the order they were made. When the
+    node is lost, the client goes to the next one and sends unanswered calls again: a push is stored once all the same. A call
+    fails only when ``timeout_s`` is over, with an `LmqError` whose ``outcome`` tells whether it may have taken effect.
+
+    Methods that return a `Future` send at once and need not be awaited one by one; pulls send when they are awaited. Cancelling
+    a pull makes the node forget it, and a message already on its way is given back without a charged retry. Cancelling
+    anything else leaves its outcome open.
+
+    Queue names are `str` or `bytes`. Contents are any MessagePack value; MessagePack-RPC does not tell strings from bytes, so
+    both come back as `bytes`, or, with ``decode=True``, as `str` where they are UTF-8. See `Message`.
+    """
+
+    def __init__(
+        self,
+        nodes: str | Iterable[str] = "127.0.0.1:18800",
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float = 2.0,
+        heartbeat_s: float = 5.0,
+        decode: bool = False,
+        in_flight_max: int = 8192,
+        backlog_max: int = 1_000_000,
+        backlog_bytes_max: int = 256 * 1024 * 1024,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """Set the client up; nothing is sent yet.
+
+        Args:
+            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, in order of preference. List all nodes of the cluster,
+                so that there is always one left to go to.
+            timeout_s: how long a call may take in all, over however many attempts, beyond the time that a pull is to wait.
+                More than 0 and at most 300, the time for which the cluster promises to know a repeated push.
+            connect_timeout_s: how long a node may take to accept a connection and answer on it.
+            heartbeat_s: after this much silence while something is unanswered the node is asked for a sign of life, and after as
+                much again it is given up.
+            decode: show strings in contents as `str` where they are UTF-8.
+            in_flight_max: most calls sent and unanswered, waiting pulls not counted; further ones wait in the client.
+            backlog_max: most calls waiting in the client; more fail as ``overloaded``.
+            backlog_bytes_max: most bytes of requests waiting in the client, likewise.
+            backoff: waits between attempts to connect.
+
+        Raises:
+            ValueError: an argument is out of range or no address.
+        """
+        if not 0 < timeout_s <= TIMEOUT_S_MAX:
+            raise ValueError(f"timeout_s must be above 0 and at most {TIMEOUT_S_MAX:g}, not {timeout_s!r}")
+        if min(connect_timeout_s, heartbeat_s) <= 0:
+            raise ValueError("connect_timeout_s and heartbeat_s must be above 0")
+        if min(in_flight_max, backlog_max, backlog_bytes_max) < 1:
+            raise ValueError("in_flight_max, backlog_max and backlog_bytes_max must be at least 1")
+        self._timeout_s = timeout_s
+        self._decode = decode_strings if decode else None
+        self._session = Session(
+            parse_addresses(nodes),
+            timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            heartbeat_s=heartbeat_s,
+            in_flight_max=in_flight_max,
+            backlog_max=backlog_max,
+            backlog_bytes_max=backlog_bytes_max,
+            backoff=backoff or Backoff(),
+            late=self._give_back,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._push_heads = Heads(b"push", 2)
+        self._keyed_push_heads = Heads(b"push", 3)
+        self._pull_heads = Heads(b"pull", 2)
+        self._pull_any_heads = Heads(b"pull_any", 2)
+        self._pull_many_heads = Heads(b"pull_many", 3)
+        self._settle_heads = {verb: Heads(verb, 2) for verb in (b"done", b"release", b"retain")}
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.ping()
+        except BaseException:
+            await self._session.close(0)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, grace_s: float | None = None) -> None:
+        """Take no more calls, end waiting pulls, wait for the answers to everything else, and disconnect.
+
+        Args:
+            grace_s: how long to wait for answers, default ``timeout_s``. Calls without one by then fail.
+        """
+        await self._session.close(self._timeout_s if grace_s is None else grace_s)
+
+    @property
+    def address(self) -> NodeAddress | None:
+        """The node that the client is connected to at present, as ``(host, port)``."""
+        return self._session.address
+
+    # --- push -----------------------------------------------------------------------------------------------------
+
+    def push(self, queue: Name, content: Any, *, key: Name | None = None) -> Future[str]:
+        """Push one message; it is stored exactly once, whatever happens to nodes meanwhile.
+
+        Args:
+            queue: name of the queue, which is made if it does not exist.
+            content: any MessagePack value.
+            key: an idempotency key of the application's own: a further push to the queue with the same key within 5 minutes, by
+                any client, stores nothing.
+
+        Returns:
+            Awaited: ``"ok"``, or in a queue that accumulates ``"packing started"`` or ``"packed"``.
+
+        Raises:
+            LmqError: awaited: for instance ``bad_name``, ``too_large``; ``unknown_outcome`` if there was no answer in time.
+        """
+        if key is not None:
+            return self._push_with_key(queue, content, key)
+        loop = self._loop or self._bind()
+        body = self._push_heads[queue] + encode_content(content)
+        future: Future[str] = Future(loop=loop)
+        call = Push(future, body, loop.time() + self._timeout_s)
+        if len(body) < _LARGE_BYTES:
+            self._session.submit_push(call)
+        else:
+            self._session.enqueue(call)
+        return future
+
+    def _push_with_key(self, queue: Name, content: Any, key: Name) -> Future[str]:
+        body = b"".join((self._keyed_push_heads[queue], encode_content(content), pack({b"key": name_bytes(key)})))
+        return self._call(Call, body, push_text)
+
+    def push_many(
+        self, queue: Name, contents: Sequence[Any], *, keys: Sequence[Name] | None = None
+    ) -> Future[list[str]]:
+        """Push many messages to one queue, in order; much faster than one by one.
+
+        Large batches are sent as several requests.
+
+        Args:
+            queue: name of the queue.
+            contents: any MessagePack values.
+            keys: idempotency keys as for `push`, one for each content.
+
+        Returns:
+            Awaited: one result per content, as `push`.
+
+        Raises:
+            LmqError: awaited: as `push`; then a first part of the messages may have been stored.
+        """
+        if isinstance(contents, (str, bytes)):
+            raise TypeError("contents must be a list of messages")
+        if keys is not None and len(keys) != len(contents):
+            raise ValueError(f"{len(contents)} contents need as many keys, not {len(keys)}")
+        loop = self._loop or self._bind()
+        name = pack_raw(name_bytes(queue))
+        raw_keys = None if keys is None else [name_bytes(key) for key in keys]
+        if len(contents) <= PUSH_COUNT_MAX:
+            packed = pack(contents)
+            if len(packed) <= _BATCH_BYTES:
+                return self._push_batch(loop, name, packed, len(contents), raw_keys)
+        encoded = [encode_content(content) for content in contents]
+        parts = [
+            self._push_batch(
+                loop,
+                name,
+                pack_array(encoded[start:end]),
+                end - start,
+                None if raw_keys is None else raw_keys[start:end],
+            )
+            for start, end in split_batch(encoded, PUSH_COUNT_MAX, _BATCH_BYTES)
+        ]
+        return loop.create_task(_concatenated(parts))
+
+    def _push_batch(
+        self, loop: asyncio.AbstractEventLoop, name: bytes, packed: bytes, count: int, keys: list[bytes] | None
+    ) -> Future[list[str]]:
+        future: Future[list[str]] = Future(loop=loop)
+        deadline = loop.time() + self._timeout_s
+        if count == 0:
+            future.set_result([])
+        elif keys is None:
+            self._submit_push(PushMany(future, b"\xa9push_many\x92" + name + packed, deadline, count))
+        else:
+            body = b"\xa9push_many\x93" + name + packed + pack({b"keys": keys})
+            self._submit(Call(future, body, push_texts, deadline))
+        return future
+
+    def push_all(self, pattern: Name, content: Any) -> Future[str]:
+        """Push one message to every queue whose name matches.
+
+        This cannot be repeated safely: if the connection is lost before the answer, it fails with outcome ``unknown``.
+
+        Args:
+            pattern: regular expression (RE2), searched anywhere in the name.
+            content: any MessagePack value. A string is stored without content type.
+
+        Returns:
+            Awaited: ``"ok"``, also if no queue matched.
+        """
+        body = request_body(b"push_all", [name_bytes(pattern), content])
+        return self._call(Once, body, _ok)
+
+    # --- pull -----------------------------------------------------------------------------------------------------
+
+    def pull(self, queue: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
+        """Take the next message under a lease.
+
+        Args:
+            queue: name of the queue.
+            timeout: how long to wait for one, in seconds; 0 = not at all, None = without limit.
+
+        Returns:
+            The message, or None if there was none in time.
+        """
+        return self._pull(self._pull_heads[queue], self._message, timeout)
+
+    def pull_any(self, pattern: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
+        """Take one message from any queue whose name matches, also from queues made while waiting.
+
+        Args:
+            pattern: regular expression (RE2), searched anywhere in the name.
+            timeout: as in `pull`.
+        """
+        return self._pull(self._pull_any_heads[pattern], self._message, timeout)
+
+    def pull_many(self, queue: Name, max: int, timeout: float | None = 0) -> Coroutine[Any, Any, list[Message]]:  # noqa: A002
+        """Take up to `max` (1 to 10,000) messages; waits only while there is none at all.
+
+        Args:
+            queue: name of the queue.
+            max: most messages to take.
+            timeout: as in `pull`, but not waiting by default.
+        """
+        if not 1 <= max <= PULL_COUNT_MAX:
+            raise ValueError(f"max must be 1 to {PULL_COUNT_MAX}, not {max!r}")
+        return self._pull(self._pull_many_heads[queue] + pack(max), self._messages, timeout)
+
+    async def _pull(self, head: bytes, decode: Callable[[Any], Any], wait_s: float | None) -> Any:
+        if wait_s is not None and not 0 <= wait_s < _WAIT_S_MAX:
+            raise ValueError(f"a timeout must be 0 seconds or more, not {wait_s!r}")
+        loop = self._loop or self._bind()
+        future: Future[Any] = Future(loop=loop)
+        call = Pull(future, head, decode, loop.time(), wait_s, self._timeout_s)
+        self._session.submit(call)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._session.forget(call)
+            elif future.exception() is None:
+                self._give_back(future.result())  # The answer and the cancellation came together.
+            raise
+
+    def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> Messages:
+        """Iterate over the messages of a queue: ``async for message in client.messages("jobs"):``.
+
+        Args:
+            queue: name of the queue.
+            prefetch: how many messages to take at once. Their leases all start then, so work through them within the queue's
+                ``timeout``. With more than 1 use ``async with client.messages(...) as messages:``, which gives back those not
+                handed out, without a charged retry, when the block is left.
+            timeout: end when none came for so many seconds; None = never.
+        """
+        return Messages(self, queue, prefetch, timeout)
+
+    def _message(self, reply: Any) -> Message | None:
+        if reply == b"empty":
+            return None
+        content = reply[b"content"]
+        return Message(self, reply, content if self._decode is None else self._decode(content))
+
+    def _messages(self, replies: Any) -> list[Message]:
+        messages = [self._message(reply) for reply in replies]
+        return [message for message in messages if message is not None]
+
+    def _give_back(self, pulled: Message | list[Message] | None) -> None:
+        """Return messages nobody will see, in the background; if that fails, their leases end all the same."""
+        by_queue: dict[str, list[str]] = {}
+        for message in [pulled] if isinstance(pulled, Message) else pulled or ():
+            by_queue.setdefault(message.queue, []).append(message.id)
+        for queue, ids in by_queue.items():
+            call = self._settle_many_call(b"put_back_many", queue, ids, ends=True)
+            call.future.add_done_callback(_note_failure)
+            self._session.enqueue(call, internal=True)
+
+    # --- settle ---------------------------------------------------------------------------------------------------
+
+    def done(self, queue: Name, message_id: Name) -> Future[bool]:
+        """Ack: remove a message for good.
+
+        Returns:
+            Awaited: whether its lease was alive. If not, it has been or will be redelivered, or was settled before. When the
+            connection was lost meanwhile and the repeated request finds no lease, the first one counts as done.
+        """
+        return self._settle(b"done", queue, message_id, ends=True)
+
+    def release(self, queue: Name, message_id: Name) -> Future[bool]:
+        """Nack: give a message back for redelivery at once, behind those that wait; costs a retry. Result as `done`."""
+        return self._settle(b"release", queue, message_id, ends=True)
+
+    def retain(self, queue: Name, message_id: Name) -> Future[bool]:
+        """Extend: start a message's lease anew, by the queue's ``timeout``.
+
+        Returns:
+            Awaited: whether the lease is alive.
+        """
+        return self._settle(b"retain", queue, message_id, ends=False)
+
+    async def put_back(self, queue: Name, message_id: Name) -> bool:
+        """Give a message back as if it had never been pulled: no retry is charged. Result as `done`."""
+        return (await self.put_back_many(queue, [message_id]))[0]
+
+    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+        """Ack several messages of one queue. Results in their order, each as `done`; a queue that is not there gives False."""
+        return self._settle_many(b"done_many", queue, message_ids, ends=True)
+
+    def release_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+        """Nack several messages of one queue, see `done_many` and `release`."""
+        return self._settle_many(b"release_many", queue, message_ids, ends=True)
+
+    def retain_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+        """Extend the leases of several messages of one queue, see `done_many` and `retain`."""
+        return self._settle_many(b"retain_many", queue, message_ids, ends=False)
+
+    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+        """Give several messages of one queue back without a charged retry, see `done_many` and `put_back`."""
+        return self._settle_many(b"put_back_many", queue, message_ids, ends=True)
+
+    def _settle(self, verb: bytes, queue: Name, message_id: Name, *, ends: bool) -> Future[bool]:
+        loop = self._loop or self._bind()
+        body = self._settle_heads[verb][queue] + pack_raw(name_bytes(message_id))
+        future: Future[bool] = Future(loop=loop)
+        self._session.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
+        return future
+
+    def _settle_many(self, verb: bytes, queue: Name, message_ids: Sequence[Name], *, ends: bool) -> Future[list[bool]]:
+        call = self._settle_many_call(verb, queue, message_ids, ends=ends)
+        if message_ids:
+            self._submit(call)
+        else:
+            call.future.set_result([])
+        return call.future
+
+    def _settle_many_call(self, verb: bytes, queue: Name, message_ids: Sequence[Name], *, ends: bool) -> SettleMany:
+        if isinstance(message_ids, (str, bytes)):
+            raise TypeError("message_ids must be a list of ids")
+        loop = self._loop or self._bind()
+        body = request_body(verb, [name_bytes(queue), [name_bytes(message_id) for message_id in message_ids]])
+        return SettleMany(Future(loop=loop), body, loop.time() + self._timeout_s, ends, len(message_ids))
+
+    # --- queues and the cluster -----------------------------------------------------------------------------------
+
+    def delete(self, queue: Name) -> Future[str]:
+        """Delete a queue with all its messages. Awaited: ``"ok"``, also if there was none."""
+        return self._call(Call, request_body(b"delete", [name_bytes(queue)]), _ok)
+
+    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> Future[str]:
+        """Set some of a queue's own properties, or clear them all.
+
+        Args:
+            queue: name of the queue, which is made if it does not exist.
+            props: any of ``accum`` (also called ``pack``; seconds), ``retry``, ``timeout`` (seconds), ``hooks``; those not
+                named are kept. None or empty: the queue goes back to the defaults.
+
+        Returns:
+            Awaited: ``"ok"``.
+
+        Raises:
+            LmqError: awaited: ``bad_property``.
+        """
+        arguments: list[Any] = [name_bytes(queue)] if props is None else [name_bytes(queue), dict(props)]
+        return self._call(Call, request_body(b"update_props", arguments), _ok)
+
+    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> Future[str]:
+        """Replace the list of default properties.
+
+        Args:
+            rules: pairs of a regular expression (RE2) and properties; the first one that matches a queue's name counts.
+
+        Returns:
+            Awaited: ``"ok"``.
+        """
+        return self._call(
+            Call,
+            request_body(b"set_default_props", [[[pattern, dict(props)] for pattern, props in rules]]),
+            _ok,
+        )
+
+    def get_default_props(self) -> Future[list[tuple[str, dict[str, Any]]]]:
+        """The list of default properties as it was set. Accumulation is shown as ``pack``, in seconds."""
+        return self._call(Call, request_body(b"get_default_props", []), _rules)
+
+    def cluster(self) -> Future[dict[str, Any]]:
+        """What the node knows of the cluster: among others ``self``, ``leader`` and the nodes' addresses."""
+        return self._call(Call, request_body(b"cluster", []), _mapping)
+
+    def ping(self) -> Future[str]:
+        """Awaited: ``"pong"`` from any node that answers."""
+        return self._call(Call, request_body(b"ping", []), name_text)
+
+    def _call(self, kind: type[Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
+        loop = self._loop or self._bind()
+        call = kind(Future(loop=loop), body, decode, loop.time() + self._timeout_s)
+        self._submit(call)
+        return call.future
+
+    # --- helpers --------------------------------------------------------------------------------------------------
+
+    def _bind(self) -> asyncio.AbstractEventLoop:
+        self._loop = self._session.loop
+        return self._loop
+
+    def _submit(self, call: Call) -> None:
+        if len(call.body) < _LARGE_BYTES:
+            self._session.submit(call)
+        else:
+            self._session.enqueue(call)
+
+    def _submit_push(self, call: Push) -> None:
+        if len(call.body) < _LARGE_BYTES:
+            self._session.submit_push(call)
+        else:
+            self._session.enqueue(call)
+
+
+async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:
+    return [result for results in await asyncio.gather(*parts) for result in results]
+
+
+def _ok(result: Any) -> str:
+    if result != b"ok":
+        raise ValueError("expected ok")
+    return "ok"
+
+
+def _rules(result: Any) -> list[tuple[str, dict[str, Any]]]:
+    return [(pattern, props) for pattern, props in decode_strings(result)]
+
+
+def _mapping(result: Any) -> dict[str, Any]:
+    return {str(key): value for key, value in decode_strings(result).items()}
+
+
+def _note_failure(future: Future[Any]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        logger.warning("messages could not be given back, their leases have to run out: %s", error)

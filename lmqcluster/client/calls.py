@@ -1,0 +1,242 @@
+"""One call under way: what to send, what becomes of the answer, and whether it may be sent again.
+
+A call is *in doubt* once a connection was lost while it was unanswered: it may have taken effect. What that means differs by
+kind, and this module is where it is decided:
+
+* pushes carry a producer sequence number (or a key) under which the cluster stores them once, so they are sent again;
+* acks and nacks are sent again, and "no such lease" then counts as done, because the receipt is dead either way;
+* extends, property changes, deletes and reads can be repeated harmlessly;
+* pulls are sent again; a message that was on its way to us comes back when its lease ends;
+* a push to all queues of a pattern cannot be repeated: its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.legacy_msgpack import pack
+
+from .replies import push_text
+
+__all__ = ["Call", "Control", "Once", "Pull", "Push", "PushMany", "Settle", "SettleMany", "push_texts"]
+
+_packed_wait = lru_cache(maxsize=256)(pack)
+_NO_LIMIT = pack(1e8)
+"""Three years. The batch pull does not know a wait without limit, so no pull uses one."""
+_GONE = frozenset({"not_found", "queue_not_found"})
+
+
+class Call:
+    """A request that may be repeated harmlessly, and the future its caller awaits.
+
+    Attributes:
+        future: resolves to what `decode` makes of the result.
+        body: the request after its msgid.
+        decode: result element to value; may raise anything for a result that makes no sense.
+        deadline: loop time in seconds after which the caller is told that it timed out.
+        serial: position among the requests of the connection it was last sent on.
+        doubt: whether an earlier attempt may have taken effect.
+    """
+
+    __slots__ = ("body", "deadline", "decode", "doubt", "future", "serial")
+
+    waits = False
+    """Whether the node may hold the answer back for as long as it likes."""
+
+    def __init__(self, future: asyncio.Future[Any], body: bytes, decode: Callable[[Any], Any], deadline: float) -> None:
+        self.future = future
+        self.body = body
+        self.decode = decode
+        self.deadline = deadline
+        self.serial = 0
+        self.doubt = False
+
+    def fail(self, error: LmqError) -> None:
+        """Tell the caller."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def refused(self, error: LmqError) -> None:
+        """Take an error answer that is no reason to try again."""
+        self.fail(error)
+
+    def lost(self, reason: str) -> bool:  # noqa: ARG002 - subclasses need it
+        """The answer will never come. Returns whether the call is to be sent again."""
+        self.doubt = True
+        return not self.future.done()
+
+    def parked(self, now: float, timeout_s: float) -> None:
+        """Called when the call has to wait to be sent (again)."""
+
+    def renew(self, now: float) -> None:
+        """Called before the call is sent, first or again, other than on the straight path."""
+
+
+class Once(Call):
+    """A request that must not be repeated if it may have taken effect."""
+
+    __slots__ = ()
+
+    def lost(self, reason: str) -> bool:
+        """Give up: the outcome is unknown."""
+        self.fail(LmqError("unknown_outcome", f"there was no answer, and the request cannot be repeated: {reason}"))
+        return False
+
+
+class Control(Call):
+    """A request of the connection's own, which ends with it."""
+
+    __slots__ = ()
+
+    def lost(self, reason: str) -> bool:
+        """Fail: it was about this connection."""
+        self.fail(LmqError("unreachable", reason))
+        return False
+
+
+class Push(Call):
+    """A push under a producer sequence number.
+
+    Attributes:
+        sequence: number of its (first) content, 0 until it is sent.
+        count: how many contents, and so numbers, it has.
+    """
+
+    __slots__ = ("count", "sequence")
+
+    # Defined anew instead of calling the parent's: this is the hot path.
+    def __init__(self, future: asyncio.Future[str], body: bytes, deadline: float) -> None:
+        self.future = future
+        self.body = body
+        self.decode = push_text
+        self.deadline = deadline
+        self.doubt = False
+        self.sequence = 0
+        self.count = 1
+
+
+class PushMany(Push):
+    """Several pushes in one request."""
+
+    __slots__ = ()
+
+    def __init__(self, future: asyncio.Future[list[str]], body: bytes, deadline: float, count: int) -> None:
+        Call.__init__(self, future, body, push_texts, deadline)
+        self.sequence = 0
+        self.count = count
+
+
+def push_texts(results: Sequence[bytes]) -> list[str]:
+    """The results of a batch push as `str`."""
+    return list(map(push_text, results))
+
+
+class Settle(Call):
+    """An ack, nack or extend of one message; the result is whether the lease was alive.
+
+    Attributes:
+        ends: whether the receipt is dead afterwards, which is not so for extend.
+    """
+
+    __slots__ = ("ends",)
+
+    def __init__(self, future: asyncio.Future[bool], body: bytes, deadline: float, ends: bool) -> None:
+        self.future = future
+        self.body = body
+        self.decode = _is_ok
+        self.deadline = deadline
+        self.doubt = False
+        self.ends = ends
+
+    def refused(self, error: LmqError) -> None:
+        """No such lease: True if the call itself may have ended it, else False."""
+        if error.code not in _GONE:
+            self.fail(error)
+        elif not self.future.done():
+            self.future.set_result(self.doubt and self.ends)
+
+
+def _is_ok(result: object) -> bool:
+    if result != b"ok":
+        raise ValueError("expected ok")
+    return True
+
+
+class SettleMany(Call):
+    """As `Settle` for several messages of one queue."""
+
+    __slots__ = ("count", "ends")
+
+    def __init__(
+        self, future: asyncio.Future[list[bool]], body: bytes, deadline: float, ends: bool, count: int
+    ) -> None:
+        super().__init__(future, body, self._results, deadline)
+        self.ends = ends
+        self.count = count
+
+    def _results(self, results: list[bool]) -> list[bool]:
+        if len(results) != self.count:
+            raise ValueError(f"expected {self.count} results")
+        return [True] * self.count if self.doubt and self.ends else [bool(result) for result in results]
+
+    def refused(self, error: LmqError) -> None:
+        """No such queue: the same answer for all."""
+        if error.code not in _GONE:
+            self.fail(error)
+        elif not self.future.done():
+            self.future.set_result([self.doubt and self.ends] * self.count)
+
+
+class Pull(Call):
+    """A pull of any kind, which may wait at the node.
+
+    Its body ends with the time that is left to wait, so it is made anew when the call is sent again. A pull without limit has
+    a deadline only while it cannot be sent.
+
+    Attributes:
+        head: the body up to the last argument, the timeout.
+        wait_until: loop time in seconds, or None for no limit.
+    """
+
+    __slots__ = ("head", "wait_until")
+
+    waits = True
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        head: bytes,
+        decode: Callable[[Any], Any],
+        now: float,
+        wait_s: float | None,
+        timeout_s: float,
+    ) -> None:
+        self.future = future
+        self.decode = decode
+        self.doubt = False
+        self.head = head
+        if wait_s is None:
+            self.body = head + _NO_LIMIT
+            self.wait_until = None
+            self.deadline = math.inf
+        else:
+            self.body = head + _packed_wait(wait_s)
+            self.wait_until = now + wait_s
+            self.deadline = now + wait_s + timeout_s
+
+    def parked(self, now: float, timeout_s: float) -> None:
+        """Without a limit the time to find a node starts now."""
+        if self.wait_until is None:
+            self.deadline = now + timeout_s
+
+    def renew(self, now: float) -> None:
+        """Wait at the node for what is left of the time."""
+        if self.wait_until is None:
+            self.deadline = math.inf
+        else:
+            self.body = self.head + pack(max(0.0, self.wait_until - now))

@@ -1,0 +1,484 @@
+"""Calls that survive the loss of a node.
+
+A session holds one connection at a time. While it stands, calls go straight onto it. When it is lost, or when the node says that
+it cannot serve (no leader, shutting down, overloaded), the session goes on to the next address and sends every unanswered
+call again that may be sent again, in the order they were first sent.
+
+Exactly-once pushes. The session is a *producer* with a random id; every content of an un-keyed push takes the next sequence
+number when it is first sent, and the cluster stores no number that is not above the last one stored. So:
+
+* a push in doubt is sent again under its old number, before anything with a higher one;
+* a push that was certainly not applied takes a new number, because a higher one may have been stored since;
+* a gap in the numbers (a call that was given up) is announced with ``producer``, once all earlier pushes are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lmqcluster.wire.errors import LmqError, Outcome
+
+from .addresses import NodeAddress
+from .backoff import Backoff
+from .calls import Call, Control, Push
+from .connection import Connection
+from .replies import RETRY_ELSEWHERE, parse_error
+
+__all__ = ["Session"]
+
+_SWEEP_S = 0.25
+_DRAIN_SWEEPS = 2
+"""How many sweeps a node that turns calls away gets to answer the others."""
+_CANCEL_S = 1.0
+"""How long a client that is being closed waits for the answers to pulls that it has cancelled."""
+_TURN_BYTES = 1024 * 1024
+"""About how much of the backlog is written in one turn of the event loop."""
+
+
+class Session:
+    """See the module. Bound to the event loop of its first call; not thread-safe."""
+
+    def __init__(
+        self,
+        addresses: Sequence[NodeAddress],
+        *,
+        timeout_s: float,
+        connect_timeout_s: float,
+        heartbeat_s: float,
+        in_flight_max: int,
+        backlog_max: int,
+        backlog_bytes_max: int,
+        backoff: Backoff,
+        late: Callable[[Any], None],
+    ) -> None:
+        """See `AsyncClient` for the limits.
+
+        Args:
+            late: takes the result of a pull whose caller has gone.
+        """
+        self.timeout_s = timeout_s
+        self._addresses = addresses
+        self._connect_timeout_s = connect_timeout_s
+        self._sweep_s = min(_SWEEP_S, timeout_s / 4, heartbeat_s)
+        self._silent_sweeps_max = math.ceil(heartbeat_s / self._sweep_s)
+        self._in_flight_max = self._in_flight_limit = in_flight_max
+        self._backlog_max = backlog_max
+        self._backlog_bytes_max = backlog_bytes_max
+        self._backoff = backoff
+        self._late = late
+
+        self._producer = os.urandom(16)
+        self._sequence = 1  # of the next fresh push
+        self._backlog: deque[Call] = deque()
+        self._backlog_bytes = 0
+        self._live: Connection | None = None  # while calls may go straight out
+        self._connection: Connection | None = None
+        self._refused: list[Call] = []
+        self._drain_sweeps = 0  # above 0 while the node gets no more calls
+        self._next_address = 0
+        self._failures = 0
+        self._trouble = LmqError("unreachable", "no connection was tried yet")
+        self._connector: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._progress: asyncio.Event | None = None  # while closing
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop the session is bound to, from now on if it was not.
+
+        Raises:
+            RuntimeError: no event loop is running.
+        """
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    @property
+    def address(self) -> NodeAddress | None:
+        """The node that the session is connected to."""
+        return None if self._connection is None else self._connection.address
+
+    def submit_push(self, call: Push) -> None:
+        """Send a push now if possible, else as soon as possible."""
+        connection = self._live
+        if connection is None or len(connection.pending) >= self._in_flight_limit:
+            self.enqueue(call)
+            return
+        call.sequence = sequence = self._sequence
+        self._sequence = sequence + call.count
+        connection.send(call)
+        if self._sweeper is None:
+            self._start_sweeper()
+
+    def submit(self, call: Call) -> None:
+        """Send any other call now if possible, else as soon as possible."""
+        connection = self._live
+        if connection is None or len(connection.pending) >= self._in_flight_limit:
+            self.enqueue(call)
+            return
+        connection.send(call)
+        if self._sweeper is None:
+            self._start_sweeper()
+
+    def enqueue(self, call: Call, *, internal: bool = False) -> None:
+        """Send a call after those that wait already. Large ones always come this way, for the limit in bytes.
+
+        Args:
+            call: the call; over a limit its caller is told at once.
+            internal: whether the client itself makes the call, which it may also do while it is being closed.
+        """
+        if self._progress is not None and not internal:
+            call.fail(_closed())
+            return
+        if len(self._backlog) >= self._backlog_max or (
+            self._backlog and self._backlog_bytes + len(call.body) > self._backlog_bytes_max
+        ):
+            call.fail(
+                LmqError(
+                    "overloaded", f"{len(self._backlog)} calls wait to be sent; await earlier ones before making more"
+                )
+            )
+            return
+        call.parked(self.loop.time(), self.timeout_s)
+        self._backlog.append(call)
+        self._backlog_bytes += len(call.body)
+        if self._sweeper is None:
+            self._start_sweeper()
+        if self._connection is None:
+            self._start_connector()
+        elif len(self._backlog) == 1:  # Otherwise it has to wait for room, as the others do.
+            self._leave_straight_path()
+            self._pump()
+
+    def forget(self, call: Call) -> None:
+        """The caller of a pull has gone: let the node forget the pull too."""
+        connection = self._connection
+        if connection is not None:
+            connection.cancel(call)
+
+    # --- the straight path and the backlog ------------------------------------------------------------------------
+
+    def _leave_straight_path(self) -> None:
+        if self._live is not None:
+            self._live.next_sequence = self._sequence
+            self._live = None
+
+    def _pump(self) -> None:
+        """Send what waits, as far as the limits let it; then open the straight path."""
+        connection = self._connection
+        if connection is None or self._drain_sweeps or self._live is not None:
+            return
+        backlog = self._backlog
+        now = self.loop.time()
+        budget = _TURN_BYTES
+        while backlog and not connection.paused and self._has_room(connection):
+            if budget < 0:
+                self.loop.call_soon(self._pump)
+                return
+            call = backlog[0]
+            size = len(call.body)
+            if not call.future.done():
+                if isinstance(call, Push) and not self._number(connection, call):
+                    return
+                call.renew(now)
+                connection.send(call)
+                budget -= size
+            self._backlog_bytes -= size
+            backlog.popleft()
+        if (
+            not backlog
+            and not connection.paused
+            and self._progress is None
+            and self._skip_to(connection, self._sequence)
+        ):
+            self._live = connection
+
+    def _has_room(self, connection: Connection) -> bool:
+        if len(connection.pending) < self._in_flight_limit:
+            return True
+        # Pulls that wait at the node must not keep acks and pushes from being sent.
+        waiting = sum(call.waits for call in connection.pending.values())
+        self._in_flight_limit = self._in_flight_max + waiting
+        return len(connection.pending) < self._in_flight_limit
+
+    def _number(self, connection: Connection, push: Push) -> bool:
+        """Give the push its sequence number. Returns False if it cannot be sent yet."""
+        sequence = push.sequence or self._sequence
+        if not self._skip_to(connection, sequence):
+            return False
+        if push.sequence == 0:
+            push.sequence = sequence
+            self._sequence += push.count
+        connection.next_sequence = sequence + push.count
+        return True
+
+    def _skip_to(self, connection: Connection, sequence: int) -> bool:
+        """Make `sequence` the number of the next push. Returns False if that has to wait.
+
+        A node that refuses a push also refuses all that follow, until the next ``producer``. So that may only be sent when no
+        push is unanswered: otherwise one could be stored over the head of one refused before.
+        """
+        if sequence == connection.next_sequence:
+            return True
+        if any(isinstance(call, Push) for call in connection.pending.values()):
+            return False
+        connection.bind(self._producer, sequence)
+        return True
+
+    # --- what the connection reports ------------------------------------------------------------------------------
+
+    def received(self, connection: Connection) -> None:
+        """Replies have been worked off: there may be room, or a drained connection to end."""
+        if self._live is None and connection is self._connection:
+            if self._drain_sweeps:
+                self._end_if_drained(connection)
+            else:
+                self._pump()
+            self._note_progress()
+
+    def write_paused(self, connection: Connection) -> None:
+        """The node does not read fast enough: let calls wait in the backlog, whose size is limited."""
+        if connection is self._connection:
+            self._leave_straight_path()
+
+    def answered_late(self, call: Call, value: Any) -> None:
+        """The caller has gone; messages that were pulled for it have to go back."""
+        if call.waits:
+            self._late(value)
+
+    def answered_error(self, connection: Connection, call: Call, element: Any) -> None:
+        """Decide between telling the caller and trying again."""
+        error = parse_error(element)
+        if isinstance(call, Control):
+            call.fail(error)
+        elif error.code in RETRY_ELSEWHERE:
+            self._refused.append(call)
+            self._drain(connection, error)
+        elif error.code == "unknown_outcome":
+            # The node does not know either: the same as if it had gone.
+            if call.lost(error.message):
+                self._refused.append(call)
+            self._drain(connection, error)
+        else:
+            call.refused(error)
+
+    def connection_lost(self, connection: Connection, reason: str) -> None:
+        """Sort what was under way into what is sent again and what is given up, and go to the next node."""
+        again = [call for call in connection.pending.values() if call.lost(reason)]
+        if connection is not self._connection:
+            return  # It had not become the session's yet; the connector sees to it.
+        if self._drain_sweeps == 0:
+            self._trouble = LmqError("unreachable", f"{connection.address}: {reason}")
+        self._leave_straight_path()
+        self._connection = None
+        self._drain_sweeps = 0
+        self._step(stood_s=self.loop.time() - connection.since)
+        again += [call for call in self._refused if call.doubt]
+        fresh = [call for call in self._refused if not call.doubt]
+        self._refused = []
+        again.sort(key=_serial)
+        fresh.sort(key=_serial)
+        for call in fresh:
+            if isinstance(call, Push):
+                call.sequence = 0
+        self._return_to_backlog(again + fresh)
+        if self._backlog:
+            self._start_connector()
+        self._note_progress()
+
+    def _return_to_backlog(self, calls: list[Call]) -> None:
+        now = self.loop.time()
+        for call in reversed(calls):
+            call.parked(now, self.timeout_s)
+            self._backlog.appendleft(call)
+            self._backlog_bytes += len(call.body)
+
+    # --- draining -------------------------------------------------------------------------------------------------
+
+    def _drain(self, connection: Connection, error: LmqError) -> None:
+        """The node turns calls away: let it answer what it took, then go to the next one."""
+        self._trouble = error
+        if connection is self._connection and self._drain_sweeps == 0:
+            self._leave_straight_path()
+            self._drain_sweeps = _DRAIN_SWEEPS
+
+    def _end_if_drained(self, connection: Connection) -> None:
+        if all(call.waits or isinstance(call, Control) for call in connection.pending.values()):
+            connection.abort(f"the node turns calls away: {self._trouble}")
+
+    # --- connecting -----------------------------------------------------------------------------------------------
+
+    def _start_connector(self) -> None:
+        if self._connector is None:
+            self._connector = self.loop.create_task(self._connect(), name="lmqcluster-connect")
+
+    async def _connect(self) -> None:
+        """Try one address after the other until one answers or nothing waits any more."""
+        try:
+            while self._backlog and self._connection is None:
+                delay_s = self._backoff.delay_s(self._failures, len(self._addresses))
+                if delay_s:
+                    await asyncio.sleep(delay_s)
+                await self._try(self._addresses[self._next_address])
+        finally:
+            self._connector = None
+        self._pump()
+
+    async def _try(self, address: NodeAddress) -> None:
+        connection = Connection(self, self.loop, address)
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self.loop.create_connection(lambda: connection, address.host, address.port)
+                # A paused process still accepts connections: only an answer shows that it lives.
+                await connection.bind(self._producer, self._sequence)
+        except (OSError, UnicodeError, LmqError) as exc:
+            reason = f"no answer within {self._connect_timeout_s:g} s" if isinstance(exc, TimeoutError) else str(exc)
+            self._trouble = LmqError("unreachable", f"{address}: {reason}")
+            connection.abort(reason)
+            self._step(stood_s=0.0)
+            return
+        except BaseException:
+            connection.abort("given up")
+            raise
+        if connection.is_open:
+            self._connection = connection
+        else:
+            self._step(stood_s=0.0)
+
+    def _step(self, *, stood_s: float) -> None:
+        """Go to the next address. A connection that stood for long starts the back-off anew."""
+        if stood_s > self._backoff.max_s:
+            self._failures = 0
+        self._failures += 1
+        self._next_address = (self._next_address + 1) % len(self._addresses)
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def _start_sweeper(self) -> None:
+        self._sweeper = self.loop.call_later(self._sweep_s, self._sweep)
+
+    def _unanswered(self) -> Iterator[Call]:
+        if self._connection is not None:
+            yield from self._connection.pending.values()
+        yield from self._refused
+        yield from self._backlog
+
+    def _sweep(self) -> None:
+        """Look at deadlines and at the health of the connection: one timer for all calls."""
+        self._sweeper = None
+        now = self.loop.time()
+        connection = self._connection
+        if connection is not None and connection.pending:
+            late = [call for call in connection.pending.values() if call.deadline <= now]
+            for call in late:
+                call.fail(self._timed_out(call, sent=True))
+            if late:
+                # Whatever hangs at that node, it must not fill up our table.
+                connection.abort(f"no answer to a call within {self.timeout_s:g} s")
+            else:
+                self._check_health(connection)
+        for call in (*self._refused, *self._backlog):
+            if call.deadline <= now:
+                call.fail(self._timed_out(call, sent=False))
+        if any(call.future.done() for call in self._backlog):
+            self._backlog = deque(call for call in self._backlog if not call.future.done())
+            self._backlog_bytes = sum(len(call.body) for call in self._backlog)
+        self._note_progress()
+        if any(True for _ in self._unanswered()):
+            self._start_sweeper()
+
+    def _timed_out(self, call: Call, *, sent: bool) -> LmqError:
+        if sent or call.doubt:
+            return LmqError("unknown_outcome", f"no answer within {self.timeout_s:g} s (last trouble: {self._trouble})")
+        code = self._trouble.code if self._trouble.outcome is Outcome.NOT_APPLIED else "unreachable"
+        return LmqError(code, f"given up after {self.timeout_s:g} s: {self._trouble}")
+
+    def _check_health(self, connection: Connection) -> None:
+        connection.silent_sweeps += 1
+        if self._drain_sweeps:
+            self._drain_sweeps -= 1
+            if self._drain_sweeps == 0:
+                self._drain_sweeps = 1  # Until it is gone.
+                connection.abort(f"the node turns calls away: {self._trouble}")
+        elif connection.silent_sweeps == self._silent_sweeps_max:
+            connection.ping()
+        elif connection.silent_sweeps > 2 * self._silent_sweeps_max:
+            connection.abort("the node does not answer a ping")
+
+    # --- closing --------------------------------------------------------------------------------------------------
+
+    def _note_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+
+    async def close(self, grace_s: float) -> None:
+        """Take no more calls, let waiting pulls go, wait for the rest and end the connection.
+
+        Args:
+            grace_s: how long to wait for answers; what has none by then is told so.
+        """
+        if self._progress is not None:
+            return
+        self._progress = asyncio.Event()
+        self._leave_straight_path()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._finish(self._progress)
+        except TimeoutError:
+            self._trouble = LmqError("unreachable", f"the client was closed; {self._trouble}")
+        finally:
+            await self._end()
+
+    async def _finish(self, progress: asyncio.Event) -> None:
+        for call in list(self._unanswered()):
+            if call.waits:
+                call.fail(_closed())
+                self.forget(call)
+        while not all(call.waits for call in self._unanswered()):
+            await self._advance(progress)
+        # The node answers cancelled pulls; messages that were on their way are given back.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_S):
+                while any(True for _ in self._unanswered()):
+                    await self._advance(progress)
+
+    async def _advance(self, progress: asyncio.Event) -> None:
+        progress.clear()
+        self._pump()
+        await progress.wait()
+
+    async def _end(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        if self._connector is not None:
+            self._connector.cancel()
+            await asyncio.wait([self._connector])
+        connection = self._connection
+        pending = list(connection.pending.values()) if connection is not None else []
+        for call in pending:
+            call.fail(self._timed_out(call, sent=True))
+        for call in (*self._refused, *self._backlog):
+            call.fail(self._timed_out(call, sent=False))
+        self._refused.clear()
+        self._backlog.clear()
+        if connection is not None:
+            connection.close("the client was closed")
+            await connection.lost
+
+
+def _closed() -> LmqError:
+    return LmqError("unreachable", "the client is closed", retryable=False)
+
+
+def _serial(call: Call) -> int:
+    return call.serial

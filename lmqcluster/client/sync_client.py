@@ -1,0 +1,332 @@
+"""The blocking client: the asynchronous one on an event loop of its own, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack
+
+from lmqcluster.wire.errors import LmqError
+
+from .addresses import NodeAddress
+from .async_client import AsyncClient, Name
+from .backoff import Backoff
+from .message import Delivery, Message, logger
+from .messages import Messages
+
+__all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages"]
+
+T = TypeVar("T")
+
+
+class _Run(Protocol):
+    """Awaits what the function returns on the client's loop."""
+
+    def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of `Client`: those of `AsyncClient`, where they are described."""
+
+    timeout_s: float
+    connect_timeout_s: float
+    heartbeat_s: float
+    decode: bool
+    in_flight_max: int
+    backlog_max: int
+    backlog_bytes_max: int
+    backoff: Backoff
+
+
+class Client:
+    """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
+
+    ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads,
+    whose calls then go over one connection together. Errors and options are those of `AsyncClient`.
+    """
+
+    def __init__(self, nodes: str | Iterable[str] = "127.0.0.1:18800", **options: Unpack[ClientOptions]) -> None:
+        """Set the client up; nothing is sent yet.
+
+        Args:
+            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``; list all nodes of the cluster.
+            options: see `ClientOptions`.
+
+        Raises:
+            ValueError: an argument is out of range or no address.
+        """
+        self._client = AsyncClient(nodes, **options)
+        self._thread = _LoopThread()
+        # A client that is dropped without `close` must not leave its thread behind.
+        self._end = weakref.finalize(self, self._thread.stop)
+
+    def __enter__(self) -> Self:
+        try:
+            self.ping()
+        except BaseException:
+            self.close(0)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, grace_s: float | None = None) -> None:
+        """Wait for the answers to calls of other threads, for `grace_s` (default ``timeout_s``), and disconnect."""
+        if self._end.alive:
+            try:
+                self._run(lambda: self._client.close(grace_s))
+            finally:
+                self._end()
+
+    @property
+    def address(self) -> NodeAddress | None:
+        """The node that the client is connected to at present, as ``(host, port)``."""
+        return self._client.address
+
+    def push(self, queue: Name, content: Any, *, key: Name | None = None) -> str:
+        """Push one message, see `AsyncClient.push`. For many at once use `push_many`."""
+        return self._run(lambda: self._client.push(queue, content, key=key))
+
+    def push_many(self, queue: Name, contents: Sequence[Any], *, keys: Sequence[Name] | None = None) -> list[str]:
+        """Push many messages to one queue, see `AsyncClient.push_many`."""
+        return self._run(lambda: self._client.push_many(queue, contents, keys=keys))
+
+    def push_all(self, pattern: Name, content: Any) -> str:
+        """Push one message to every queue whose name matches, see `AsyncClient.push_all`."""
+        return self._run(lambda: self._client.push_all(pattern, content))
+
+    def pull(self, queue: Name, timeout: float | None = None) -> SyncMessage | None:
+        """Take the next message, waiting up to `timeout` seconds (None = without limit), see `AsyncClient.pull`."""
+        return self._message(self._run(lambda: self._client.pull(queue, timeout)))
+
+    def pull_any(self, pattern: Name, timeout: float | None = None) -> SyncMessage | None:
+        """Take one message from any queue whose name matches, see `AsyncClient.pull_any`."""
+        return self._message(self._run(lambda: self._client.pull_any(pattern, timeout)))
+
+    def pull_many(self, queue: Name, max: int, timeout: float | None = 0) -> list[SyncMessage]:  # noqa: A002
+        """Take up to `max` messages, see `AsyncClient.pull_many`."""
+        return [
+            SyncMessage(self, message) for message in self._run(lambda: self._client.pull_many(queue, max, timeout))
+        ]
+
+    def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> SyncMessages:
+        """Iterate over the messages of a queue: ``for message in client.messages("jobs"):``, see `AsyncClient.messages`."""
+        return SyncMessages(self, self._run, self._client.messages(queue, prefetch=prefetch, timeout=timeout))
+
+    def done(self, queue: Name, message_id: Name) -> bool:
+        """Ack: remove a message for good. Returns whether its lease was alive, see `AsyncClient.done`."""
+        return self._run(lambda: self._client.done(queue, message_id))
+
+    def release(self, queue: Name, message_id: Name) -> bool:
+        """Nack: give a message back, which costs a retry, see `AsyncClient.release`."""
+        return self._run(lambda: self._client.release(queue, message_id))
+
+    def retain(self, queue: Name, message_id: Name) -> bool:
+        """Extend: start a message's lease anew, see `AsyncClient.retain`."""
+        return self._run(lambda: self._client.retain(queue, message_id))
+
+    def put_back(self, queue: Name, message_id: Name) -> bool:
+        """Give a message back as if it had never been pulled, see `AsyncClient.put_back`."""
+        return self._run(lambda: self._client.put_back(queue, message_id))
+
+    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Ack several messages of one queue, see `AsyncClient.done_many`."""
+        return self._run(lambda: self._client.done_many(queue, message_ids))
+
+    def release_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Nack several messages of one queue, see `AsyncClient.release_many`."""
+        return self._run(lambda: self._client.release_many(queue, message_ids))
+
+    def retain_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Extend the leases of several messages of one queue, see `AsyncClient.retain_many`."""
+        return self._run(lambda: self._client.retain_many(queue, message_ids))
+
+    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Give several messages of one queue back without a charged retry, see `AsyncClient.put_back_many`."""
+        return self._run(lambda: self._client.put_back_many(queue, message_ids))
+
+    def delete(self, queue: Name) -> str:
+        """Delete a queue with all its messages, see `AsyncClient.delete`."""
+        return self._run(lambda: self._client.delete(queue))
+
+    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> str:
+        """Set some of a queue's own properties, or clear them all, see `AsyncClient.update_props`."""
+        return self._run(lambda: self._client.update_props(queue, props))
+
+    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+        """Replace the list of default properties, see `AsyncClient.set_default_props`."""
+        return self._run(lambda: self._client.set_default_props(rules))
+
+    def get_default_props(self) -> list[tuple[str, dict[str, Any]]]:
+        """The list of default properties as it was set."""
+        return self._run(self._client.get_default_props)
+
+    def cluster(self) -> dict[str, Any]:
+        """What the node knows of the cluster, see `AsyncClient.cluster`."""
+        return self._run(self._client.cluster)
+
+    def ping(self) -> str:
+        """``"pong"`` from any node that answers."""
+        return self._run(self._client.ping)
+
+    def _message(self, message: Message | None) -> SyncMessage | None:
+        return None if message is None else SyncMessage(self, message)
+
+    def _run(self, call: Callable[[], Awaitable[T]]) -> T:
+        if not self._end.alive:
+            raise LmqError("unreachable", "the client is closed", retryable=False)
+        return self._thread.run(call)
+
+
+class SyncMessage(Delivery):
+    """A message pulled by a `Client`.
+
+    Used as ``with message:`` it is acked when the block is left normally and nacked when an exception leaves it; an exit of the
+    program gives it back without a charged retry. A message that was settled within the block is left alone.
+    """
+
+    __slots__ = ("_client", "_settled")
+
+    def __init__(self, client: Client, message: Message) -> None:
+        super().__init__(message._reply, message.content)
+        self._client = client
+        self._settled = False
+
+    def ack(self) -> bool:
+        """Remove the message for good. Returns whether the lease was still alive; if not, it will be redelivered."""
+        self._settled = True
+        return self._client.done(self._reply[b"queue"], self._reply[b"id"])
+
+    def nack(self) -> bool:
+        """Give the message back for redelivery at once, which costs a retry. Returns whether the lease was still alive."""
+        self._settled = True
+        return self._client.release(self._reply[b"queue"], self._reply[b"id"])
+
+    def extend(self) -> bool:
+        """Start the lease anew, by the queue's ``timeout``. Returns whether it was still alive."""
+        return self._client.retain(self._reply[b"queue"], self._reply[b"id"])
+
+    def put_back(self) -> bool:
+        """Give the message back as if it had never been pulled: no retry is charged."""
+        self._settled = True
+        return self._client.put_back(self._reply[b"queue"], self._reply[b"id"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._settled:
+            return
+        if kind is None:
+            if not self.ack():
+                logger.warning("the lease of message %s of %r ended before its ack", self.id, self.queue)
+        elif issubclass(kind, Exception):
+            self.nack()
+        else:
+            self.put_back()
+
+
+class SyncMessages:
+    """An iterator over the messages of a queue, see `AsyncClient.messages`."""
+
+    def __init__(self, client: Client, run: _Run, messages: Messages) -> None:
+        self._client = client
+        self._run = run
+        self._messages = messages
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> SyncMessage:
+        message = self._run(self._messages.next)
+        if message is None:
+            raise StopIteration
+        return SyncMessage(self._client, message)
+
+    def close(self) -> None:
+        """End the iteration and give back what was not handed out, without a charged retry."""
+        self._run(self._messages.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _LoopThread:
+    """An event loop that runs in a daemon thread until it is stopped."""
+
+    def __init__(self) -> None:
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=_serve, args=(started,), name="lmqcluster-client", daemon=True)
+        self._thread.start()
+        self._loop, self._stop = started.result()
+
+    def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Have the loop await what `call` returns, and wait for it.
+
+        An interruption of this thread cancels the call.
+        """
+        if self._thread is threading.current_thread():
+            raise RuntimeError("the blocking client cannot be used on its own event loop")
+        outcome: Future[T] = Future()
+        try:
+            self._loop.call_soon_threadsafe(_start, call, outcome)
+            return outcome.result()
+        except BaseException:
+            # Of no effect if it was the call that failed. The future exists before the call starts, so that there is no moment at
+            # which an interruption could leave a pull behind.
+            outcome.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+
+def _start(call: Callable[[], Awaitable[T]], outcome: Future[T]) -> None:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_awaited(call))
+
+    def finished(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            outcome.cancel()
+        elif outcome.set_running_or_notify_cancel():
+            error = task.exception()
+            if error is None:
+                outcome.set_result(task.result())
+            else:
+                outcome.set_exception(error)
+
+    def pass_cancellation_on(outcome: Future[T]) -> None:
+        if outcome.cancelled():
+            loop.call_soon_threadsafe(task.cancel)
+
+    task.add_done_callback(finished)
+    outcome.add_done_callback(pass_cancellation_on)
+
+
+async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+    return await call()
+
+
+def _serve(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+
+    asyncio.run(until_stopped())

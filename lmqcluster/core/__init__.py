@@ -1,0 +1,26 @@
+"""The replicated state machine: queues, messages, leases, properties, deduplication, snapshots.
+
+It takes (leader's timestamp, batch of commands) and returns results. It does no I/O, reads no clock, draws no random numbers
+and imports only the standard library, so that replicas fed the same log stay equal byte for byte. Times are integer
+microseconds of log time. What it does not do: waiting, encoding, deciding who may do what; those are the node's.
+"""
+
+from .commands import Applied, Fault, IncompatibleVersionError, Op, PushFlag
+from .machine import Machine
+from .message import Message
+from .queue import Queue
+from .snapshot import Restoration
+from .snapshot_view import SnapshotView
+
+__all__ = [
+    "Applied",
+    "Fault",
+    "IncompatibleVersionError",
+    "Machine",
+    "Message",
+    "Op",
+    "PushFlag",
+    "Queue",
+    "Restoration",
+    "SnapshotView",
+]

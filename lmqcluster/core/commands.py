@@ -1,0 +1,92 @@
+"""The commands that the log carries and the shape of their results.
+
+A command is a list ``[op, argument, ...]`` of integers, byte strings and lists, so that it can be encoded by anything. All
+names are byte strings. Numbers of deliveries stand for message ids; the node renders them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .message import Message
+    from .queue import Queue
+
+__all__ = [
+    "Applied",
+    "Command",
+    "Compile",
+    "Delivered",
+    "Fault",
+    "IncompatibleVersionError",
+    "Match",
+    "Op",
+    "PushFlag",
+]
+
+Command = list[Any]
+Match = Callable[[bytes], bool]
+Compile = Callable[[bytes], Match]
+"""Compiles a regular expression to an unanchored search; raises ValueError if it is invalid. Must be deterministic."""
+
+Delivered = tuple[bytes, int, int, "Message"]
+"""Queue name, delivery number, deliveries that remain after this one, message."""
+
+
+class Op(IntEnum):
+    """Operation codes. They are part of the log's format: never renumber."""
+
+    PUSH = 1  # queue, content type or None, [content], producer or None, first producer sequence -> [flag]
+    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]] -> [flag]
+    PULL = 3  # queue, count -> [Delivered], or None: only exhausted messages were met, as many as one command may drop
+    PULL_ANY = 4  # pattern, count -> as PULL
+    ACK = 5  # queue, [delivery number] -> [bool], or None if the queue does not exist
+    NACK = 6  # as ACK
+    EXTEND = 7  # as ACK
+    PUT_BACK = 8  # as ACK
+    PUSH_ALL = 9  # pattern, item as in PUSH_ITEMS -> [(queue, flag)], sorted by queue
+    SET_PROPERTIES = 10  # queue, [[name, value]] -> True
+    CLEAR_PROPERTIES = 11  # queue -> True
+    DELETE = 12  # queue -> whether it existed
+    SET_DEFAULTS = 13  # [[pattern, [[name, value]]]] -> True
+    BARRIER = 14  # -> True
+    FOUND = 15  # salt of message ids, 10 bytes -> True; only the first one counts
+    UPGRADE = 16  # machine version -> the version from now on, which never falls
+
+
+class PushFlag(IntEnum):
+    """What became of a pushed message."""
+
+    STORED = 0
+    WINDOW_OPENED = 1
+    WINDOW_JOINED = 2
+
+
+class Fault(NamedTuple):
+    """The result of a command that could not be carried out; nothing of it is to be relied on."""
+
+    reason: str
+
+
+class IncompatibleVersionError(RuntimeError):
+    """The log asks for a machine version that this program does not have.
+
+    The one error that applying a batch raises: a replica that went on would differ from those that understood the command.
+    """
+
+
+class Applied(NamedTuple):
+    """What became of one batch.
+
+    Attributes:
+        status: ``applied``; ``duplicate`` if the batch was applied before; ``gap`` if an earlier batch of the same node is
+            missing, in which case nothing was done and the node has to send from the missing one on.
+        results: one result per command, empty unless applied.
+        ready: queues that may have gained messages that can be pulled.
+    """
+
+    status: str
+    results: list[Any]
+    ready: list[Queue]

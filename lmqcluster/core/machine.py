@@ -1,0 +1,403 @@
+"""The state machine: applies batches of commands to the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op
+from .message import Headers, Meta
+from .patterns import PatternIndex, PatternView
+from .pre_images import PreImages
+from .properties import Rule, checked_properties, effective, settings_of
+from .queue import COUNTERS, DROPS_MAX, REPEATS_MAX, Queue
+from .sessions import BatchSessions, IdempotencyKeys, Producers
+from .snapshot import Restoration
+from .snapshot_view import SnapshotView
+
+__all__ = ["Machine"]
+
+NAME_BYTES_MAX = 255
+SALT_BYTES = 10
+REMEMBER_US = 600 * 1_000_000
+"""How long producers and idempotency keys are remembered: twice what the contract promises."""
+
+_ONLY_BYTES = {bytes}
+_ONLY_INTS = {int}
+_SEQUENCES = (list, tuple)
+_INT_MAX = (1 << 63) - 1
+
+
+class Machine:
+    """All queues of the cluster, as one replica sees them.
+
+    Attributes:
+        version: how commands are carried out; raised when all members have a program that understands the next one.
+        now_us: log time; never falls.
+        queues: by name.
+        salt: the fixed part of message ids, empty until the cluster is founded.
+        last_delivery: number of the last delivery.
+        last_sequence: number of the last message stored.
+        hooked: the queues whose own properties have hooks.
+    """
+
+    VERSION_MAX: ClassVar = 1
+    """The highest machine version that this program understands."""
+
+    def __init__(self, compile_pattern: Compile) -> None:
+        self.compile = compile_pattern
+        self.version = 1
+        self.now_us = 0
+        self.salt = b""
+        self.last_delivery = 0
+        self.last_sequence = 0
+        self.rules: list[Rule] = []
+        self.queues: dict[bytes, Queue] = {}
+        self.hooked: dict[bytes, Queue] = {}
+        # Counters of deleted queues, so that totals never fall.
+        self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.patterns = PatternIndex(compile_pattern, self.queues)
+        self.sessions = BatchSessions()
+        self.producers = Producers(REMEMBER_US)
+        self.keys = IdempotencyKeys(REMEMBER_US)
+        self._revision = 0
+        self._ready: list[Queue] = []
+        self._view: SnapshotView | None = None
+        self._handlers: dict[int, Callable[..., Any]] = {
+            Op.PUSH: self._push,
+            Op.PUSH_ITEMS: self._push_items,
+            Op.PULL: self._pull,
+            Op.PULL_ANY: self._pull_any,
+            Op.ACK: self._ack,
+            Op.NACK: self._nack,
+            Op.EXTEND: self._extend,
+            Op.PUT_BACK: self._put_back,
+            Op.PUSH_ALL: self._push_all,
+            Op.SET_PROPERTIES: self._set_properties,
+            Op.CLEAR_PROPERTIES: self._clear_properties,
+            Op.DELETE: self._delete,
+            Op.SET_DEFAULTS: self._set_defaults,
+            Op.BARRIER: self._barrier,
+            Op.FOUND: self._found,
+            Op.UPGRADE: self._upgrade,
+        }
+
+    # --- applying -------------------------------------------------------------------------------------------------
+
+    def apply(
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: Iterable[Command]
+    ) -> Applied:
+        """Apply one batch of the node `origin`, stamped by the leader with `now_us`.
+
+        A command that cannot be carried out yields a `Fault`, on every replica alike.
+
+        Raises:
+            IncompatibleVersionError: the program is too old to go on; the node must stop.
+        """
+        self.now_us = max(self.now_us, now_us)
+        status = self.sessions.admit(origin, incarnation, sequence)
+        if status != "applied":
+            return Applied(status, [], [])
+        self._ready = []
+        results = [self._execute(command) for command in commands]
+        return Applied(status, results, self._ready)
+
+    def _execute(self, command: Command) -> Any:
+        try:
+            return self._handlers[command[0]](*command[1:])
+        except (MemoryError, IncompatibleVersionError):
+            # A replica that ran out of memory or is too old has diverged from the others: it must stop, not go on.
+            raise
+        except Exception as exc:  # noqa: BLE001 - the state machine must be total
+            return Fault(f"{type(exc).__name__}: {exc}")
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    def _queue(self, name: bytes) -> Queue:
+        """The queue of that name with current settings, created if need be."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.create(name)
+        elif queue.revision != self._revision:
+            self.refresh(queue)
+        return queue
+
+    def create(self, name: bytes) -> Queue:
+        """Make the queue, which must not exist.
+
+        Raises:
+            ValueError: the name is not 1 to 255 bytes.
+        """
+        if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
+            raise ValueError("a queue name must have 1 to 255 bytes")
+        queue = Queue(name, settings_of(effective({}, self.rules, name)), self._revision)
+        self.queues[name] = queue
+        self.patterns.created(queue)
+        return queue
+
+    def refresh(self, queue: Queue) -> None:
+        """Resolve the queue's properties anew."""
+        queue.settings = settings_of(effective(queue.own, self.rules, queue.name))
+        queue.revision = self._revision
+        if "hooks" in queue.own:
+            self.hooked[queue.name] = queue
+        else:
+            self.hooked.pop(queue.name, None)
+
+    def _existing(self, name: bytes) -> Queue | None:
+        queue = self.queues.get(name)
+        if queue is not None and queue.revision != self._revision:
+            self.refresh(queue)
+        return queue
+
+    @staticmethod
+    def _note_views(queue: Queue) -> None:
+        for view in queue.views:
+            view.note(queue)
+
+    # --- push -----------------------------------------------------------------------------------------------------
+
+    def _push(
+        self, name: bytes, content_type: bytes | None, contents: list[bytes], producer: bytes | None, first: int
+    ) -> list[int]:
+        if type(contents) not in _SEQUENCES or (contents and set(map(type, contents)) != _ONLY_BYTES):
+            raise ValueError("bodies must be bytes")
+        if not isinstance(content_type, (bytes, type(None))):
+            raise ValueError("a content type must be bytes or None")
+        if producer is not None and (type(producer) is not bytes or type(first) is not int or abs(first) > _INT_MAX):
+            raise ValueError("a producer must be bytes and its sequence an integer of 63 bits")
+        queue = self._queue(name)
+        duplicates = 0
+        if producer is not None:
+            duplicates = self.producers.admit(producer, first, len(contents), self.now_us)
+            if duplicates:
+                contents = contents[duplicates:]
+        flags = self._store(queue, (content_type, ()), contents)
+        return [0] * duplicates + flags if duplicates else flags
+
+    def _store(self, queue: Queue, meta: Meta, contents: list[bytes]) -> list[int]:
+        flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
+        self.last_sequence += len(contents)
+        self._ready.append(queue)
+        if queue.views:
+            self._note_views(queue)
+        return flags
+
+    def _push_items(self, name: bytes, items: list[list[Any]]) -> list[int]:
+        checked = [_checked_item(item) for item in items]
+        queue = self._queue(name)
+        return [self._push_item(queue, *item) for item in checked]
+
+    def _push_item(
+        self, queue: Queue, content: bytes, content_type: bytes | None, headers: Headers, key: bytes | None
+    ) -> int:
+        if key is not None:
+            known = self.keys.find(queue.name, key, self.now_us)
+            if known is not None:
+                return known
+        flag = self._store(queue, (content_type, _preserved(headers, queue.settings.preserved)), [content])[0]
+        if key is not None:
+            self.keys.remember(queue.name, key, flag, self.now_us)
+        return flag
+
+    def _push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
+        content, content_type, headers, _key = _checked_item(item)
+        names = sorted(self.patterns.view(pattern).queues)
+        return [(name, self._push_item(self._queue(name), content, content_type, headers, None)) for name in names]
+
+    # --- pull -----------------------------------------------------------------------------------------------------
+
+    def _pull(self, name: bytes, count: int) -> list[Delivered] | None:
+        if type(count) is not int:
+            raise ValueError("a count must be an integer")
+        queue = self._queue(name)
+        dropped_before = queue.dropped_total
+        delivered = self._take(queue, count)
+        if not delivered and queue.dropped_total - dropped_before >= DROPS_MAX:
+            return None
+        return delivered
+
+    def _take(self, queue: Queue, count: int) -> list[Delivered]:
+        delivered = queue.pull(self.now_us, count, self.last_delivery)
+        self.last_delivery += len(delivered)
+        if queue.views:
+            self._note_views(queue)
+        return delivered
+
+    def _pull_any(self, pattern: bytes, count: int) -> list[Delivered] | None:
+        if type(count) is not int:
+            raise ValueError("a count must be an integer")
+        view: PatternView = self.patterns.view(pattern)
+        delivered: list[Delivered] = []
+        drops = 0
+        while len(delivered) < min(count, REPEATS_MAX) and drops < DROPS_MAX:
+            earliest = view.earliest()
+            if earliest is None or earliest[0] > self.now_us:
+                break
+            queue = earliest[1]
+            dropped_before = queue.dropped_total
+            delivered += self._take(self._queue(queue.name), 1)
+            drops += queue.dropped_total - dropped_before
+        return None if not delivered and drops >= DROPS_MAX else delivered
+
+    # --- settle ---------------------------------------------------------------------------------------------------
+
+    def _ack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        queue = self.queues.get(name)
+        if queue is None:
+            return None
+        _check_numbers(numbers)
+        return queue.ack(self.now_us, numbers)
+
+    def _nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        return self._settle(name, numbers, Queue.nack)
+
+    def _extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        return self._settle(name, numbers, Queue.extend)
+
+    def _put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        return self._settle(name, numbers, Queue.put_back)
+
+    def _settle(
+        self, name: bytes, numbers: list[int], verb: Callable[[Queue, int, list[int]], list[bool]]
+    ) -> list[bool] | None:
+        queue = self._existing(name)
+        if queue is None:
+            return None
+        _check_numbers(numbers)
+        results = verb(queue, self.now_us, numbers)
+        self._ready.append(queue)
+        if queue.views:
+            self._note_views(queue)
+        return results
+
+    # --- properties and the rest ----------------------------------------------------------------------------------
+
+    def _set_properties(self, name: bytes, pairs: list[Any]) -> bool:
+        checked = checked_properties(pairs)
+        queue = self._queue(name)
+        queue.own.update(checked)
+        self.refresh(queue)
+        return True
+
+    def _clear_properties(self, name: bytes) -> bool:
+        queue = self._queue(name)
+        queue.own.clear()
+        self.refresh(queue)
+        return True
+
+    def _set_defaults(self, rules: list[Any]) -> bool:
+        self.rules = [
+            Rule(pattern, tuple(checked_properties(pairs)), self.compile(pattern)) for pattern, pairs in rules
+        ]
+        self._revision += 1
+        return True
+
+    def _delete(self, name: bytes) -> bool:
+        queue = self.queues.pop(name, None)
+        if queue is not None:
+            self.patterns.deleted(queue)
+            self.hooked.pop(name, None)
+            for counter in COUNTERS:
+                self.retired[counter] += getattr(queue, counter)
+        return queue is not None
+
+    def _barrier(self) -> bool:
+        return True
+
+    def _found(self, salt: bytes) -> bool:
+        if type(salt) is not bytes or len(salt) != SALT_BYTES:
+            raise ValueError(f"the salt must have {SALT_BYTES} bytes")
+        if not self.salt:
+            self.salt = salt
+        return True
+
+    def _upgrade(self, version: int) -> int:
+        if type(version) is not int:
+            raise ValueError("a machine version must be an integer")
+        if version > self.VERSION_MAX:
+            raise IncompatibleVersionError(
+                f"the cluster moves to machine version {version}, this program understands up to {self.VERSION_MAX}"
+            )
+        self.version = max(self.version, version)
+        return self.version
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def properties(self, name: bytes) -> dict[str, Any]:
+        """Effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
+        queue = self.queues.get(name)
+        # An empty queue is false.
+        return effective({} if queue is None else queue.own, self.rules, name)
+
+    def totals(self) -> dict[str, int]:
+        """Sums of the queues' counters, those of deleted queues included."""
+        queues = self.queues.values()
+        return {name: retired + sum(getattr(queue, name) for queue in queues) for name, retired in self.retired.items()}
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Iterator[list[Any]]:
+        """The whole state as a sequence of plain records; equal states give equal records.
+
+        The machine must not change until the last one is read; `freeze_view` has no such condition.
+        """
+        return SnapshotView(self).records()
+
+    def freeze_view(self) -> SnapshotView:
+        """A view of the state as it is now, to be read while the machine goes on; it has to be closed.
+
+        Raises:
+            RuntimeError: another view is open.
+        """
+        if self._view is not None:
+            raise RuntimeError("a snapshot view is open already")
+        self._view = SnapshotView(self, PreImages(self.last_sequence))
+        return self._view
+
+    def view_closed(self, view: SnapshotView) -> None:
+        """Called by a view when it is closed."""
+        if self._view is view:
+            self._view = None
+
+    @classmethod
+    def restore(cls, compile_pattern: Compile, records: Iterable[list[Any]]) -> Machine:
+        """Build the machine whose `snapshot` gave the records.
+
+        Raises:
+            ValueError: the records are not a complete snapshot of a known version.
+        """
+        restoration = cls.restore_incrementally(compile_pattern)
+        for record in records:
+            restoration.take(record)
+        return restoration.finish()
+
+    @classmethod
+    def restore_incrementally(cls, compile_pattern: Compile) -> Restoration:
+        """What takes the records of a snapshot one by one and gives the machine in the end."""
+        return Restoration(cls(compile_pattern))
+
+
+def _check_numbers(numbers: list[int]) -> None:
+    # Checked before the first is settled, because a command fails as a whole.
+    if type(numbers) not in _SEQUENCES or (numbers and set(map(type, numbers)) != _ONLY_INTS):
+        raise ValueError("delivery numbers must be integers")
+
+
+def _checked_item(item: list[Any]) -> tuple[bytes, bytes | None, Headers, bytes | None]:
+    content, content_type, headers, key = item
+    if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
+        raise ValueError("a body must be bytes and a content type bytes or None")
+    if not isinstance(key, (bytes, type(None))):
+        raise ValueError("an idempotency key must be bytes or None")
+    checked: Headers = tuple((name, value) for name, value in headers)
+    if any(type(text) is not bytes for header in checked for text in header):
+        raise ValueError("header names and values must be bytes")
+    return content, content_type, checked, key
+
+
+def _preserved(headers: Headers, names: tuple[bytes, ...]) -> Headers:
+    if not headers or not names:
+        return ()
+    values = dict(headers)
+    return tuple((name, values[name]) for name in names if name in values)

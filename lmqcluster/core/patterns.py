@@ -1,0 +1,122 @@
+"""Queues by regular expression: which match, and which of them has the earliest message.
+
+A view is built when a pattern is first used and kept up to date as queues come and go. Views are derived from the queues:
+they are not part of a snapshot, and dropping one changes no result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+
+from .commands import Compile, Match
+from .queue import Queue
+
+__all__ = ["PatternIndex", "PatternView"]
+
+_SWEEP_MIN = 64
+
+
+class PatternView:
+    """The queues that one pattern finds, with a heap of lower bounds of their earliest due times."""
+
+    __slots__ = ("_bounds", "_heap", "matches", "queues")
+
+    def __init__(self, matches: Match) -> None:
+        self.matches = matches
+        self.queues: dict[bytes, Queue] = {}
+        self._heap: list[tuple[int, bytes]] = []
+        self._bounds: dict[bytes, int] = {}
+
+    def add(self, queue: Queue) -> None:
+        """List a queue that matches."""
+        self.queues[queue.name] = queue
+        queue.views.append(self)
+        self.note(queue)
+
+    def remove(self, queue: Queue) -> None:
+        """Forget a queue; its heap entries are skipped later."""
+        del self.queues[queue.name]
+        self._bounds.pop(queue.name, None)
+
+    def note(self, queue: Queue) -> None:
+        """Take note that the queue's earliest due time may have fallen."""
+        head_us = queue.head_us()
+        if head_us is None:
+            return
+        bound_us = self._bounds.get(queue.name)
+        if bound_us is None or head_us < bound_us:
+            self._bounds[queue.name] = head_us
+            heappush(self._heap, (head_us, queue.name))
+            self._sweep_if_worn()
+
+    def _sweep_if_worn(self) -> None:
+        # Bounds that fell leave their old entries behind, which may lie deep for as long as a lease lasts.
+        if len(self._heap) > 2 * len(self._bounds) + _SWEEP_MIN:
+            self._heap = [(bound_us, name) for name, bound_us in self._bounds.items()]
+            heapify(self._heap)
+
+    def earliest(self) -> tuple[int, Queue] | None:
+        """The smallest (due time, queue name) of all non-empty queues, or None."""
+        heap, bounds = self._heap, self._bounds
+        while heap:
+            bound_us, name = heap[0]
+            if bounds.get(name) != bound_us:
+                heappop(heap)
+                continue
+            queue = self.queues[name]
+            head_us = queue.head_us()
+            if head_us is None:
+                heappop(heap)
+                del bounds[name]
+            elif head_us != bound_us:
+                bounds[name] = head_us
+                heapreplace(heap, (head_us, name))
+            else:
+                return head_us, queue
+        return None
+
+
+class PatternIndex:
+    """The views of the patterns used last."""
+
+    VIEWS_MAX = 1024
+
+    def __init__(self, compile_pattern: Compile, queues: Mapping[bytes, Queue]) -> None:
+        self._compile = compile_pattern
+        self._queues = queues
+        self._views: OrderedDict[bytes, PatternView] = OrderedDict()
+
+    def view(self, pattern: bytes) -> PatternView:
+        """The view of a pattern, built at first use in time proportional to the number of queues.
+
+        Raises:
+            ValueError: the pattern is not a valid regular expression.
+        """
+        view = self._views.get(pattern)
+        if view is not None:
+            self._views.move_to_end(pattern)
+            return view
+        view = PatternView(self._compile(pattern))
+        for queue in self._queues.values():
+            if view.matches(queue.name):
+                view.add(queue)
+        self._views[pattern] = view
+        if len(self._views) > self.VIEWS_MAX:
+            _, dropped = self._views.popitem(last=False)
+            for queue in dropped.queues.values():
+                queue.views.remove(dropped)
+        return view
+
+    def created(self, queue: Queue) -> None:
+        """List a new queue in every view that matches it."""
+        for view in self._views.values():
+            if view.matches(queue.name):
+                view.add(queue)
+
+    def deleted(self, queue: Queue) -> None:
+        """Take a queue out of every view."""
+        for view in queue.views:
+            view.remove(queue)
+        queue.views = []

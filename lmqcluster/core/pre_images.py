@@ -1,0 +1,46 @@
+"""What messages looked like when a snapshot view was opened: kept for those that change while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .message import Message
+
+__all__ = ["PreImage", "PreImages"]
+
+PreImage = tuple[int, int, int]
+"""due_us, ready_us and remaining of a message."""
+
+
+class PreImages:
+    """Fields of messages before their first change since the view was opened, by sequence.
+
+    Contents are not kept: a body never changes, and a compound message only grows, so that its number of parts is enough.
+
+    Attributes:
+        table: the fields by sequence.
+    """
+
+    __slots__ = ("_last_sequence", "table")
+
+    def __init__(self, last_sequence: int) -> None:
+        # Messages stored later are not part of the view.
+        self._last_sequence = last_sequence
+        self.table: dict[int, PreImage] = {}
+
+    def keep(self, messages: Iterable[Message]) -> None:
+        """Remember messages that are about to change."""
+        table, last_sequence = self.table, self._last_sequence
+        for message in messages:
+            sequence = message.sequence
+            if sequence <= last_sequence and sequence not in table:
+                table[sequence] = (message.due_us, message.ready_us, message.remaining)
+
+    def take(self, message: Message) -> PreImage:
+        """The fields that the message had when the view was opened; what was kept of it is let go."""
+        kept = self.table.pop(message.sequence, None)
+        return (message.due_us, message.ready_us, message.remaining) if kept is None else kept
+
+    def keep_leased(self, leased: Mapping[int, Message], numbers: Iterable[int]) -> None:
+        """Remember the messages of those deliveries that are still leased."""
+        self.keep([leased[number] for number in numbers if number in leased])

@@ -1,0 +1,128 @@
+"""Queue properties and how they are resolved: own value, else the first matching default rule, else the system's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .commands import Match
+
+__all__ = ["SYSTEM_DEFAULTS", "Rule", "Settings", "checked_properties", "effective", "settings_of"]
+
+SYSTEM_DEFAULTS: Mapping[str, Any] = {"accum": 0, "retry": 2, "timeout": 30}
+"""accum in milliseconds, retry in redeliveries, timeout in seconds."""
+
+_TIME_US_MAX = 1 << 60
+_INT_MAX = (1 << 63) - 1
+_NAMES = ("accum", "retry", "timeout", "hooks")
+
+
+class Rule(NamedTuple):
+    """A default rule: properties for the queues whose name the pattern finds."""
+
+    pattern: bytes
+    properties: tuple[tuple[str, Any], ...]
+    matches: Match
+
+
+class Settings(NamedTuple):
+    """Effective properties in the form the queue works with.
+
+    Attributes:
+        accum_us: length of an accumulation window, 0 for none, negative for one that has already ended.
+        deliveries: how often a message pushed now may be delivered (retry + 1).
+        timeout_us: length of a lease.
+        preserved: lower-case names of request headers to keep with a message pushed over HTTP, in order.
+    """
+
+    accum_us: int
+    deliveries: int
+    timeout_us: int
+    preserved: tuple[bytes, ...]
+
+
+def checked_properties(pairs: Any) -> list[tuple[str, Any]]:
+    """Turn a command's property pairs into the stored form.
+
+    Raises:
+        ValueError: a name is unknown or a value has the wrong type; front ends refuse these earlier with a better message.
+    """
+    result: list[tuple[str, Any]] = []
+    for name, value in pairs:
+        text = name.decode() if isinstance(name, bytes) else name
+        if text not in _NAMES:
+            raise ValueError(f"unknown property {text!r}")
+        if text == "hooks":
+            value = _checked_hooks(value)  # noqa: PLW2901
+        elif isinstance(value, bool) or not isinstance(value, (int, float) if text == "timeout" else int):
+            raise ValueError(f"property {text!r} has the wrong type")
+        elif isinstance(value, float) and value * 0 != 0:
+            raise ValueError(f"property {text!r} is not finite")
+        elif abs(value) > _INT_MAX // 2 and text == "retry":
+            raise ValueError(f"property {text!r} is out of range")
+        result.append((text, value))
+    return result
+
+
+def _checked_hooks(value: Any) -> tuple[Any, ...]:
+    return tuple(
+        (
+            _text(point),
+            tuple((_text(module), tuple(_text(argument) for argument in arguments)) for module, arguments in modules),
+        )
+        for point, modules in value
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    if not isinstance(value, str):
+        raise ValueError("hook points, modules and arguments must be strings")
+    return value
+
+
+def effective(own: Mapping[str, Any], rules: Sequence[Rule], name: bytes) -> dict[str, Any]:
+    """The effective properties of the queue `name`, keys in alphabetical order; ``hooks`` only if set.
+
+    Only the first rule that matches is looked at, even for properties that it does not mention.
+    """
+    found = dict(SYSTEM_DEFAULTS)
+    for rule in rules:
+        if rule.matches(name):
+            found.update(rule.properties)
+            break
+    found.update(own)
+    return dict(sorted(found.items()))
+
+
+def settings_of(properties: Mapping[str, Any]) -> Settings:
+    """Translate effective properties to the queue's working form."""
+    return Settings(
+        accum_us=_bounded(properties["accum"] * 1000),
+        deliveries=properties["retry"] + 1,
+        timeout_us=_bounded(_microseconds(properties["timeout"])),
+        preserved=_preserved(properties.get("hooks", ())),
+    )
+
+
+def _microseconds(seconds: float) -> int:
+    if isinstance(seconds, int):
+        return seconds * 1_000_000
+    if abs(seconds) > _TIME_US_MAX:
+        return _TIME_US_MAX if seconds > 0 else -_TIME_US_MAX
+    return round(seconds * 1_000_000)
+
+
+def _bounded(time_us: int) -> int:
+    return max(-_TIME_US_MAX, min(_TIME_US_MAX, time_us))
+
+
+def _preserved(hooks: Sequence[Any]) -> tuple[bytes, ...]:
+    names: list[bytes] = []
+    for point, modules in hooks:
+        if point == "pre_http_push":
+            for _module, arguments in modules:
+                names.extend(argument.encode() for argument in arguments)
+    # The content type is stored with every message anyhow; kept as a header it would come back twice.
+    return tuple(name for name in dict.fromkeys(names) if name != b"content-type")

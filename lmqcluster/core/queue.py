@@ -1,0 +1,279 @@
+"""One queue: messages ready, delayed and leased, and the accumulation window.
+
+Messages are handed out in order of their due time. Three structures hold them: ``ready`` is a deque, because fresh and nacked
+messages become due at the moment they enter; ``delayed`` is a heap for those that become due later or return to an old
+place; ``leases`` holds what is delivered, which comes back at its deadline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from .commands import Delivered, PushFlag
+from .lease import LeaseTable
+from .message import Message, Meta, Part, content_bytes
+from .properties import Settings
+
+if TYPE_CHECKING:
+    from .patterns import PatternView
+    from .pre_images import PreImages
+
+__all__ = ["COUNTERS", "DROPS_MAX", "REPEATS_MAX", "Queue"]
+
+COUNTERS = ("pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total")
+"""Counters of a queue that never fall."""
+
+DROPS_MAX = 10_000
+"""Most exhausted messages that one pull passes over, so that no command takes long."""
+
+
+REPEATS_MAX = 10_000
+"""Most deliveries of a pull that may get the same message again and again, because they expire at once."""
+
+
+class Queue:
+    """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
+
+    Attributes:
+        own: properties set on the queue itself.
+        settings: effective properties; kept up to date by the machine.
+        revision: revision of the default rules that `settings` reflects.
+        views: the pattern views that list this queue; they must be told when its earliest due time falls.
+        body_bytes: bytes of all bodies.
+        pre_images: where messages go before they change, while a snapshot view needs them.
+        pushed_total, pulled_total, acked_total, nacked_total, redelivered_total, dropped_total: counters that never fall.
+    """
+
+    __slots__ = (
+        "acked_total",
+        "body_bytes",
+        "delayed",
+        "dropped_total",
+        "leases",
+        "nacked_total",
+        "name",
+        "own",
+        "pre_images",
+        "pulled_total",
+        "pushed_total",
+        "ready",
+        "redelivered_total",
+        "revision",
+        "settings",
+        "views",
+        "window",
+    )
+
+    def __init__(self, name: bytes, settings: Settings, revision: int) -> None:
+        self.name = name
+        self.own: dict[str, Any] = {}
+        self.settings = settings
+        self.revision = revision
+        self.views: list[PatternView] = []
+        self.ready: deque[Message] = deque()
+        self.delayed: list[tuple[int, int, Message]] = []
+        self.leases = LeaseTable()
+        self.window: Message | None = None
+        self.body_bytes = 0
+        self.pre_images: PreImages | None = None
+        self.pushed_total = 0
+        self.pulled_total = 0
+        self.acked_total = 0
+        self.nacked_total = 0
+        self.redelivered_total = 0
+        self.dropped_total = 0
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.delayed) + len(self.leases.messages)
+
+    def head_us(self) -> int | None:
+        """The earliest due time of all messages, leased ones included, or None if the queue is empty."""
+        other = self._other_us()
+        if self.ready and (other is None or self.ready[0].due_us < other):
+            return self.ready[0].due_us
+        return other
+
+    def _other_us(self) -> int | None:
+        """The earliest due time among delayed and leased messages."""
+        lease_us = self.leases.head_us() if self.leases.messages else None
+        if not self.delayed:
+            return lease_us
+        delayed_us = self.delayed[0][0]
+        return delayed_us if lease_us is None or delayed_us <= lease_us else lease_us
+
+    def push(self, now_us: int, sequence: int, meta: Meta, contents: list[bytes]) -> list[int]:
+        """Store bodies that share one meta, numbered from `sequence`; returns a flag for each."""
+        self.pushed_total += len(contents)
+        self.body_bytes += sum(map(len, contents))
+        if self.settings.accum_us:
+            return [self._accumulate(now_us, sequence + i, meta, content) for i, content in enumerate(contents)]
+        deliveries = self.settings.deliveries
+        self.ready.extend(
+            [Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)]
+        )
+        return [0] * len(contents)
+
+    def _accumulate(self, now_us: int, sequence: int, meta: Meta, content: bytes) -> int:
+        part = Part(meta[0], meta[1], content)
+        window = self.window
+        if window is not None and window.due_us > now_us and isinstance(window.content, list):
+            window.content.append(part)
+            return PushFlag.WINDOW_JOINED
+        due_us = now_us + self.settings.accum_us
+        self.window = Message(sequence, due_us, self.settings.deliveries, (None, ()), [part])
+        heappush(self.delayed, (due_us, sequence, self.window))
+        return PushFlag.WINDOW_OPENED
+
+    def pull(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
+        """Lease up to `count` due messages under the numbers after `last_number`, earliest due time first.
+
+        Exhausted messages met on the way are dropped, at most `DROPS_MAX` of them; `dropped_total` tells whether that ended
+        the pull.
+        """
+        deadline_us = now_us + self.settings.timeout_us
+        if deadline_us <= now_us:
+            return self._pull_instantly_expiring(now_us, count, last_number, deadline_us)
+        name = self.name
+        first = number = last_number + 1
+        taken: list[Message] = []
+        delivered: list[Delivered] = []
+        due = self._due(now_us, count)
+        if self.pre_images is not None:
+            self.pre_images.keep(due)
+        for message in due:
+            message.remaining -= 1
+            message.ready_us = message.due_us
+            message.due_us = deadline_us
+            taken.append(message)
+            delivered.append((name, number, message.remaining, message))
+            number += 1
+        if taken:
+            self.pulled_total += len(taken)
+            self.leases.add(deadline_us, first, taken)
+        return delivered
+
+    def _pull_instantly_expiring(self, now_us: int, count: int, last_number: int, deadline_us: int) -> list[Delivered]:
+        # With a timeout of 0 or less a delivery is due again at once and may be delivered again by the same pull.
+        delivered: list[Delivered] = []
+        while len(delivered) < min(count, REPEATS_MAX):
+            taken = self._due(now_us, 1)
+            if not taken:
+                break
+            if self.pre_images is not None:
+                self.pre_images.keep(taken)
+            message = taken[0]
+            message.remaining -= 1
+            message.ready_us = message.due_us
+            message.due_us = deadline_us
+            number = last_number + 1 + len(delivered)
+            self.leases.add(deadline_us, number, taken)
+            delivered.append((self.name, number, message.remaining, message))
+        self.pulled_total += len(delivered)
+        return delivered
+
+    def _due(self, now_us: int, count: int) -> list[Message]:
+        """Remove up to `count` deliverable messages from ready, delayed and expired leases."""
+        ready = self.ready
+        taken: list[Message] = []
+        drops = 0
+        other = self._other_us()
+        while len(taken) < count:
+            if ready and (other is None or ready[0].due_us < other):
+                message = ready.popleft()
+            elif other is not None and other <= now_us:
+                message = self._pop_other()
+                other = self._other_us()
+            else:
+                break
+            if message.remaining > 0:
+                taken.append(message)
+                continue
+            self.body_bytes -= content_bytes(message.content)
+            self.dropped_total += 1
+            drops += 1
+            if drops == DROPS_MAX:
+                break
+        return taken
+
+    def _pop_other(self) -> Message:
+        lease_us = self.leases.head_us() if self.leases.messages else None
+        if self.delayed and (lease_us is None or self.delayed[0][0] <= lease_us):
+            message = heappop(self.delayed)[2]
+            if message is self.window:
+                self.window = None
+            return message
+        message = self.leases.pop_head()
+        if message.remaining > 0:
+            self.redelivered_total += 1
+        return message
+
+    def ack(self, now_us: int, numbers: list[int]) -> list[bool]:
+        """Settle leases: the messages are gone. False for a number without a live lease."""
+        leased = self.leases.messages
+        results: list[bool] = []
+        settled = settled_bytes = 0
+        for number in numbers:
+            message = leased.get(number)
+            if message is None or message.due_us <= now_us:
+                results.append(False)
+                continue
+            del leased[number]
+            settled += 1
+            content = message.content
+            settled_bytes += len(content) if isinstance(content, bytes) else content_bytes(content)
+            results.append(True)
+        if not leased:
+            self.leases.forget_order()
+        self.acked_total += settled
+        self.body_bytes -= settled_bytes
+        return results
+
+    def nack(self, now_us: int, numbers: list[int]) -> list[bool]:
+        """Give messages back: they go behind everything waiting, and the delivery stays charged."""
+        self._keep_pre_images(numbers)
+        results: list[bool] = []
+        for number in numbers:
+            message = self._live(number, now_us)
+            if message is not None:
+                del self.leases.messages[number]
+                message.due_us = message.ready_us = now_us
+                self.ready.append(message)
+                self.nacked_total += 1
+            results.append(message is not None)
+        return results
+
+    def put_back(self, now_us: int, numbers: list[int]) -> list[bool]:
+        """Undo deliveries that reached nobody: the messages return to their old place, uncharged."""
+        self._keep_pre_images(numbers)
+        results: list[bool] = []
+        for number in numbers:
+            message = self._live(number, now_us)
+            if message is not None:
+                del self.leases.messages[number]
+                message.due_us = message.ready_us
+                message.remaining += 1
+                heappush(self.delayed, (message.due_us, message.sequence, message))
+            results.append(message is not None)
+        return results
+
+    def extend(self, now_us: int, numbers: list[int]) -> list[bool]:
+        """Let leases end a full timeout from now."""
+        deadline_us = now_us + self.settings.timeout_us
+        self._keep_pre_images(numbers)
+        results: list[bool] = []
+        for number in numbers:
+            live = self._live(number, now_us) is not None
+            if live:
+                self.leases.reschedule(number, deadline_us)
+            results.append(live)
+        return results
+
+    def _live(self, number: int, now_us: int) -> Message | None:
+        message = self.leases.messages.get(number)
+        return message if message is not None and message.due_us > now_us else None
+
+    def _keep_pre_images(self, numbers: list[int]) -> None:
+        if self.pre_images is not None:
+            self.pre_images.keep_leased(self.leases.messages, numbers)

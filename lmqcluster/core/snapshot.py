@@ -1,0 +1,249 @@
+"""The records of a snapshot, and how a machine is made of them.
+
+The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
+it]``. In between stand the tables (sessions, producers, keys) in rows, and the queues by name, each followed by its messages in
+the order in which they stand. Messages come in slices of columns, because a column is written and read by C code:
+
+    ["ready" or "delayed", [sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content]]
+    ["leased", [delivery number], ... the same columns ..., [ready_us]]
+
+Content types and headers are run lengths. The content of a compound message is a list of [content type, headers, content].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from .message import Headers, Message, Meta, Part, content_bytes
+from .properties import Rule, checked_properties
+from .queue import COUNTERS, Queue
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = ["VERSION", "Restoration"]
+
+VERSION = 2
+
+_SEQUENCES = (list, tuple)
+_ONLY_INTS = {int}
+_ONLY_BYTES = {bytes}
+
+
+class Restoration:
+    """Fills a fresh machine, record by record."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._count = 0
+        self._ended = False
+        self._failed = False
+        self._queue: Queue | None = None
+        # Sequence of the message that is the current queue's window, until it is found.
+        self._window = 0
+        self._last_number = 0
+        self._last_delayed = (-(1 << 64), 0)
+        self._handlers: dict[str, Callable[..., None]] = {
+            "lmqcluster": self._take_header,
+            "sessions": self._take_sessions,
+            "producers": self._take_producers,
+            "keys": self._take_keys,
+            "queue": self._take_queue,
+            "ready": self._take_ready,
+            "delayed": self._take_delayed,
+            "leased": self._take_leased,
+            "end": self._take_end,
+        }
+
+    def take(self, record: list[Any]) -> None:
+        """Take the next record.
+
+        Raises:
+            ValueError: it does not belong here; the machine is of no use any more.
+        """
+        try:
+            self._take(record)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as exc:
+            self._failed = True
+            raise ValueError(f"the snapshot is malformed: {type(exc).__name__}: {exc}") from exc
+        except ValueError:
+            self._failed = True
+            raise
+
+    def finish(self) -> Machine:
+        """The machine, after the last record.
+
+        Raises:
+            ValueError: the snapshot is incomplete, or a record was refused.
+        """
+        if self._failed or not self._ended:
+            raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
+        return self._machine
+
+    def _take(self, record: list[Any]) -> None:
+        kind = record[0].decode() if isinstance(record[0], bytes) else record[0]
+        if self._ended:
+            raise ValueError("the snapshot goes on behind its end")
+        if (kind == "lmqcluster") != (self._count == 0):
+            raise ValueError("the snapshot does not begin with its header")
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise ValueError(f"the snapshot has an unknown record {kind!r}")
+        handler(*record[1:])
+        self._count += 1
+
+    def _take_end(self, count: int) -> None:
+        if count != self._count:
+            raise ValueError(f"the snapshot should have {count} records but has {self._count}")
+        self._check_window()
+        self._ended = True
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    def _take_header(self, version: int, *state: Any) -> None:
+        if version != VERSION:
+            raise ValueError(f"the snapshot has version {version}, this program reads version {VERSION}")
+        machine_version, now_us, salt, last_delivery, last_sequence, rules, retired = state
+        _ints([machine_version, now_us, last_delivery, last_sequence, *retired])
+        machine = self._machine
+        if machine_version > machine.VERSION_MAX:
+            raise ValueError(
+                f"this program is too old for the snapshot: it understands machine version {machine.VERSION_MAX}, "
+                f"the snapshot has {machine_version}"
+            )
+        if machine_version < 1 or type(salt) is not bytes:
+            raise ValueError("the snapshot's header is malformed")
+        machine.version, machine.now_us, machine.salt = machine_version, now_us, salt
+        machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
+        machine.retired = dict(zip(COUNTERS, retired, strict=True))
+        machine.rules = [
+            Rule(_bytes(pattern), tuple(checked_properties(pairs)), machine.compile(pattern))
+            for pattern, pairs in rules
+        ]
+
+    def _take_sessions(self, rows: list[Any]) -> None:
+        self._machine.sessions.load(_typed(rows, (bytes, int, int)))
+
+    def _take_producers(self, rows: list[Any]) -> None:
+        self._machine.producers.load(_typed(rows, (bytes, int, int)))
+
+    def _take_keys(self, rows: list[Any]) -> None:
+        self._machine.keys.load(_typed(rows, (int, bytes, bytes, int)))
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    def _take_queue(self, name: bytes, own: list[Any], window: int, counters: list[int]) -> None:
+        self._check_window()
+        if name in self._machine.queues:
+            raise ValueError(f"the snapshot has the queue {name!r} twice")
+        queue = self._machine.create(name)
+        queue.own = dict(checked_properties(own))
+        self._machine.refresh(queue)
+        for counter, value in zip(COUNTERS, _ints(counters), strict=True):
+            setattr(queue, counter, value)
+        self._queue = queue
+        (self._window,) = _ints([window])
+        self._last_number = 0
+        self._last_delayed = (-(1 << 64), 0)
+
+    def _take_ready(self, *columns: Any) -> None:
+        queue = self._current()
+        queue.ready.extend(self._messages(queue, *columns))
+
+    def _take_delayed(self, *columns: Any) -> None:
+        queue = self._current()
+        for message in self._messages(queue, *columns):
+            place = (message.due_us, message.sequence)
+            if place <= self._last_delayed:
+                raise ValueError("delayed messages are out of order")
+            self._last_delayed = place
+            # A sorted list is a heap.
+            queue.delayed.append((*place, message))
+            if message.sequence == self._window:
+                queue.window = message
+                self._window = 0
+
+    def _take_leased(self, numbers: list[int], *columns: Any) -> None:
+        *shared, ready = columns
+        queue = self._current()
+        messages = self._messages(queue, *shared)
+        if not len(_ints(numbers)) == len(_ints(ready)) == len(messages):
+            raise ValueError("the columns of a slice differ in length")
+        for number in numbers:
+            if not self._last_number < number <= self._machine.last_delivery:
+                raise ValueError("delivery numbers are out of order")
+            self._last_number = number
+        for message, ready_us in zip(messages, ready, strict=True):
+            message.ready_us = ready_us
+        queue.leases.load(numbers, messages)
+
+    def _current(self) -> Queue:
+        if self._queue is None:
+            raise ValueError("the snapshot has messages before any queue")
+        return self._queue
+
+    def _check_window(self) -> None:
+        if self._window:
+            raise ValueError("the message of an accumulation window is missing")
+
+    def _messages(
+        self,
+        queue: Queue,
+        sequences: list[int],
+        due: list[int],
+        remaining: list[int],
+        metas: list[Any],
+        contents: list[Any],
+    ) -> list[Message]:
+        count = len(_ints(sequences))
+        if not count == len(_ints(due)) == len(_ints(remaining)) == len(contents) == sum(run[0] for run in metas):
+            raise ValueError("the columns of a slice differ in length")
+        if max(sequences, default=0) > self._machine.last_sequence:
+            raise ValueError("a message has a sequence that was not given yet")
+        if set(map(type, contents)) <= _ONLY_BYTES:
+            queue.body_bytes += sum(map(len, contents))
+        else:
+            contents = [_content(content) for content in contents]
+            queue.body_bytes += sum(map(content_bytes, contents))
+        return list(map(Message, sequences, due, remaining, _expanded(metas), contents))
+
+
+def _ints(column: list[int]) -> list[int]:
+    if type(column) not in _SEQUENCES or not set(map(type, column)) <= _ONLY_INTS:
+        raise ValueError("a column of integers holds something else")
+    return column
+
+
+def _bytes(value: bytes) -> bytes:
+    if type(value) is not bytes:
+        raise ValueError("bytes are expected")
+    return value
+
+
+def _typed(rows: list[Any], types: tuple[type, ...]) -> list[Any]:
+    for row in rows:
+        if tuple(map(type, row)) != types:
+            raise ValueError("a row of a table is malformed")
+    return rows
+
+
+def _meta(content_type: bytes | None, headers: Iterable[Any]) -> Meta:
+    checked: Headers = tuple((_bytes(name), _bytes(value)) for name, value in headers)
+    return None if content_type is None else _bytes(content_type), checked
+
+
+def _expanded(runs: list[Any]) -> list[Meta]:
+    metas: list[Meta] = []
+    for count, content_type, headers in runs:
+        # All messages of a run share one tuple.
+        metas += [_meta(content_type, headers)] * count
+    return metas
+
+
+def _content(content: Any) -> bytes | list[Part]:
+    if type(content) is bytes:
+        return content
+    if type(content) not in _SEQUENCES:
+        raise ValueError("a content is neither bytes nor parts")
+    return [Part(*_meta(content_type, headers), _bytes(body)) for content_type, headers, body in content]

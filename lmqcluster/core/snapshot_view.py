@@ -1,0 +1,249 @@
+"""The state at one moment as records, while the machine goes on.
+
+Opening a view copies the containers, not the messages. What a command changes in a message afterwards is kept in a table of
+pre-images; the view reads those instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import heappop
+from itertools import groupby, islice
+from operator import attrgetter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .message import Message, Meta, Part
+from .pre_images import PreImages
+from .queue import COUNTERS, Queue
+from .snapshot import VERSION
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = ["SnapshotView"]
+
+_ROWS_MAX = 500
+_BODY_BYTES_MAX = 256 * 1024
+_PART_OVERHEAD_BYTES = 16
+_ONLY_BYTES = {bytes}
+
+_counters_of = attrgetter(*COUNTERS)
+
+Columns = list[Any]
+
+
+class SnapshotView:
+    """The state of a machine as of the moment when the view was made.
+
+    With pre-images the machine may change while the view is read; without, it must not. Close the view in any case.
+    """
+
+    def __init__(self, machine: Machine, pre_images: PreImages | None = None) -> None:
+        self._machine: Machine | None = machine
+        self._pre_images = pre_images
+        self._begun = False
+        self._header = _header(machine)
+        self._tables = [
+            ("sessions", machine.sessions.rows()),
+            ("producers", machine.producers.rows()),
+            ("keys", machine.keys.rows()),
+        ]
+        self._queues = {name: _FrozenQueue(queue, pre_images) for name, queue in machine.queues.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def records(self) -> Iterator[list[Any]]:
+        """Yield the records; can be called once, because what was yielded is let go.
+
+        A record holds at most 500 rows and about 256 KiB of bodies, or one message.
+
+        Raises:
+            RuntimeError: the records were asked for before, or the view is closed.
+        """
+        if self._begun:
+            raise RuntimeError("the records of a snapshot view can be read only once")
+        self._begun = True
+        return self._counted()
+
+    def close(self) -> None:
+        """Let go of everything; the machine keeps no pre-images any more. Closing again does nothing."""
+        machine, self._machine = self._machine, None
+        if machine is None:
+            return
+        for frozen in self._queues.values():
+            frozen.release()
+        self._queues.clear()
+        self._tables.clear()
+        self._pre_images = None
+        machine.view_closed(self)
+
+    def _counted(self) -> Iterator[list[Any]]:
+        count = 0
+        for record in self._body():
+            if self._machine is None:
+                raise RuntimeError("the snapshot view is closed")
+            yield record
+            count += 1
+        if self._machine is None:
+            raise RuntimeError("the snapshot view is closed")
+        yield ["end", count]
+
+    def _body(self) -> Iterator[list[Any]]:
+        yield self._header
+        for kind, rows in self._tables:
+            yield from _slices(kind, rows)
+        for name in sorted(self._queues):
+            frozen = self._queues.get(name)
+            if frozen is None:
+                # The view was closed meanwhile.
+                return
+            yield from frozen.records()
+            frozen.release()
+            self._queues.pop(name, None)
+
+
+class _FrozenQueue:
+    """Copies of one queue's containers, emptied as they are read."""
+
+    __slots__ = ("_delayed", "_leased", "_numbers", "_parts", "_pre_images", "_queue", "_ready", "_record", "_window")
+
+    def __init__(self, queue: Queue, pre_images: PreImages | None) -> None:
+        self._queue = queue
+        self._record = _queue_record(queue)
+        self._window = queue.window
+        self._parts = len(queue.window.content) if queue.window is not None else 0
+        self._ready = queue.ready.copy()
+        self._delayed = queue.delayed.copy()
+        # Numbers only grow, so the table is in their order.
+        self._numbers = deque(queue.leases.messages)
+        self._leased = deque(queue.leases.messages.values())
+        self._pre_images = pre_images
+        if pre_images is not None:
+            queue.pre_images = pre_images
+
+    def release(self) -> None:
+        """The queue need not keep pre-images any more."""
+        if self._pre_images is not None:
+            self._queue.pre_images = None
+
+    def records(self) -> Iterator[list[Any]]:
+        """The queue's record and those of its messages."""
+        yield self._record
+        while self._ready:
+            for columns in self._columns(_taken(self._ready)):
+                yield ["ready", *columns]
+        while self._delayed:
+            # The heap gives them in order, a few at a time; to sort all of them at once could take long.
+            due = [heappop(self._delayed)[2] for _ in range(min(_ROWS_MAX, len(self._delayed)))]
+            for columns in self._columns(due):
+                yield ["delayed", *columns]
+        while self._leased:
+            for columns in self._columns(_taken(self._leased), leased=True):
+                yield ["leased", [self._numbers.popleft() for _ in columns[0]], *columns]
+
+    def _columns(self, messages: list[Message], *, leased: bool = False) -> list[Columns]:
+        """The messages column by column, in as many slices as their size calls for.
+
+        Built without a pause, so that no message can change between the check for its pre-image and the look at its fields.
+        """
+        return [self._slice(part, leased=leased) for part in self._bounded(messages)]
+
+    def _bounded(self, messages: list[Message]) -> Iterator[list[Message]]:
+        contents = [message.content for message in messages]
+        runs = groupby(message.meta for message in messages)
+        size = sum(_meta_bytes(meta) for meta, _ in runs)
+        if set(map(type, contents)) == _ONLY_BYTES and size + sum(map(len, contents)) <= _BODY_BYTES_MAX:
+            yield messages
+            return
+        part: list[Message] = []
+        size = 0
+        for message in messages:
+            added = _meta_bytes(message.meta) + self._content_bytes(message)
+            if part and size + added > _BODY_BYTES_MAX:
+                yield part
+                part, size = [], 0
+            part.append(message)
+            size += added
+        yield part
+
+    def _slice(self, messages: list[Message], *, leased: bool) -> Columns:
+        if self._pre_images is not None and self._pre_images.table:
+            states = list(map(self._pre_images.take, messages))
+            due, ready, remaining = (list(column) for column in zip(*states, strict=True))
+        else:
+            due = [message.due_us for message in messages]
+            ready = [message.ready_us for message in messages] if leased else []
+            remaining = [message.remaining for message in messages]
+        metas = [
+            [len(list(run)), meta[0], [list(header) for header in meta[1]]]
+            for meta, run in groupby(message.meta for message in messages)
+        ]
+        columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
+        # Only a lease has a due time to return to; every other message is due at its ready time.
+        return [*columns, ready] if leased else columns
+
+    def _contents(self, messages: list[Message]) -> list[Any]:
+        return [
+            message.content
+            if isinstance(message.content, bytes)
+            else [_part_row(part) for part in self._parts_of(message)]
+            for message in messages
+        ]
+
+    def _parts_of(self, message: Message) -> Iterable[Part]:
+        content = message.content
+        assert not isinstance(content, bytes)  # noqa: S101 - for the type checker; both callers have looked
+        # The window may have grown since.
+        return islice(content, self._parts) if message is self._window else content
+
+    def _content_bytes(self, message: Message) -> int:
+        if isinstance(message.content, bytes):
+            return len(message.content)
+        return sum(len(part.content) + _meta_bytes(part[:2]) + _PART_OVERHEAD_BYTES for part in self._parts_of(message))
+
+
+def _header(machine: Machine) -> list[Any]:
+    return [
+        "lmqcluster",
+        VERSION,
+        machine.version,
+        machine.now_us,
+        machine.salt,
+        machine.last_delivery,
+        machine.last_sequence,
+        [[rule.pattern, [list(pair) for pair in rule.properties]] for rule in machine.rules],
+        [machine.retired[counter] for counter in COUNTERS],
+    ]
+
+
+def _queue_record(queue: Queue) -> list[Any]:
+    window = queue.window.sequence if queue.window is not None else 0
+    own = [list(pair) for pair in sorted(queue.own.items())]
+    return ["queue", queue.name, own, window, list(_counters_of(queue))]
+
+
+def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:
+    iterator = iter(rows)
+    while part := list(islice(iterator, _ROWS_MAX)):
+        yield [kind, part]
+
+
+def _taken(messages: deque[Message]) -> list[Message]:
+    return [messages.popleft() for _ in range(min(_ROWS_MAX, len(messages)))]
+
+
+def _part_row(part: Part) -> list[Any]:
+    return [part.content_type, [list(header) for header in part.headers], part.content]
+
+
+def _meta_bytes(meta: Meta) -> int:
+    content_type, headers = meta
+    return len(content_type or b"") + sum(len(name) + len(value) for name, value in headers)

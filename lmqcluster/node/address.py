@@ -1,0 +1,56 @@
+"""Network addresses as options and peers write them: ``HOST:PORT``, IPv6 hosts in brackets."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import NamedTuple, Self
+
+__all__ = ["Address"]
+
+PORT_MAX = 65535
+_WILDCARDS = frozenset({"", "0.0.0.0", "::"})
+
+
+class Address(NamedTuple):
+    """A host name or IP literal and a TCP port; port 0 means any free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``HOST:PORT`` or ``[IPV6]:PORT``.
+
+        ``localhost`` becomes ``127.0.0.1``, so that one node never goes by two names.
+
+        Raises:
+            ValueError: one sentence that says what is wrong.
+        """
+        host, colon, digits = text.strip().rpartition(":")
+        if not colon:
+            raise ValueError(f"{text!r} is not HOST:PORT")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError(f"{text!r}: write an IPv6 host in brackets, as in [::1]:{digits}")
+        if any(c.isspace() or c in "/@[]" for c in host):
+            raise ValueError(f"{text!r}: {host!r} is not a host name or IP address")
+        if not (digits.isascii() and digits.isdigit()) or int(digits) > PORT_MAX:
+            raise ValueError(f"{text!r}: {digits!r} is not a port (0 to {PORT_MAX})")
+        return cls("127.0.0.1" if host == "localhost" else host, int(digits))
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether this means every interface: fine to listen on, nothing a peer could dial."""
+        return self.host in _WILDCARDS
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the address. A host name other than ``localhost`` counts as reachable."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

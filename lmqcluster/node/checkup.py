@@ -1,0 +1,95 @@
+"""Whether the cluster is well, and whether this node may be stopped: what an operator asks before touching anything."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .node import Node
+
+__all__ = ["Check", "check_up"]
+
+DISK_FREE_BYTES_MIN = 1 << 30
+DISK_FREE_SHARE_MIN = 0.05
+MEMORY_SHARE_MAX = 0.8
+LAG_MAX = 1000
+
+
+class Check(NamedTuple):
+    """One finding: what was looked at, whether it is well, and what was seen."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def check_up(node: Node) -> tuple[list[Check], bool]:
+    """All checks of this node and of the cluster as it sees it, and whether the others could go on without this node."""
+    stop = _stop(node)
+    checks = [_leader(node), _members(node), _lag(node), _disk(node), _memory(node), _snapshot(node), stop]
+    return checks, stop.ok
+
+
+def _leader(node: Node) -> Check:
+    leader = node.replica.core.leader_id()
+    return Check("leader", node.has_leader(), f"{node.name_of(leader)} leads" if leader else "no leader is known")
+
+
+def _members(node: Node) -> Check:
+    replica = node.replica
+    bad = sorted(node.name_of(one) for one in replica.core.members() if not replica.is_able(one))
+    if bad:
+        return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}")
+    count = len(replica.core.members())
+    return Check("members", True, f"all {count} can be reached and count" if count > 1 else "this node is the only one")
+
+
+def _lag(node: Node) -> Check:
+    core = node.replica.core
+    commit = core.commit_index()
+    lags = {node.id: commit - core.applied_index()}
+    for one in core.members():
+        match = core.match_index(one)
+        if match is not None and one in node.replica.transport.connected_ids():
+            lags[one] = max(0, commit - match)
+    worst = max(lags, key=lambda one: lags[one])
+    if lags[worst] == 0:
+        return Check("lag", True, "nobody that can be reached is behind, as far as this node knows")
+    return Check("lag", lags[worst] <= LAG_MAX, f"{node.name_of(worst)} is {lags[worst]:,} log entries behind")
+
+
+def _disk(node: Node) -> Check:
+    usage = shutil.disk_usage(node.config.data_dir)
+    ok = usage.free >= min(DISK_FREE_BYTES_MIN, int(usage.total * DISK_FREE_SHARE_MIN))
+    return Check("disk", ok, f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB free")
+
+
+def _memory(node: Node) -> Check:
+    used, limit = node.service.stored_bytes, node.config.memory_bytes_max
+    return Check(
+        "memory", used <= MEMORY_SHARE_MAX * limit, f"messages take {used / 1e6:.0f} MB of {limit / 1e6:.0f} MB"
+    )
+
+
+def _snapshot(node: Node) -> Check:
+    if not node.replica.storage.durable:
+        return Check("durability", True, "memory: what a majority of the nodes holds is lost when they stop together")
+    latest, log_bytes = node.replica.snapshots.latest(), node.replica.journal.size_bytes
+    text = "no snapshot yet" if latest is None else f"newest snapshot is of entry {latest.index}"
+    return Check("durability", True, f"{node.config.durability}; {text}, the log holds {log_bytes / 1e6:.0f} MB")
+
+
+def _stop(node: Node) -> Check:
+    replica = node.replica
+    members = replica.core.members()
+    others = [one for one in members if one != node.id]
+    able = sum(1 for one in others if replica.is_able(one))
+    if not others:
+        return Check("safe to stop", False, "this node is alone: while it is stopped nothing is served")
+    needed = len(members) // 2 + 1
+    if able >= needed:
+        return Check("safe to stop", True, f"the {able} others that count are enough, {needed} are needed")
+    counting = "1 other counts" if able == 1 else f"{able} others count"
+    text = f"only {counting}, {needed} are needed: stopping this node stops the cluster"
+    return Check("safe to stop", False, text)

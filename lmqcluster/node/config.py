@@ -1,0 +1,372 @@
+"""The configuration of one node: every option, its unit, its default, and what goes wrong at the extremes.
+
+`NodeConfig` is the only list of options: flags, environment variables, keys of the TOML file, ``--help`` and the
+table of the README are derived from its fields. Reading those sources is `config_load`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from ..wire.limits import MESSAGE_BYTES_MAX
+from .address import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["OPTIONS", "Address", "ConfigError", "NodeConfig", "Option"]
+
+SECRET_BYTES_MIN: Final = 16
+NAME_CHARACTERS_MAX: Final = 100
+MEMORY_BYTES_MIN: Final = 64 * 1024 * 1024
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("auto", "human", "json")
+DURABILITIES: Final = ("disk", "process", "memory")
+_SIZE_UNITS: Final = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. The text is one line that names the option and its source; exit status 78."""
+
+    exit_code: Final = 78
+
+
+def _choice(*allowed: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in allowed:
+            raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{value!r} is not a non-empty text")
+    return value.strip()
+
+
+def _path(value: object) -> Path:
+    return value if isinstance(value, Path) else Path(_text(value)).expanduser()
+
+
+def _address(value: object) -> Address:
+    if isinstance(value, Address):
+        return value
+    return Address.parse(_text(value))
+
+
+def _address_or_off(value: object) -> Address | None:
+    return None if value == "off" else _address(value)
+
+
+def _addresses(value: object) -> tuple[Address, ...]:
+    parts = value if isinstance(value, (list, tuple)) else _text(value).split(",")
+    return tuple(_address(part) for part in parts if part != "")
+
+
+def _size(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = _text(value)
+    unit = next((unit for unit in _SIZE_UNITS if text.endswith(unit)), "")
+    digits = text.removesuffix(unit).strip()
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"{value!r} is not a size: a whole number, optionally with B, KiB, MiB or GiB")
+    return int(digits) * _SIZE_UNITS.get(unit, 1)
+
+
+def memory_of_machine() -> int:
+    """Bytes of memory this process may hope for: physical memory, or the control group's limit where it is lower."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return physical
+    return min(physical, int(limit)) if limit.isdigit() else physical
+
+
+def _option(
+    parse: Callable[[object], object],
+    help: str,  # noqa: A002  the word that click and argparse use
+    *,
+    extremes: str,
+    metavar: str,
+    default: str,
+) -> dict[str, Any]:
+    """The metadata that makes a field of `NodeConfig` an option; `default` is the default value as people read it."""
+    return {"parse": parse, "help": help, "extremes": extremes, "metavar": metavar, "default": default}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeConfig:
+    """Everything a node needs to know to start. An instance has passed `validate`.
+
+    Raises:
+        ConfigError: the values do not fit together.
+    """
+
+    name: str = field(
+        default_factory=lambda: f"lmq@{socket.gethostname()}",
+        metadata=_option(
+            _text,
+            "Name of the node, for people: shown in logs, status and statistics.",
+            extremes="Nodes of the same name work but cannot be told apart. At most 100 characters.",
+            metavar="NAME",
+            default="lmq@ and the host name",
+        ),
+    )
+    data_dir: Path = field(
+        default=Path("var/lmq"),
+        metadata=_option(
+            _path,
+            "Directory of the node's own files; created if absent. Never shared by two nodes.",
+            extremes="A second node in the same directory is refused at start.",
+            metavar="DIR",
+            default="var/lmq",
+        ),
+    )
+    peers: tuple[Address, ...] = field(
+        default=(),
+        metadata=_option(
+            _addresses,
+            "Raft addresses of all founding members, own one included or not. "
+            "Without it a fresh node is a cluster of one, which others can join.",
+            extremes="Every founding member needs the same list: with different ones two clusters may form. "
+            "More than seven members slow every write down.",
+            metavar="ADDR,ADDR,...",
+            default="none",
+        ),
+    )
+    http: Address | None = field(
+        default=Address("127.0.0.1", 9980),
+        metadata=_option(
+            _address_or_off,
+            "Address of the HTTP interface, or off.",
+            extremes="0.0.0.0 means all interfaces. Whoever reaches it can read, write and delete: "
+            "there is no authentication yet.",
+            metavar="ADDR",
+            default="127.0.0.1:9980",
+        ),
+    )
+    rpc: Address | None = field(
+        default=Address("127.0.0.1", 18800),
+        metadata=_option(
+            _address_or_off,
+            "Address of the MessagePack-RPC interface, or off.",
+            extremes="As for http.",
+            metavar="ADDR",
+            default="127.0.0.1:18800",
+        ),
+    )
+    raft: Address | None = field(
+        default=Address("127.0.0.1", 19980),
+        metadata=_option(
+            _address_or_off,
+            "Address on which peers connect, or off for a node that stays alone.",
+            extremes="Beyond loopback a cluster secret is required. Port 0 is refused: peers must know the port.",
+            metavar="ADDR",
+            default="127.0.0.1:19980",
+        ),
+    )
+    advertise_raft: Address | None = field(
+        default=None,
+        metadata=_option(
+            _address,
+            "Raft address that peers dial, where it differs from the one listened on (0.0.0.0, containers, NAT). "
+            "It is the node's identity in the cluster.",
+            extremes="An address that peers cannot reach leaves the node without a leader.",
+            metavar="ADDR",
+            default="the value of raft",
+        ),
+    )
+    durability: str = field(
+        default="disk",
+        metadata=_option(
+            _choice(*DURABILITIES),
+            "What an acknowledged write has survived: disk means that a majority of the nodes has synced it to disk, process "
+            "that a majority has handed it to the operating system, memory that a majority holds it in memory.",
+            extremes="With process a power failure, with memory any stop of a majority of the nodes loses what they hold.",
+            metavar="MODE",
+            default="disk",
+        ),
+    )
+    cluster_secret: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_option(
+            _text,
+            "Secret that all nodes of the cluster share; peers prove that they know it before anything else is read. "
+            "As a flag it shows in the process list: prefer the environment or a file.",
+            extremes="At least 16 bytes. Without it Raft is confined to loopback.",
+            metavar="TEXT",
+            default="none",
+        ),
+    )
+    cluster_secret_file: Path | None = field(
+        default=None,
+        metadata=_option(
+            _path,
+            "File that holds the cluster secret; white space around it is ignored.",
+            extremes="Giving both a secret and a file is an error.",
+            metavar="FILE",
+            default="none",
+        ),
+    )
+    message_bytes_max: int = field(
+        default=MESSAGE_BYTES_MAX,
+        metadata=_option(
+            _size,
+            "Largest body of one message, in bytes or with KiB, MiB, GiB. A larger push is refused.",
+            extremes="1 to 32MiB. Large messages delay the small ones behind them.",
+            metavar="SIZE",
+            default="32MiB",
+        ),
+    )
+    memory_bytes_max: int = field(
+        default_factory=lambda: max(memory_of_machine() // 2, MEMORY_BYTES_MIN),
+        metadata=_option(
+            _size,
+            "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB. "
+            "Beyond it this node refuses pushes as overload until messages are acknowledged.",
+            extremes="At least 64MiB. Too high, and the kernel ends the process when memory runs out.",
+            metavar="SIZE",
+            default="half of the machine's memory",
+        ),
+    )
+    log_level: str = field(
+        default="info",
+        metadata=_option(
+            _choice(*LOG_LEVELS),
+            "Least severe log lines to write: debug, info, warning or error.",
+            extremes="debug writes lines for every request and slows the node down.",
+            metavar="LEVEL",
+            default="info",
+        ),
+    )
+    log_format: str = field(
+        default="auto",
+        metadata=_option(
+            _choice(*LOG_FORMATS),
+            "Form of the log on standard error: human, json, or auto (human on a terminal, else json).",
+            extremes="human lines are for reading, their form may change; json is for machines.",
+            metavar="FORMAT",
+            default="auto",
+        ),
+    )
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Where values came from, by option: ``flag --http``, ``environment LMQ_HTTP``, ``file PATH``; absent: default."""
+
+    def __post_init__(self) -> None:
+        if self.advertise_raft is None and self.raft is not None and not self.raft.is_wildcard:
+            object.__setattr__(self, "advertise_raft", self.raft)
+        self.validate()
+
+    def members(self) -> tuple[Address, ...]:
+        """Raft addresses of all founding members, own one included, sorted; empty when Raft is off."""
+        own = () if self.advertise_raft is None else (self.advertise_raft,)
+        return tuple(sorted({*self.peers, *own}))
+
+    def advertised(self, address: Address) -> Address:
+        """The address to tell others for one listened on: a wildcard host is replaced by the advertised Raft host."""
+        if not address.is_wildcard or self.advertise_raft is None:
+            return address
+        return Address(self.advertise_raft.host, address.port)
+
+    def origin(self, name: str) -> str:
+        """Where the value of an option came from."""
+        return self.origins.get(name, "default")
+
+    def validate(self) -> None:
+        """Refuse values that cannot work, alone or together.
+
+        Raises:
+            ConfigError: names the option, its source, and what to do.
+        """
+        if len(self.name) > NAME_CHARACTERS_MAX or not self.name.isprintable():
+            self._fail("name", f"must be printable and at most {NAME_CHARACTERS_MAX} characters long")
+        if not 1 <= self.message_bytes_max <= MESSAGE_BYTES_MAX:
+            self._fail(
+                "message_bytes_max", f"must be 1 B to {MESSAGE_BYTES_MAX >> 20}MiB, not {self.message_bytes_max} B"
+            )
+        if self.memory_bytes_max < MEMORY_BYTES_MIN:
+            self._fail("memory_bytes_max", f"must be at least 64MiB, not {self.memory_bytes_max} B")
+        self._validate_listeners()
+        self._validate_raft()
+        self._validate_secret()
+
+    def _validate_listeners(self) -> None:
+        if self.http is None and self.rpc is None:
+            self._fail("http", "and rpc are both off: the node could not be reached")
+        taken: dict[int, list[tuple[str, Address]]] = {}
+        for name, address in (("http", self.http), ("rpc", self.rpc), ("raft", self.raft)):
+            if address is None or address.port == 0:
+                continue
+            for other, used in taken.setdefault(address.port, []):
+                if used.host == address.host or used.is_wildcard or address.is_wildcard:
+                    self._fail(name, f"{address} collides with {other} {used}: give each its own port")
+            taken[address.port].append((name, address))
+
+    def _validate_raft(self) -> None:
+        if self.raft is None:
+            for name, value in (("peers", self.peers), ("advertise_raft", self.advertise_raft)):
+                if value:
+                    self._fail(name, "is given but raft is off: peers could not be reached")
+            return
+        if self.raft.port == 0:
+            self._fail("raft", f"{self.raft} has port 0: peers must know the port")
+        if self.advertise_raft is None:
+            self._fail("advertise_raft", f"is needed because raft listens on {self.raft}, which peers cannot dial")
+        dialled = (("advertise_raft", self.advertise_raft), *(("peers", peer) for peer in self.peers))
+        for name, address in dialled:
+            if address.is_wildcard or address.port == 0:
+                self._fail(name, f"{address} is not an address that a peer can dial")
+        if len(set(self.peers)) != len(self.peers):
+            self._fail("peers", "names an address twice")
+
+    def _validate_secret(self) -> None:
+        if self.cluster_secret is not None and len(self.cluster_secret.encode()) < SECRET_BYTES_MIN:
+            self._fail("cluster_secret", f"must have at least {SECRET_BYTES_MIN} bytes: a short one can be guessed")
+        if self.cluster_secret is not None or self.raft is None:
+            return
+        exposed = next((a for a in (self.raft, *self.members()) if not a.is_loopback), None)
+        if exposed is not None:
+            name = "raft" if exposed == self.raft else "advertise_raft" if exposed == self.advertise_raft else "peers"
+            self._fail(name, f"{exposed} is beyond loopback: set LMQ_CLUSTER_SECRET or LMQ_CLUSTER_SECRET_FILE")
+
+    def _fail(self, name: str, reason: str) -> NoReturn:
+        raise ConfigError(f"{name} {reason} ({self.origin(name)})")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a node as people see it; derived from a field of `NodeConfig`."""
+
+    name: str
+    parse: Callable[[object], object]
+    help: str
+    extremes: str
+    metavar: str
+    default: str
+
+    @property
+    def flag(self) -> str:
+        """The flag of ``lmq start``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def environment(self) -> str:
+        """The environment variable."""
+        return "LMQ_" + self.name.upper()
+
+
+def _to_option(item: Field[Any]) -> Option:
+    return Option(name=item.name, **item.metadata)
+
+
+OPTIONS: Final = tuple(_to_option(item) for item in fields(NodeConfig) if item.metadata)
+"""All options in the order in which they are documented."""

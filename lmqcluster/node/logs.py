@@ -1,0 +1,62 @@
+"""Logging of a node: key-value events on standard error, one line per state change, none per message."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TextIO
+
+import structlog
+
+__all__ = ["configure_logging"]
+
+_CHATTY = ("aiohttp.access", "asyncio")
+
+
+def configure_logging(level: str = "info", log_format: str = "auto", *, stream: TextIO | None = None) -> None:
+    """Set up structlog, and the standard library's logging through it, for this process.
+
+    Args:
+        level: least severe lines to write: ``debug``, ``info``, ``warning`` or ``error``.
+        log_format: ``human``, ``json``, or ``auto``: human on a terminal, JSON otherwise.
+        stream: where lines go; default standard error. ``NO_COLOR`` in the environment switches colours off.
+    """
+    target = sys.stderr if stream is None else stream
+    human = log_format == "human" or (log_format == "auto" and target.isatty())
+    timestamp = structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if human else "iso", utc=not human)
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        timestamp,
+    ]
+    renderer: list[structlog.typing.Processor]
+    if human:
+        colors = target.isatty() and not os.environ.get("NO_COLOR")
+        renderer = [
+            structlog.dev.ConsoleRenderer(
+                colors=colors, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
+    else:
+        # Local variables may hold messages and secrets; they stay out of the log.
+        exceptions = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        renderer = [structlog.processors.ExceptionRenderer(exceptions), structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

@@ -1,0 +1,418 @@
+"""One running server: replica, proposer, pulls and service, and the life cycle that binds them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+
+from ..core import Applied, Machine, Op
+from ..core.commands import Command
+from ..replication.hand_over import hand_over
+from ..replication.meta import NodeMeta
+from ..replication.node_storage import NodeStorage
+from ..replication.replica import About, Replica
+from ..replication.settings import RaftSettings
+from ..replication.storage.disk import Disk, Folder
+from ..replication.storage.snapshot_store import SnapshotInfo
+from ..wire.errors import LmqError
+from . import joining
+from .config import NodeConfig
+from .identity import fresh_id
+from .metrics import Metrics
+from .patterns import compile_pattern
+from .proposer import Group, Proposer
+from .pulls import Pulls
+from .service import MESSAGE_OVERHEAD_BYTES, QueueService
+from .stats import Stats
+
+__all__ = ["Node"]
+
+log = structlog.get_logger("lmq.node")
+
+STATS_PERIOD_S = 5.0
+UPGRADE_PERIOD_S = 1.0
+MEMORY_PERIOD_S = 0.5
+SNAPSHOT_HOLD_S = 600.0
+READY_LAG_MAX = 200
+"""Log entries that a ready node may lag behind what it knows to be committed."""
+
+
+class Node:
+    """One member of a cluster, without front ends.
+
+    Attributes:
+        service: the queue operations; the same object for the node's whole life.
+        replica: the current membership; another object after `join` or `leave`.
+        failure: set with the error if replication stops; the process must then end.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.version = version("lmqcluster")
+        self.stats = Stats()
+        self.metrics = Metrics(self)
+        self.leader_changes = 0
+        self.replica: Replica
+        self.service: QueueService
+        self.failure: asyncio.Future[BaseException]
+        self._storage: NodeStorage
+        self._about = About(config.name, "", "")
+        self._salt = b""
+        self._stopping = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._changing = asyncio.Lock()
+
+    # --- life cycle -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start replication. Front ends may then be started; requests wait for a leader.
+
+        Raises:
+            OSError: an address or the data folder cannot be used.
+            DamagedFileError: the data folder is damaged.
+            DurabilityError: the configured durability would forget what the folder holds.
+        """
+        config = self.config
+        self.failure = asyncio.get_running_loop().create_future()
+        self._about.http = str(config.advertised(config.http)) if config.http else ""
+        self._about.rpc = str(config.advertised(config.rpc)) if config.rpc else ""
+        if config.peers:
+            founders = {str(address): str(address) for address in config.members()}
+            new_id = self._address()
+        else:
+            new_id = fresh_id()
+            founders = {new_id: self._address()}
+        self._about.raft = self._address()
+        self._storage = NodeStorage.open(self._disk, new_id, founders, config.durability)
+        self._build()
+        await self._listen()
+        self._sample_memory()
+        self._tick_stats()
+        self._tick_upgrade()
+
+    def _disk(self, folder: str) -> Disk:
+        return Folder(self.config.data_dir / folder)
+
+    @property
+    def _meta(self) -> NodeMeta:
+        return self._storage.meta
+
+    def _address(self) -> str:
+        """Where peers dial this node; a node without a Raft address stays alone."""
+        return str(self.config.advertise_raft or self.config.raft or "127.0.0.1:0")
+
+    def _build(self) -> None:
+        """Make replica, proposer and pulls for the current identity."""
+        config = self.config
+        secret = (config.cluster_secret or "").encode()
+        self._about.machine_version = Machine.VERSION_MAX
+        self.replica = Replica(self._storage, self._about, secret, RaftSettings(), compile_pattern, self)
+        proposer = Proposer(self, self._meta.node_id.encode(), self._meta.incarnation)
+        pulls = Pulls(proposer, self._machine, self.replica.clock)
+        if hasattr(self, "service"):
+            self.service.proposer, self.service.pulls = proposer, pulls
+            self._take_salt()
+            return
+        self.service = QueueService(
+            proposer,
+            pulls,
+            self._machine,
+            message_bytes_max=config.message_bytes_max,
+            memory_bytes_max=config.memory_bytes_max,
+        )
+
+    def _machine(self) -> Machine:
+        return self.replica.machine
+
+    def _take_salt(self) -> None:
+        self._salt = self.replica.machine.salt
+        self.service.founded(self._salt)
+
+    async def _listen(self) -> None:
+        raft = self.config.raft
+        host, port = (raft.host, raft.port) if raft is not None else ("127.0.0.1", 0)
+        await self.replica.start(host, port)
+
+    async def stop(self) -> None:
+        """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
+        self._stopping = True
+        for timer in self._timers.values():
+            timer.cancel()
+        await hand_over(self.replica)
+        error = LmqError("shutting_down", "the node is shutting down; use another node")
+        self.service.pulls.close(error)
+        self.service.proposer.close(error)
+        await self.replica.stop()
+
+    def begin_shutdown(self) -> None:
+        """From now on the node is not ready."""
+        self._stopping = True
+
+    def _sample_memory(self) -> None:
+        queues = self.replica.machine.queues.values()
+        self.service.stored_bytes = sum(queue.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue) for queue in queues)
+        loop = asyncio.get_running_loop()
+        self._timers["memory"] = loop.call_later(MEMORY_PERIOD_S, self._sample_memory)
+
+    def _tick_stats(self) -> None:
+        queues = self.replica.machine.queues.values()
+        self.stats.tick((queue.name, queue.pushed_total, queue.pulled_total) for queue in queues)
+        self._timers["stats"] = asyncio.get_running_loop().call_later(STATS_PERIOD_S, self._tick_stats)
+
+    def _tick_upgrade(self) -> None:
+        """As the leader, move the cluster to the newest machine version that all members understand.
+
+        Until then every node behaves as the oldest program among them does, so that a rolling upgrade keeps replicas equal.
+        """
+        replica = self.replica
+        if replica.core.is_leader():
+            common = replica.common_machine_version()
+            if common is not None and common > replica.machine.version:
+                log.info("all members understand a newer machine version", version=common)
+                self.service.proposer.add_first(Group([Op.UPGRADE, common], [], _Unattended("upgrade")))
+        loop = asyncio.get_running_loop()
+        self._timers["upgrade"] = loop.call_later(UPGRADE_PERIOD_S, self._tick_upgrade)
+
+    # --- carrier of the proposer ----------------------------------------------------------------------------------
+
+    def submit(self, sequence: int, batch: bytes) -> bool:
+        """Bring a batch to the leader."""
+        return self.replica.submit(sequence, batch)
+
+    def has_leader(self) -> bool:
+        """Whether a leader is known and can be reached."""
+        replica = self.replica
+        leader = replica.core.leader_id()
+        return leader is not None and (leader == self.id or leader in replica.transport.connected_ids())
+
+    # --- listener of the replica ----------------------------------------------------------------------------------
+
+    def batch_applied(
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Command], applied: Applied
+    ) -> None:
+        """Keep statistics, answer those who wait, wake waiting pulls."""
+        proposer, pulls = self.service.proposer, self.service.pulls
+        if not self._salt:
+            self._take_salt()
+        for command, result in zip(commands, applied.results, strict=False):
+            op = command[0]
+            if op in (Op.PULL, Op.PULL_ANY):
+                if result and type(result) is list:
+                    first = result[0]
+                    self.stats.on_delivery(first[0], now_us - first[3].ready_us, now_us)
+            elif op == Op.DELETE:
+                self.stats.forget(command[1])
+        if incarnation == proposer.incarnation and origin == proposer.origin:
+            proposer.applied(sequence, applied)
+        if applied.ready:
+            pulls.notice(applied.ready)
+
+    def batch_refused(self, sequence: int) -> None:  # noqa: ARG002 - all unresolved batches are sent again
+        """A node that was taken for the leader is not."""
+        self.service.proposer.resend_soon()
+
+    def leader_changed(self, leader_id: str | None) -> None:
+        """Send unresolved batches to the new leader; found the cluster if it is this node and nobody has."""
+        self.leader_changes += 1
+        if leader_id is None:
+            return
+        if self.replica.core.is_leader() and not self.replica.machine.salt:
+            # Before anybody's request: pulls need what is founded here.
+            self.service.proposer.add_first(Group([Op.FOUND, os.urandom(10)], [], _Unattended("cluster founded")))
+        self.service.proposer.resend()
+
+    def state_replaced(self) -> None:
+        """A snapshot was installed."""
+        self._take_salt()
+        machine = self.replica.machine
+        proposer = self.service.proposer
+        proposer.covered(machine.sessions.last_sequence(proposer.origin, proposer.incarnation))
+        self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
+        self.service.pulls.notice_all()
+
+    def failed(self, error: BaseException) -> None:
+        """Replication has stopped."""
+        if not self.failure.done():
+            self.failure.set_result(error)
+
+    # --- membership -----------------------------------------------------------------------------------------------
+
+    async def join(self, peer: str, *, discard_data: bool) -> None:
+        """Make this node a member of the cluster that `peer` (HTTP or Raft address, or ``lmq@host``) belongs to.
+
+        It gets the cluster's data first and counts for the quorum only then.
+
+        Args:
+            discard_data: whether messages that this node holds may be thrown away.
+
+        Raises:
+            LmqError: ``conflict`` if it is in a cluster already or holds messages, ``unreachable``, ``bad_request``,
+                ``unknown_outcome``.
+        """
+        async with self._changing:
+            await joining.join(self, peer, discard_data=discard_data)
+
+    async def leave(self) -> None:
+        """Take this node out of its cluster; it goes on alone and empty.
+
+        Raises:
+            LmqError: ``no_leader`` if the others cannot agree, ``unknown_outcome``.
+        """
+        async with self._changing:
+            await joining.leave(self)
+
+    async def remove(self, member: str, *, force: bool) -> None:
+        """Take another member, given by id or name, out of the cluster, most likely because it is dead.
+
+        Args:
+            force: remove it though it is alive.
+
+        Raises:
+            LmqError: ``bad_request`` if there is no such member, ``conflict`` if the others would have no quorum or it is alive,
+                ``no_leader``, ``unknown_outcome``.
+        """
+        async with self._changing:
+            await joining.remove(self, self.member_id(member), force=force)
+
+    async def transfer_leadership(self, member: str | None) -> None:
+        """Have the leader hand over to a member, given by id or name, or to the one that is most up to date.
+
+        Raises:
+            LmqError: ``bad_request`` if there is no such member, ``conflict`` if it did not take over, ``no_leader``.
+        """
+        target = [] if member is None else [self.member_id(member)]
+        await joining.ask_leader(self, "transfer", target)
+
+    def member_id(self, member: str) -> str:
+        """Id of the member with this id or name.
+
+        Raises:
+            LmqError: ``bad_request`` if there is none, or several.
+        """
+        members = self.replica.core.members()
+        if member in members:
+            return member
+        names = {self.id: self.config.name, **{one: about.name for one, about in self.replica.peers.items()}}
+        found = [one for one in members if names.get(one) == member]
+        if len(found) != 1:
+            known = ", ".join(sorted(f"{names[one]} ({one})" if one in names else one for one in members))
+            raise LmqError("bad_request", f"there is no one member {member!r}; the members are {known}")
+        return found[0]
+
+    def name_of(self, member: str) -> str:
+        """The name of a member for people; its id if it has not told one."""
+        if member == self.id:
+            return self.config.name
+        about = self.replica.peers.get(member)
+        return (about.name if about else "") or member
+
+    async def take_snapshot(self) -> SnapshotInfo:
+        """Write a snapshot of this node's state now, and keep it for ten minutes at least.
+
+        Raises:
+            LmqError: ``overloaded`` if it cannot be written.
+        """
+        try:
+            info = await self.replica.snapshots.take()
+        except OSError as exc:
+            raise LmqError("overloaded", f"the snapshot cannot be written: {exc}") from exc
+        self.replica.snapshots.hold(info, SNAPSHOT_HOLD_S)
+        return info
+
+    async def become(self, node_id: str, members: dict[str, str]) -> None:
+        """Give up the present membership and data, and begin as `node_id` with these members."""
+        error = LmqError("shutting_down", "the node is changing its cluster; use another node")
+        self.service.pulls.close(error)
+        self.service.proposer.close(error)
+        await self.replica.stop()
+        self._storage.begin_anew(node_id, members, joining=node_id not in members)
+        self._build()
+        await self._listen()
+
+    # --- status ---------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """This node's member id."""
+        return self._meta.node_id
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        """Named checks of readiness: (name, passed, detail)."""
+        core, machine = self.replica.core, self.replica.machine
+        leader = core.leader_id()
+        lag = core.commit_index() - core.applied_index()
+        return [
+            ("running", not self._stopping, "shutting down" if self._stopping else "not shutting down"),
+            ("leader", self.has_leader(), f"leader {leader}" if leader else "no leader known"),
+            ("founded", bool(machine.salt), "founded" if machine.salt else "no first leader yet"),
+            ("applied", lag <= READY_LAG_MAX, f"{lag} entries behind"),
+        ]
+
+    def cluster_status(self) -> dict[str, Any]:
+        """The cluster as this node sees it."""
+        replica = self.replica
+        core = replica.core
+        members = core.members()
+        connected = replica.transport.connected_ids() | {self.id}
+        quorum = len(members) // 2 + 1
+        present = sum(1 for node_id in members if node_id in connected)
+        return {
+            "self": self.id,
+            "leader": core.leader_id(),
+            "term": core.term(),
+            "commit_index": core.commit_index(),
+            "applied_index": core.applied_index(),
+            "quorum": quorum,
+            "has_quorum": present >= quorum and core.leader_id() is not None,
+            "durability": self.config.durability,
+            "version": self.version,
+            "nodes": [self._member_status(node_id, members[node_id], connected) for node_id in sorted(members)],
+        }
+
+    def _member_status(self, node_id: str, address: str, connected: set[str]) -> dict[str, Any]:
+        replica = self.replica
+        core = replica.core
+        about = self._about if node_id == self.id else replica.peers.get(node_id)
+        if node_id == self.id:
+            state = self._own_state()
+        elif node_id not in connected:
+            state = "unreachable"
+        elif node_id in replica.peers and replica.peers[node_id].recovering:
+            state = "recovering"
+        else:
+            state = "leader" if node_id == core.leader_id() else "follower"
+        return {
+            "id": node_id,
+            "name": about.name if about else None,
+            "http": (about.http or None) if about else None,
+            "rpc": (about.rpc or None) if about else None,
+            "raft": address,
+            "state": state,
+            "match_index": core.match_index(node_id),
+            "connected": node_id in connected,
+        }
+
+    def _own_state(self) -> str:
+        core = self.replica.core
+        if core.was_removed():
+            return "removed"
+        if core.is_installing():
+            return "installing"
+        return "recovering" if core.is_recovering() else core.state()
+
+
+class _Unattended:
+    """Nobody waits for a command of the node's own; if it fails, the leader of then tries again."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def completed(self, group: Group, result: object) -> None:  # noqa: ARG002
+        log.info("done", what=self._what)
+
+    def failed(self, group: Group, error: LmqError) -> None:  # noqa: ARG002
+        log.warning("failed, it is tried again", what=self._what, reason=error.message)

@@ -1,0 +1,343 @@
+"""Group commit: collects the commands of one event-loop turn into batches and sees each batch applied exactly once.
+
+Commands of the same kind on the same queue that follow one another share one command of the batch (`Group`). A batch is encoded
+once, handed to the leader, and sent again under the same number after every change of the leader until it shows up in
+this node's own log; the state machine drops what it has applied already and what arrives out of order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from typing import Any, Protocol
+
+import msgpack
+import structlog
+
+from ..core import Applied, Fault, Op
+from ..core.commands import Command
+from ..wire.errors import LmqError
+from ..wire.limits import FRAME_BYTES_MAX
+
+__all__ = ["Carrier", "Group", "Proposer", "Sink"]
+
+log = structlog.get_logger("lmq.proposer")
+
+GROUP_ITEMS_MAX = 512
+BATCH_BYTES = 256 * 1024
+BATCHES_INFLIGHT_MAX = 3
+PENDING_BYTES_MAX = 128 * 1024 * 1024
+NO_LEADER_AFTER_S = 6.0
+UNKNOWN_AFTER_S = 15.0
+INFLIGHT_BYTES_MAX = 4 * 1024 * 1024
+"""No further batch is sent while so much is unresolved: large ones one at a time, so that a link's buffer holds them."""
+BATCH_PAYLOAD_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024
+"""A larger batch could not be sent to any peer, and would be tried for ever."""
+RESEND_AFTER_S = 0.5
+RESEND_AFTER_S_MAX = 4.0
+RESEND_BYTES_PER_S = 8 * 1024 * 1024
+"""How fast a slow network is, to give large batches time: sending them again too early makes it slower still."""
+SWEEP_S = 0.25
+
+
+class Sink(Protocol):
+    """Who waits for a group."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        """The command was applied; `result` is what the core returned, never a `Fault`."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """The command was refused, or its outcome is unknown. After an unknown outcome `completed` may still follow."""
+
+
+class Carrier(Protocol):
+    """What brings a batch to the leader."""
+
+    def submit(self, sequence: int, batch: bytes) -> bool:
+        """Send; False if there is nobody to send to now."""
+
+    def has_leader(self) -> bool:
+        """Whether there is somebody to send to."""
+
+
+class Group:
+    """One command and the tickets of those who share it, in the order of its items."""
+
+    __slots__ = ("command", "since_s", "sink", "size_bytes", "tickets")
+
+    def __init__(self, command: Command, tickets: list[Any], sink: Sink) -> None:
+        self.command = command
+        self.size_bytes = 0
+        self.tickets = tickets
+        self.sink = sink
+        self.since_s = time.monotonic()
+
+
+class _Batch:
+    __slots__ = ("groups", "payload", "sent_s", "sequence", "since_s")
+
+    def __init__(self, sequence: int, payload: bytes, groups: list[Group]) -> None:
+        self.sequence = sequence
+        self.payload = payload
+        self.groups = groups
+        self.since_s = groups[0].since_s
+        self.sent_s = 0.0
+
+
+class Proposer:
+    """The batches of one incarnation of this node.
+
+    Attributes:
+        tail: the group that was added last and may still grow, or None. Hot paths append to its command and tickets if they
+            fit, and then call `grew`; a group is small, so only `add` checks the bounds.
+        items_total, batches_total, resends_total: counters.
+    """
+
+    def __init__(self, carrier: Carrier, origin: bytes, incarnation: int) -> None:
+        self._carrier = carrier
+        self.origin = origin
+        self.incarnation = incarnation
+        self.tail: Group | None = None
+        self.items_total = 0
+        self.batches_total = 0
+        self.resends_total = 0
+        self._loop = asyncio.get_running_loop()
+        self._pending: deque[Group] = deque()
+        self._pending_bytes = 0
+        self._inflight: deque[_Batch] = deque()
+        self._inflight_bytes = 0
+        self._patience_s = RESEND_AFTER_S
+        self._last_sequence = 0
+        self._scheduled = False
+        self._closed: LmqError | None = None
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+        self._retry: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+
+    # --- taking commands ------------------------------------------------------------------------------------------
+
+    def add(self, group: Group, size_bytes: int) -> None:
+        """Queue a command.
+
+        Raises:
+            LmqError: ``overloaded`` if too much is pending already, ``shutting_down``; nothing was queued.
+        """
+        if self._closed is not None:
+            raise self._closed
+        if self._pending_bytes > PENDING_BYTES_MAX:
+            raise LmqError(
+                "overloaded",
+                f"{self._pending_bytes} bytes of requests wait at this node to be replicated; try again later",
+            )
+        self._pending.append(group)
+        self.tail = group
+        self.grew(group, size_bytes)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def add_first(self, group: Group) -> None:
+        """Queue a small command of the node itself before all that waits."""
+        if self._closed is None:
+            self._pending.appendleft(group)
+            if not self._scheduled:
+                self._scheduled = True
+                self._loop.call_soon(self._flush)
+
+    def grew(self, group: Group, size_bytes: int) -> None:
+        """Count bytes of an item that was appended to a group; a group with enough of them takes no more."""
+        group.size_bytes += size_bytes
+        self._pending_bytes += size_bytes
+        if len(group.tickets) >= GROUP_ITEMS_MAX or group.size_bytes >= BATCH_BYTES:
+            self.tail = None
+
+    def is_full(self) -> bool:
+        """Whether connections should stop reading until pending work has shrunk."""
+        return self._pending_bytes > PENDING_BYTES_MAX // 2
+
+    def pending(self) -> int:
+        """Groups waiting to be sent and batches waiting to be applied."""
+        return len(self._pending) + len(self._inflight)
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        while (
+            self._pending
+            and len(self._inflight) < BATCHES_INFLIGHT_MAX
+            and self._inflight_bytes < INFLIGHT_BYTES_MAX
+            and self._carrier.has_leader()
+        ):
+            batch = self._next_batch()
+            if batch is not None:
+                self._send(batch)
+
+    def _next_batch(self) -> _Batch | None:
+        """Take pending groups into a batch; None if they had to be refused."""
+        groups: list[Group] = []
+        commands: list[Command] = []
+        size = 0
+        while self._pending and size < BATCH_BYTES and not (groups and len(groups[-1].tickets) >= GROUP_ITEMS_MAX):
+            group = self._pending.popleft()
+            self.items_total += len(group.tickets)
+            groups.append(group)
+            commands.append(group.command)
+            size += group.size_bytes
+        if not self._pending:
+            self.tail = None
+        self._pending_bytes -= size
+        payload = msgpack.packb([self.origin, self.incarnation, self._last_sequence + 1, commands])
+        if len(payload) > BATCH_PAYLOAD_BYTES_MAX:
+            # Front ends bound what they add, so this is a second line of defence.
+            log.error("batch too large", size=len(payload), ops=[command[0] for command in commands])
+            for group in groups:
+                self._refuse(group, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))
+            return None
+        self._last_sequence += 1
+        self.batches_total += 1
+        batch = _Batch(self._last_sequence, payload, groups)
+        self._inflight.append(batch)
+        self._inflight_bytes += len(payload)
+        return batch
+
+    def _send(self, batch: _Batch) -> None:
+        batch.sent_s = time.monotonic()
+        self._carrier.submit(batch.sequence, batch.payload)
+
+    def resend(self) -> None:
+        """Send everything unresolved again, in order."""
+        for batch in self._inflight:
+            self.resends_total += 1
+            self._send(batch)
+        self._flush()
+
+    def resend_soon(self) -> None:
+        """Send again in a moment: the node that was asked does not lead, and it takes a while until one does."""
+        if self._retry is None:
+            self._retry = self._loop.call_later(0.05, self._resend_now)
+
+    def _resend_now(self) -> None:
+        self._retry = None
+        if self._closed is None:
+            self.resend()
+
+    # --- outcomes -------------------------------------------------------------------------------------------------
+
+    def applied(self, sequence: int, applied: Applied) -> None:
+        """A batch of this incarnation was met in the log."""
+        if applied.status == "gap":
+            self.resend_soon()
+            return
+        if applied.status != "applied" or not self._inflight or self._inflight[0].sequence != sequence:
+            return
+        batch = self._take_first()
+        self._patience_s = RESEND_AFTER_S
+        for group, result in zip(batch.groups, applied.results, strict=True):
+            self._complete(group, result)
+        if not self.pending():
+            self._idle.set()
+        elif self._pending and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def covered(self, last_sequence: int) -> None:
+        """A snapshot was installed that contains this node's batches up to `last_sequence`: applied, results lost."""
+        while self._inflight and self._inflight[0].sequence <= last_sequence:
+            for group in self._take_first().groups:
+                error = LmqError(
+                    "unknown_outcome", "the operation was applied while this node was cut off; its result is lost"
+                )
+                self._refuse(group, error)
+        self.resend()
+
+    async def drained(self, grace_s: float) -> None:
+        """Wait until everything proposed so far has its outcome, for up to `grace_s` seconds."""
+        self._idle.clear()
+        if self.pending():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+
+    def close(self, error: LmqError) -> None:
+        """Take no more; fail what is pending with `error`, what is in flight as unknown."""
+        self._closed = error
+        self._sweeper.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+        while self._pending:
+            self._refuse(self._pending.popleft(), error)
+        while self._inflight:
+            for group in self._take_first().groups:
+                self._refuse(
+                    group, LmqError("unknown_outcome", f"the node stopped before the outcome was known: {error}")
+                )
+        self.tail = None
+
+    def _take_first(self) -> _Batch:
+        batch = self._inflight.popleft()
+        self._inflight_bytes -= len(batch.payload)
+        return batch
+
+    def _complete(self, group: Group, result: Any) -> None:
+        try:
+            if isinstance(result, Fault):
+                group.sink.failed(
+                    group, LmqError("bad_request", f"the state machine refused the command: {result.reason}")
+                )
+            else:
+                group.sink.completed(group, result)
+        except Exception:
+            # One client's broken reply must not stop replication, nor other clients' replies.
+            log.exception("a reply failed", op=group.command[0])
+
+    def _refuse(self, group: Group, error: LmqError) -> None:
+        try:
+            group.sink.failed(group, error)
+        except Exception:
+            log.exception("a refusal failed", op=group.command[0])
+
+    def _sweep(self) -> None:
+        """Give up on what has waited too long, and send again what may have been lost."""
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+        now = time.monotonic()
+        patience_s = self._patience_s + self._inflight_bytes / RESEND_BYTES_PER_S
+        if self._inflight and now - self._inflight[0].sent_s > patience_s:
+            self._patience_s = min(2 * self._patience_s, RESEND_AFTER_S_MAX)
+            self.resend()
+        self._refuse_old_pending(now)
+        for batch in self._inflight:
+            if now - batch.since_s <= UNKNOWN_AFTER_S:
+                break
+            error = LmqError(
+                "unknown_outcome", f"the cluster has not confirmed the operation within {UNKNOWN_AFTER_S:g} s"
+            )
+            for group in batch.groups:
+                self._refuse(group, error)
+            batch.since_s = float("inf")
+
+    def _refuse_old_pending(self, now: float) -> None:
+        """Refuse what no leader has taken for too long, and with a producer's push its later ones, which must not overtake it."""
+        refused: list[Group] = []
+        producers: set[bytes | None] = set()
+        while self._pending and now - self._pending[0].since_s > NO_LEADER_AFTER_S:
+            refused.append(self._pending.popleft())
+            producers.add(_producer_of(refused[-1]))
+        producers.discard(None)
+        if producers:
+            refused += [group for group in self._pending if _producer_of(group) in producers]
+            self._pending = deque(group for group in self._pending if _producer_of(group) not in producers)
+        for group in refused:
+            self._pending_bytes -= group.size_bytes
+            if group is self.tail:
+                self.tail = None
+            error = LmqError(
+                "no_leader", f"no leader has taken the request within {NO_LEADER_AFTER_S:g} s; it was not applied"
+            )
+            self._refuse(group, error)
+
+
+def _producer_of(group: Group) -> bytes | None:
+    producer: bytes | None = group.command[4] if group.command[0] == Op.PUSH else None
+    return producer

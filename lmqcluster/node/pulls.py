@@ -1,0 +1,402 @@
+"""Pulls: proposed at once, and if nothing is there, waiting at this node in order of arrival.
+
+A waiter is this node's business alone; nothing of it is replicated, so no waiter can be left behind by a dead node. When
+the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own. What nobody
+wants any more when it arrives is put back, uncharged and in its old place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..core import Machine, Op, Queue
+from ..core.commands import Delivered
+from ..replication.log_clock import LogClock
+from ..wire.errors import LmqError
+from ..wire.limits import PULL_COUNT_MAX
+from .patterns import compile_pattern
+from .proposer import Group, Proposer
+
+__all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
+
+PATTERNS_MAX = 256
+"""Most different patterns that pulls of one node may wait on."""
+_KNOWN_MAX = 10_000
+_CLAIM_MAX = 512
+_AGAIN_S = 0.002
+_DELIVERY_BYTES = 16
+"""What a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
+
+
+class Puller(Protocol):
+    """Where the outcome of a pull goes: a connection or a coroutine."""
+
+    @property
+    def closed(self) -> bool:
+        """It is gone; what arrives for it is put back."""
+
+    @property
+    def waiting(self) -> set[Waiter]:
+        """Its waiters that stand in a line; kept by `Pulls`."""
+
+    def pulled(self, token: Any, delivered: list[Delivered]) -> None:
+        """Messages, or none at the end of the wait."""
+
+    def pull_failed(self, token: Any, error: LmqError) -> None:
+        """The pull was refused, or its outcome is unknown."""
+
+
+Ticket = tuple[Puller, Any, int, float | None]
+"""One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
+
+
+class Waiter:
+    """A pull that stands in a line."""
+
+    __slots__ = ("count", "line", "open", "puller", "timer", "token")
+
+    def __init__(self, line: _Line, puller: Puller, token: Any, count: int) -> None:
+        self.line: _Line | None = line
+        self.puller = puller
+        self.token = token
+        self.count = count
+        self.open = True
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class _Line:
+    """Waiters for one queue or one pattern, first come, first served."""
+
+    __slots__ = ("_known", "claimed", "is_pattern", "key", "live", "timer", "waiters", "wanted")
+
+    def __init__(self, key: bytes, *, is_pattern: bool) -> None:
+        self.key = key
+        self.is_pattern = is_pattern
+        self.waiters: deque[Waiter] = deque()
+        self.live = 0
+        self.wanted = 0
+        self.claimed = 0
+        self.timer: asyncio.TimerHandle | None = None
+        self._known: dict[bytes, bool] = {}
+
+    def concerns(self, queue: bytes) -> bool:
+        """Whether the line's pattern finds the queue."""
+        known = self._known.get(queue)
+        if known is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            known = self._known[queue] = compile_pattern(self.key)(queue)
+        return known
+
+
+class Pulls:
+    """All pulls of this node.
+
+    Args:
+        proposer: takes pull commands.
+        machine: returns the local replica's machine, which a snapshot may replace.
+        clock: estimates log time.
+    """
+
+    def __init__(self, proposer: Proposer, machine: Callable[[], Machine], clock: LogClock) -> None:
+        self._proposer = proposer
+        self._machine = machine
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._queues: dict[bytes, _Line] = {}
+        self._patterns: dict[bytes, _Line] = {}
+        self._claims = _ClaimSink(self)
+        self._returns = _ReturnSink()
+
+    # --- starting and ending --------------------------------------------------------------------------------------
+
+    def start(self, queue: bytes, ticket: Ticket) -> None:
+        """Pull from a queue.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        tail = self._proposer.tail
+        if (
+            tail is not None
+            and tail.sink is self
+            and tail.command[1] == queue
+            and tail.command[0] == Op.PULL
+            and tail.command[2] + ticket[2] <= PULL_COUNT_MAX
+        ):
+            tail.command[2] += ticket[2]
+            tail.tickets.append(ticket)
+            self._proposer.grew(tail, _DELIVERY_BYTES * ticket[2])
+        else:
+            group = Group([Op.PULL, queue, ticket[2]], [ticket], self)
+            self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
+
+    def start_any(self, pattern: bytes, ticket: Ticket) -> None:
+        """Pull one message from any queue whose name the pattern finds.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        self._proposer.add(Group([Op.PULL_ANY, pattern, 1], [ticket], self), 64)
+
+    def cancel(self, puller: Puller, token: Any) -> bool:
+        """End one wait early, as if its time were over. Returns whether there was a pull with that token in a line."""
+        for waiter in puller.waiting:
+            if waiter.token == token:
+                self._expire(waiter)
+                return True
+        return False
+
+    def abandon(self, puller: Puller) -> None:
+        """The puller is gone with all its pulls; `closed` must be set. What is on its way is put back when it arrives."""
+        for waiter in list(puller.waiting):
+            self._finish(waiter)
+
+    def close(self, error: LmqError) -> None:
+        """Answer all waiters with `error`."""
+        for line in [*self._queues.values(), *self._patterns.values()]:
+            for waiter in list(line.waiters):
+                if waiter.open:
+                    self._finish(waiter)
+                    waiter.puller.pull_failed(waiter.token, error)
+
+    def waiting(self) -> int:
+        """How many pulls wait."""
+        return sum(line.live for line in self._queues.values()) + sum(line.live for line in self._patterns.values())
+
+    # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
+
+    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+        """Hand out what a pull group got: to those who wait longer first, then to the group itself."""
+        if delivered is None:
+            self._pull_again(group)
+            return
+        key = group.command[1]
+        lines = self._queues if group.command[0] == Op.PULL else self._patterns
+        line = lines.get(key)
+        if line is not None and delivered:
+            delivered = self._serve(line, delivered)
+        empty_handed: list[Ticket] = []
+        position = 0
+        for ticket in group.tickets:
+            puller, token, count, _ = ticket
+            if puller.closed:
+                continue
+            share = delivered[position : position + count]
+            if share:
+                position += len(share)
+                puller.pulled(token, share)
+            else:
+                empty_handed.append(ticket)
+        # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
+        group.tickets = []
+        if position < len(delivered):
+            self.put_back(delivered[position:])
+        if empty_handed:
+            self._queue_up(lines, key, empty_handed)
+
+    def _pull_again(self, group: Group) -> None:
+        """The pull met only exhausted messages, as many as one command may drop."""
+        tickets, group.tickets = group.tickets, []
+        again = Group(group.command, tickets, self)
+        try:
+            self._proposer.add(again, 64)
+        except LmqError as exc:
+            self.failed(again, exc)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """The pull command was refused."""
+        tickets, group.tickets = group.tickets, []
+        for puller, token, _, _ in tickets:
+            if not puller.closed:
+                puller.pull_failed(token, error)
+
+    # --- lines ----------------------------------------------------------------------------------------------------
+
+    def _queue_up(self, lines: dict[bytes, _Line], key: bytes, tickets: list[Ticket]) -> None:
+        line = lines.get(key)
+        for puller, token, count, wait_s in tickets:
+            if wait_s is not None and wait_s <= 0:
+                puller.pulled(token, [])
+                continue
+            if line is None and lines is self._patterns and len(lines) >= PATTERNS_MAX:
+                reason = f"pulls of this node wait on {PATTERNS_MAX} different patterns, the limit"
+                puller.pull_failed(token, LmqError("overloaded", reason))
+                continue
+            if line is None:
+                line = lines[key] = _Line(key, is_pattern=lines is self._patterns)
+            waiter = Waiter(line, puller, token, count)
+            line.waiters.append(waiter)
+            line.live += 1
+            line.wanted += count
+            puller.waiting.add(waiter)
+            if wait_s is not None:
+                waiter.timer = self._loop.call_later(wait_s, self._expire, waiter)
+        if line is not None:
+            self._poke(line)
+
+    def _expire(self, waiter: Waiter) -> None:
+        if waiter.open:
+            self._finish(waiter)
+            waiter.puller.pulled(waiter.token, [])
+
+    def _finish(self, waiter: Waiter) -> None:
+        waiter.open = False
+        self._leave_line(waiter)
+
+    def _leave_line(self, waiter: Waiter) -> None:
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+        line = waiter.line
+        if line is None:
+            return
+        waiter.line = None
+        waiter.puller.waiting.discard(waiter)
+        line.live -= 1
+        line.wanted -= waiter.count
+        # Closed waiters are skipped when their turn comes; sweep them when they are the majority.
+        if len(line.waiters) > 2 * line.live + 16:
+            line.waiters = deque(w for w in line.waiters if w.open)
+        if not line.live and not line.claimed:
+            self._drop(line)
+
+    def _drop(self, line: _Line) -> None:
+        lines = self._patterns if line.is_pattern else self._queues
+        if lines.get(line.key) is line:
+            del lines[line.key]
+        if line.timer is not None:
+            line.timer.cancel()
+            line.timer = None
+
+    def _serve(self, line: _Line, delivered: list[Delivered]) -> list[Delivered]:
+        """Give messages to the line; returns what is left."""
+        position = 0
+        while position < len(delivered) and line.waiters:
+            waiter = line.waiters.popleft()
+            if not waiter.open:
+                continue
+            share = delivered[position : position + waiter.count]
+            position += len(share)
+            self._finish(waiter)
+            waiter.puller.pulled(waiter.token, share)
+        return delivered[position:]
+
+    # --- claims ---------------------------------------------------------------------------------------------------
+
+    def notice(self, queues: list[Queue]) -> None:
+        """Queues that may have gained messages."""
+        for queue in queues:
+            line = self._queues.get(queue.name)
+            if line is not None:
+                self._poke(line)
+            for pattern_line in list(self._patterns.values()):
+                if pattern_line.concerns(queue.name):
+                    self._poke(pattern_line)
+
+    def notice_all(self) -> None:
+        """Anything may have changed: a snapshot was installed."""
+        for line in [*self._queues.values(), *self._patterns.values()]:
+            self._poke(line)
+
+    def _poke(self, line: _Line) -> None:
+        """Claim messages for a line if any are due, or set a timer for the first that will be."""
+        wanted = line.wanted - line.claimed
+        if wanted <= 0:
+            return
+        head_us, stock = self._head(line)
+        if head_us is None:
+            return
+        wait_us = head_us - self._clock.now_us()
+        if wait_us > 0:
+            self._arm(line, wait_us / 1e6)
+            return
+        self._claim(line, max(1, min(wanted, stock, _CLAIM_MAX)))
+
+    def _head(self, line: _Line) -> tuple[int | None, int]:
+        """Earliest due time of what the line waits for, and how many messages may be ready."""
+        machine = self._machine()
+        if line.is_pattern:
+            earliest = machine.patterns.view(line.key).earliest()
+            return (None, 0) if earliest is None else (earliest[0], len(earliest[1].ready))
+        queue = machine.queues.get(line.key)
+        return (None, 0) if queue is None else (queue.head_us(), len(queue.ready))
+
+    def _arm(self, line: _Line, delay_s: float) -> None:
+        if line.timer is not None:
+            line.timer.cancel()
+        line.timer = self._loop.call_later(delay_s, self._timer_fired, line)
+
+    def _timer_fired(self, line: _Line) -> None:
+        line.timer = None
+        self._poke(line)
+
+    def _claim(self, line: _Line, count: int) -> None:
+        op = Op.PULL_ANY if line.is_pattern else Op.PULL
+        try:
+            self._proposer.add(Group([op, line.key, count], [line], self._claims), 64)
+        except LmqError:
+            # The node is over its bounds or stopping; the next message or the retry below finds the line again.
+            self._arm(line, 0.1)
+            return
+        line.claimed += count
+
+    def claim_ended(self, line: _Line, count: int, delivered: list[Delivered]) -> None:
+        """A claim of `count` is settled, with or without messages."""
+        line.claimed -= count
+        rest = self._serve(line, delivered) if delivered else []
+        if rest:
+            self.put_back(rest)
+        if not line.live and not line.claimed:
+            self._drop(line)
+        elif delivered:
+            self._poke(line)
+        else:
+            # Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin.
+            head_us, _ = self._head(line)
+            if head_us is not None and line.wanted > line.claimed:
+                self._arm(line, max(_AGAIN_S, (head_us - self._clock.now_us()) / 1e6))
+
+    def put_back(self, delivered: list[Delivered]) -> None:
+        """Return deliveries that reached nobody."""
+        by_queue: dict[bytes, list[int]] = {}
+        for name, number, _remaining, _message in delivered:
+            by_queue.setdefault(name, []).append(number)
+        for name, numbers in by_queue.items():
+            try:
+                self._proposer.add(Group([Op.PUT_BACK, name, numbers], [], self._returns), 16 * len(numbers))
+            except LmqError:
+                # The lease will end by itself; the only cost is the delay.
+                continue
+
+
+class _ClaimSink:
+    """Outcomes of claims that the node made for a line."""
+
+    def __init__(self, pulls: Pulls) -> None:
+        self._pulls = pulls
+
+    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+        self._pulls.claim_ended(group.tickets[0], self._take(group), delivered or [])
+
+    def failed(self, group: Group, error: LmqError) -> None:  # noqa: ARG002 - the line simply waits on
+        self._pulls.claim_ended(group.tickets[0], self._take(group), [])
+
+    @staticmethod
+    def _take(group: Group) -> int:
+        # After an unknown outcome `completed` may follow `failed`; the claim counts once.
+        count, group.command[2] = group.command[2], 0
+        return int(count)
+
+
+class _ReturnSink:
+    """Nobody waits for messages that are put back."""
+
+    def completed(self, group: Group, result: object) -> None:
+        """Done."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """The lease will end by itself."""

@@ -1,0 +1,468 @@
+"""The operations of a queue as front ends call them: asynchronous, validated, independent of any protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import Machine, Op, PushFlag, Queue
+from ..core.commands import Delivered
+from ..core.properties import settings_of
+from ..wire.errors import LmqError
+from ..wire.ids import ReceiptFormat
+from ..wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
+from ..wire.properties import Properties, Rules, properties_bytes, rules_bytes
+from .patterns import check_pattern
+from .proposer import Group, Proposer
+from .pulls import Pulls, Ticket, Waiter
+
+__all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueService"]
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+MESSAGE_OVERHEAD_BYTES = 300
+"""What a stored message costs beside its body, about."""
+KEYS_MAX = 1_000_000
+KEY_BYTES_MAX = 255
+QUEUES_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PushItem:
+    """One message to store.
+
+    Attributes:
+        content: the body.
+        content_type: as the producer gave it, None if it gave none.
+        headers: candidates for preserved headers, (lower-case name, value).
+        key: idempotency key; a second push with it to the same queue within the window stores nothing.
+    """
+
+    content: bytes
+    content_type: bytes | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One message inside a compound message."""
+
+    content: bytes
+    content_type: bytes | None
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message under lease.
+
+    Attributes:
+        queue: the queue's name.
+        id: the receipt, 36 bytes.
+        compound: whether it was accumulated; then `parts` holds what was pushed and `content` is empty.
+        retry: deliveries that remain after this one.
+    """
+
+    queue: bytes
+    id: bytes
+    compound: bool
+    retry: int
+    content: bytes
+    content_type: bytes | None
+    headers: tuple[tuple[bytes, bytes], ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """Statistics of one queue on the local replica; counters are cluster-wide and never fall.
+
+    Attributes:
+        ready: messages that can be pulled now, those with ended leases included.
+        delayed: messages that become due later.
+        leased: messages under live or ended leases.
+        accumulating: parts in the open accumulation window.
+        size: all messages, an open window counting as one.
+        bytes: bytes of all bodies.
+    """
+
+    name: bytes
+    ready: int
+    delayed: int
+    leased: int
+    accumulating: int
+    size: int
+    bytes: int
+    pushed_total: int
+    pulled_total: int
+    acked_total: int
+    nacked_total: int
+    redelivered_total: int
+    dropped_total: int
+
+
+class QueueService:
+    """The service interface. Every asynchronous method raises `LmqError`.
+
+    Args:
+        proposer: takes commands.
+        pulls: takes pulls.
+        machine: returns the local replica's machine.
+        message_bytes_max: largest body.
+        memory_bytes_max: above it pushes are refused.
+
+    Attributes:
+        stored_bytes: about how much memory the stored messages take; the node keeps it up to date.
+    """
+
+    def __init__(
+        self,
+        proposer: Proposer,
+        pulls: Pulls,
+        machine: Callable[[], Machine],
+        *,
+        message_bytes_max: int,
+        memory_bytes_max: int,
+    ) -> None:
+        self.proposer = proposer
+        self.pulls = pulls
+        self.machine = machine
+        self.message_bytes_max = message_bytes_max
+        self.stored_bytes = 0
+        self._memory_bytes_max = memory_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._receipts: ReceiptFormat | None = None
+        self._futures = _FutureSink()
+        self._flags = _FlagSink()
+
+    # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
+
+    def check_name(self, queue: bytes) -> None:
+        """Refuse a name that no queue may have.
+
+        Raises:
+            LmqError: ``bad_name``; ``overloaded`` if the name is new and there are too many queues.
+        """
+        queues = self.machine().queues
+        if queue in queues:
+            return
+        if not 0 < len(queue) <= NAME_BYTES_MAX:
+            raise LmqError("bad_name", f"a queue name must have 1 to {NAME_BYTES_MAX} bytes, this has {len(queue)}")
+        if _CONTROL.search(queue):
+            raise LmqError("bad_name", "a queue name must not contain control characters")
+        if len(queues) >= QUEUES_MAX:
+            raise LmqError("overloaded", f"there are {len(queues)} queues, the limit; delete some")
+
+    def check_push(self, size_bytes: int) -> None:
+        """Refuse a body that cannot be stored.
+
+        Raises:
+            LmqError: ``too_large``, or ``overloaded`` if memory is full.
+        """
+        if size_bytes > self.message_bytes_max:
+            raise LmqError(
+                "too_large", f"the message has {size_bytes} bytes, more than the limit of {self.message_bytes_max}"
+            )
+        if self.stored_bytes > self._memory_bytes_max:
+            raise LmqError(
+                "overloaded",
+                f"the queues hold about {self.stored_bytes} bytes, the limit is {self._memory_bytes_max};"
+                " pull messages or raise memory_bytes_max",
+            )
+
+    def check_key(self, key: bytes | None) -> None:
+        """Refuse an idempotency key that cannot be remembered.
+
+        Raises:
+            LmqError: ``bad_request``, or ``overloaded`` if too many are remembered.
+        """
+        if key is None:
+            return
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
+        if len(self.machine().keys) >= KEYS_MAX:
+            raise LmqError("overloaded", f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly")
+
+    def receipts(self) -> ReceiptFormat:
+        """Message ids of this cluster life.
+
+        Raises:
+            LmqError: ``no_leader`` if the cluster has not been founded yet.
+        """
+        if self._receipts is None:
+            raise LmqError("no_leader", "the cluster has not elected its first leader yet")
+        return self._receipts
+
+    def founded(self, salt: bytes) -> None:
+        """Take the salt of message ids of the present cluster life, empty before it is known."""
+        self._receipts = ReceiptFormat(salt) if salt else None
+
+    # --- push -----------------------------------------------------------------------------------------------------
+
+    async def push(self, queue: bytes, items: Sequence[PushItem]) -> list[int]:
+        """Store messages; returns a `PushFlag` for each, in order."""
+        self.check_name(queue)
+        if len(items) > PUSH_COUNT_MAX:
+            raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
+        for item in items:
+            self.check_push(len(item.content))
+            self.check_key(item.key)
+        if len(items) == 1 and not items[0].headers and items[0].key is None:
+            return [await self._push_plain(queue, items[0])]
+        rows = [_row(item) for item in items]
+        size = sum(map(_row_bytes, items))
+        flags: list[int] = await self._propose([Op.PUSH_ITEMS, queue, rows], size)
+        return flags
+
+    def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = self._loop.create_future()
+        size = len(item.content) + len(item.content_type or b"") + 8
+        tail = self.proposer.tail
+        if (
+            tail is not None
+            and tail.sink is self._flags
+            and tail.command[1] == queue
+            and tail.command[2] == item.content_type
+        ):
+            tail.command[3].append(item.content)
+            tail.tickets.append(future)
+            self.proposer.grew(tail, size)
+        else:
+            command = [Op.PUSH, queue, item.content_type, [item.content], None, 0]
+            self.proposer.add(Group(command, [future], self._flags), size + 64)
+        return future
+
+    async def push_all(self, pattern: bytes, item: PushItem) -> list[tuple[bytes, int]]:
+        """Store a copy in every existing queue whose name the pattern finds; returns (queue, flag) sorted by queue."""
+        check_pattern(pattern)
+        self.check_push(len(item.content))
+        stored: list[tuple[bytes, int]] = await self._propose(
+            [Op.PUSH_ALL, pattern, _row(item)], _row_bytes(item) + len(pattern)
+        )
+        return stored
+
+    # --- pull -----------------------------------------------------------------------------------------------------
+
+    async def pull(self, queue: bytes, *, count: int = 1, wait_s: float | None = 0.0) -> list[Delivery]:
+        """Lease up to `count` messages, waiting up to `wait_s` seconds (None: for ever) for the first.
+
+        Cancelling the task forgets the wait; a message already taken for it is put back, uncharged.
+        """
+        self.check_name(queue)
+        if not 0 < count <= PULL_COUNT_MAX:
+            raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
+        return await self._wait_for(self.pulls.start, queue, count, wait_s)
+
+    async def pull_any(self, pattern: bytes, *, wait_s: float | None = 0.0) -> Delivery | None:
+        """Lease one message from any queue whose name the pattern finds, the one that is due first."""
+        check_pattern(pattern)
+        found = await self._wait_for(self.pulls.start_any, pattern, 1, wait_s)
+        return found[0] if found else None
+
+    async def _wait_for(
+        self, start: Callable[[bytes, Ticket], None], key: bytes, count: int, wait_s: float | None
+    ) -> list[Delivery]:
+        receipts = self.receipts()
+        pulls = self.pulls
+        puller = _Pull(self._loop.create_future())
+        start(key, (puller, None, count, wait_s))
+        try:
+            delivered = await puller.future
+        except asyncio.CancelledError:
+            puller.closed = True
+            pulls.abandon(puller)
+            if puller.future.done() and not puller.future.cancelled() and puller.future.exception() is None:
+                pulls.put_back(puller.future.result())
+            raise
+        return [render(receipts, one) for one in delivered]
+
+    # --- settle ---------------------------------------------------------------------------------------------------
+
+    async def ack(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
+        """Settle deliveries: the messages are gone. Raises ``queue_not_found``."""
+        return await self._settle(Op.ACK, queue, ids)
+
+    async def nack(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
+        """Give messages back; the delivery stays charged. Raises ``queue_not_found``."""
+        return await self._settle(Op.NACK, queue, ids)
+
+    async def extend(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
+        """Let leases end a full timeout from now. Raises ``queue_not_found``."""
+        return await self._settle(Op.EXTEND, queue, ids)
+
+    async def _settle(self, op: Op, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
+        receipts = self.receipts()
+        if len(queue) > NAME_BYTES_MAX:
+            raise LmqError("queue_not_found", f"there is no queue {shown(queue)}")
+        numbers = [receipts.parse(one) for one in ids]
+        results: list[bool] | None = await self._propose([op, queue, numbers], 64 + 12 * len(numbers))
+        if results is None:
+            raise LmqError("queue_not_found", f"there is no queue {shown(queue)}")
+        return results
+
+    # --- properties and the rest ----------------------------------------------------------------------------------
+
+    async def set_properties(self, queue: bytes, properties: Properties) -> None:
+        """Set some of a queue's own properties, keep the others; creates the queue."""
+        self.check_name(queue)
+        await self._propose(
+            [Op.SET_PROPERTIES, queue, [list(pair) for pair in properties]], 64 + properties_bytes(properties)
+        )
+
+    async def clear_properties(self, queue: bytes) -> None:
+        """Forget a queue's own properties; creates the queue."""
+        self.check_name(queue)
+        await self._propose([Op.CLEAR_PROPERTIES, queue], 64)
+
+    async def delete(self, queue: bytes) -> bool:
+        """Delete a queue with its messages and properties; False if it does not exist. Waiting pulls stay."""
+        return len(queue) <= NAME_BYTES_MAX and bool(await self._propose([Op.DELETE, queue], 64))
+
+    async def set_defaults(self, rules: Rules) -> None:
+        """Replace the default rules. Raises ``bad_pattern``."""
+        for pattern, _ in rules:
+            check_pattern(pattern.encode())
+        rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
+        await self._propose([Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules))
+
+    async def barrier(self) -> None:
+        """Afterwards local reads show everything that was acknowledged anywhere before the call."""
+        await self._propose([Op.BARRIER], 16)
+
+    async def _propose(self, command: list[Any], size_bytes: int) -> Any:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.proposer.add(Group(command, [future], self._futures), size_bytes)
+        return await future
+
+    # --- local reads ----------------------------------------------------------------------------------------------
+
+    def properties(self, queue: bytes) -> dict[str, Any]:
+        """Effective properties, keys in alphabetical order: accum (ms), hooks if set, retry, timeout (s)."""
+        return self.machine().properties(queue)
+
+    def defaults(self) -> Rules:
+        """The default rules as they were set."""
+        return [
+            (rule.pattern.decode(), [(name, value) for name, value in rule.properties]) for rule in self.machine().rules
+        ]
+
+    def queue_names(self) -> list[bytes]:
+        """Names of all queues, sorted."""
+        return sorted(self.machine().queues)
+
+    def queue(self, name: bytes) -> QueueInfo | None:
+        """Statistics of a queue, None if it does not exist."""
+        machine = self.machine()
+        queue = machine.queues.get(name)
+        return None if queue is None else _info(queue, machine.now_us)
+
+    def preserved_headers(self) -> frozenset[str]:
+        """Lower-case names of request headers that the hooks of any queue or rule ask to keep."""
+        machine = self.machine()
+        names: set[bytes] = set()
+        for rule in machine.rules:
+            hooks = dict(rule.properties).get("hooks")
+            if hooks is not None:
+                names.update(settings_of({"accum": 0, "retry": 0, "timeout": 0, "hooks": hooks}).preserved)
+        for queue in machine.hooked.values():
+            names.update(queue.settings.preserved)
+        return frozenset(name.decode() for name in names)
+
+    def check_pattern(self, pattern: bytes) -> None:
+        """Refuse a regular expression that cannot be used. Raises ``bad_pattern``."""
+        check_pattern(pattern)
+
+
+def render(receipts: ReceiptFormat, delivered: Delivered) -> Delivery:
+    """A delivery of the core with its receipt."""
+    name, number, remaining, message = delivered
+    content_type, headers = message.meta
+    if isinstance(message.content, bytes):
+        return Delivery(name, receipts.format(number), False, remaining, message.content, content_type, headers, ())
+    parts = tuple(Part(part.content, part.content_type, part.headers) for part in message.content)
+    return Delivery(name, receipts.format(number), True, remaining, b"", content_type, headers, parts)
+
+
+def shown(name: bytes) -> str:
+    """A queue name for a message to people."""
+    return repr(name[:NAME_BYTES_MAX].decode("utf-8", "backslashreplace"))
+
+
+def _row_bytes(item: PushItem) -> int:
+    headers = sum(len(name) + len(value) + 8 for name, value in item.headers)
+    return len(item.content) + len(item.content_type or b"") + headers + 64
+
+
+def _row(item: PushItem) -> list[Any]:
+    return [item.content, item.content_type, [list(header) for header in item.headers], item.key]
+
+
+def _info(queue: Queue, now_us: int) -> QueueInfo:
+    waiting = sum(1 for due_us, _, _ in queue.delayed if due_us <= now_us) if len(queue.delayed) < 1000 else 0
+    window = queue.window
+    parts = len(window.content) if window is not None and window.due_us > now_us else 0
+    return QueueInfo(
+        name=queue.name,
+        ready=len(queue.ready) + waiting,
+        delayed=len(queue.delayed) - waiting,
+        leased=len(queue.leases),
+        accumulating=parts,
+        size=len(queue),
+        bytes=queue.body_bytes,
+        pushed_total=queue.pushed_total,
+        pulled_total=queue.pulled_total,
+        acked_total=queue.acked_total,
+        nacked_total=queue.nacked_total,
+        redelivered_total=queue.redelivered_total,
+        dropped_total=queue.dropped_total,
+    )
+
+
+class _FutureSink:
+    """Groups with one future that takes the whole result."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        future = group.tickets[0]
+        if not future.done():
+            future.set_result(result)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        future = group.tickets[0]
+        if not future.done():
+            future.set_exception(error)
+
+
+class _FlagSink:
+    """Groups of plain pushes, a future for each flag."""
+
+    def completed(self, group: Group, flags: list[int]) -> None:
+        for future, flag in zip(group.tickets, flags, strict=True):
+            if not future.done():
+                future.set_result(flag)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        for future in group.tickets:
+            if not future.done():
+                future.set_exception(LmqError(error.code, error.message))
+
+
+class _Pull:
+    """A coroutine that waits for messages (`Puller`)."""
+
+    __slots__ = ("closed", "future", "waiting")
+
+    def __init__(self, future: asyncio.Future[list[Delivered]]) -> None:
+        self.future = future
+        self.closed = False
+        self.waiting: set[Waiter] = set()
+
+    def pulled(self, _token: Any, delivered: list[Delivered]) -> None:
+        if not self.future.done():
+            self.future.set_result(delivered)
+
+    def pull_failed(self, _token: Any, error: LmqError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)

@@ -1,0 +1,278 @@
+"""Rates and retention times of queues, as LMQ's ``/stats`` shows them.
+
+Two kinds of figures, both of this node and both bounded in memory:
+
+- A meter turns an ever-growing total into exponentially weighted rates over 1, 5 and 15 minutes and a day. It is
+  fed every five seconds; a queue where nothing happens costs one comparison a tick, its decay is computed when it is read.
+- A retention window holds how long the messages delivered in the last 60 seconds had been due, at most 100 a second.
+
+Nothing here reads a clock: deliveries carry their time and `Stats.tick` is five seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from array import array
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+__all__ = ["Stats", "describe"]
+
+TICK_S = 5
+WINDOW_S = 60
+SAMPLES_PER_SECOND_MAX = 100
+SAMPLES_MIN = 5
+BINS_MAX = 50
+_MICRO = 1_000_000
+_MINUTES = (1, 5, 15, 1440)
+_KEEP = tuple(math.exp(-TICK_S / 60 / minutes) for minutes in _MINUTES)
+_PERCENTILES = (("50", 0.5), ("75", 0.75), ("90", 0.9), ("95", 0.95), ("99", 0.99), ("999", 0.999))
+
+
+class _Meter:
+    """Rates of one ever-growing total, per second. `updated` is the tick at which `rates` held."""
+
+    __slots__ = ("born", "rates", "total", "updated")
+
+    def __init__(self, tick: int) -> None:
+        self.born = tick
+        self.total = 0
+        self.updated = tick
+        self.rates: tuple[float, ...] = (0.0,) * 4
+
+    def advance(self, total: int, tick: int) -> None:
+        """Take the total as of `tick`. A total that did not change is not even noted."""
+        if total == self.total:
+            return
+        if total < self.total:
+            # The queue was deleted and made anew: its old rates are not its own.
+            self.total, self.born = 0, tick - 1
+        now = (total - self.total) / TICK_S
+        if self.born == tick - 1:
+            # The first rate is taken as it is, so that a young queue does not seem slow for a day.
+            self.rates = (now,) * 4
+        else:
+            before = self.rates_at(tick - 1)
+            self.rates = tuple(keep * rate + (1 - keep) * now for keep, rate in zip(_KEEP, before, strict=True))
+        self.total = total
+        self.updated = tick
+
+    def rates_at(self, tick: int) -> tuple[float, ...]:
+        """The rates at a tick not before `updated`, all ticks since then having seen nothing."""
+        idle = tick - self.updated
+        return tuple(rate * keep**idle for rate, keep in zip(self.rates, _KEEP, strict=True))
+
+    def describe(self, tick: int, count: int | None) -> dict[str, object]:
+        total = self.total if count is None else count
+        one, five, fifteen, day = self.rates_at(tick)
+        return {
+            "count": total,
+            "one": one,
+            "five": five,
+            "fifteen": fifteen,
+            "day": day,
+            "mean": total / (max(1, tick - self.born) * TICK_S),
+            "acceleration": {
+                "one_to_five": (one - five) / 300,
+                "five_to_fifteen": (five - fifteen) / 600,
+                "one_to_fifteen": (one - fifteen) / 900,
+            },
+        }
+
+
+class _Retention:
+    """Waiting times in seconds, kept per second of delivery; a uniform choice of 100 where there were more."""
+
+    __slots__ = ("second", "seconds", "seen")
+
+    def __init__(self) -> None:
+        self.seconds: deque[tuple[int, array[float]]] = deque()
+        self.second = -1
+        self.seen = 0
+
+    def add(self, waited_s: float, second: int, rng: random.Random) -> None:
+        if second > self.second:
+            self.second = second
+            self.seen = 0
+            self.seconds.append((second, array("d")))
+            self.drop_before(second - WINDOW_S)
+        self.seen += 1
+        samples = self.seconds[-1][1]
+        if len(samples) < SAMPLES_PER_SECOND_MAX:
+            samples.append(waited_s)
+            return
+        place = int(rng.random() * self.seen)
+        if place < SAMPLES_PER_SECOND_MAX:
+            samples[place] = waited_s
+
+    def drop_before(self, second: int) -> None:
+        seconds = self.seconds
+        while seconds and seconds[0][0] < second:
+            seconds.popleft()
+
+    def values(self, second: int) -> list[float]:
+        """The samples of the 60 seconds up to `second`."""
+        oldest = second - WINDOW_S
+        return [value for moment, samples in self.seconds if moment >= oldest for value in samples]
+
+
+class Stats:
+    """Meters and retention windows of all queues of one node."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        """Start empty. `seed` makes the choice among more than 100 samples a second repeatable."""
+        self._rng = random.Random(seed)
+        self._ticks = 0
+        self._push: dict[bytes, _Meter] = {}
+        self._pull: dict[bytes, _Meter] = {}
+        self._retention: dict[bytes, _Retention] = {}
+        self._now_us = 0
+        self._delivered = False
+
+    def on_delivery(self, queue: bytes, waited_us: int, now_us: int) -> None:
+        """Note a delivery: how long its message had been due, and when it was made. Microseconds; O(1)."""
+        self._now_us = max(self._now_us, now_us)
+        self._delivered = True
+        window = self._retention.get(queue)
+        if window is None:
+            window = self._retention[queue] = _Retention()
+        window.add(max(0, waited_us) / _MICRO, now_us // _MICRO, self._rng)
+
+    def baseline(self, totals: Iterable[tuple[bytes, int, int]]) -> None:
+        """Take ``(name, pushed, pulled)`` totals as given, as after a snapshot was loaded: they are no traffic."""
+        for name, pushed, pulled in totals:
+            self._meter(self._push, name).total = pushed
+            self._meter(self._pull, name).total = pulled
+
+    def tick(self, totals: Iterable[tuple[bytes, int, int]]) -> None:
+        """Five seconds have passed; `totals` is ``(name, pushed, pulled)`` of every queue there is."""
+        tick = self._ticks + 1
+        listed = set()
+        for name, pushed, pulled in totals:
+            listed.add(name)
+            self._meter(self._push, name).advance(pushed, tick)
+            self._meter(self._pull, name).advance(pulled, tick)
+        self._ticks = tick
+        for meters in (self._push, self._pull):
+            if len(meters) > len(listed):
+                for name in [name for name in meters if name not in listed]:
+                    del meters[name]
+        self._expire()
+
+    def forget(self, queue: bytes) -> None:
+        """The queue was deleted."""
+        self._push.pop(queue, None)
+        self._pull.pop(queue, None)
+        self._retention.pop(queue, None)
+
+    def snapshot(
+        self,
+        queue: bytes,
+        *,
+        pushed_total: int | None = None,
+        pulled_total: int | None = None,
+        now_us: int | None = None,
+    ) -> dict[str, object]:
+        """The figures of one queue: ``{"push": METER, "pull": METER, "retention": HISTOGRAM}``.
+
+        Args:
+            queue: its name; a queue nothing is known of has zeros.
+            pushed_total: shown as the push count, where it is more recent than the last tick.
+            pulled_total: likewise for pulls.
+            now_us: end of the retention window on the clock of the deliveries; by default the last time known here.
+        """
+        nothing = _Meter(self._ticks)
+        window = self._retention.get(queue)
+        second = (self._now_us if now_us is None else now_us) // _MICRO
+        return {
+            "push": self._push.get(queue, nothing).describe(self._ticks, pushed_total),
+            "pull": self._pull.get(queue, nothing).describe(self._ticks, pulled_total),
+            "retention": describe(window.values(second) if window else ()),
+        }
+
+    def _meter(self, meters: dict[bytes, _Meter], name: bytes) -> _Meter:
+        meter = meters.get(name)
+        if meter is None:
+            meter = meters[name] = _Meter(self._ticks)
+        return meter
+
+    def _expire(self) -> None:
+        # Without deliveries nobody tells the time, so the ticks do; they must not run ahead of it.
+        if not self._delivered:
+            self._now_us += TICK_S * _MICRO
+        self._delivered = False
+        oldest = self._now_us // _MICRO - WINDOW_S
+        for name in [name for name, window in self._retention.items() if window.second < oldest]:
+            del self._retention[name]
+
+
+def describe(values: Sequence[float]) -> dict[str, object]:
+    """Moments, percentiles and a histogram of samples; all zero for fewer than five.
+
+    Variance and standard deviation are those of a sample (n - 1); skewness and excess kurtosis divide the central
+    moments by powers of that deviation; percentiles are nearest ranks.
+    """
+    if len(values) < SAMPLES_MIN:
+        return _nothing()
+    ordered = sorted(values)
+    n = len(ordered)
+    mean = math.fsum(ordered) / n
+    variance = math.fsum((x - mean) ** 2 for x in ordered) / (n - 1)
+    deviation = math.sqrt(variance)
+    positive = ordered[0] > 0
+    return {
+        "min": ordered[0],
+        "max": ordered[-1],
+        "arithmetic_mean": mean,
+        "geometric_mean": math.exp(math.fsum(map(math.log, ordered)) / n) if positive else 0.0,
+        "harmonic_mean": n / math.fsum(1 / x for x in ordered) if positive else 0.0,
+        "median": _rank(ordered, 0.5),
+        "variance": variance,
+        "standard_deviation": deviation,
+        "skewness": _moment(ordered, mean, 3) / deviation**3 if deviation else 0.0,
+        "kurtosis": _moment(ordered, mean, 4) / deviation**4 - 3 if deviation else 0.0,
+        "percentile": {name: _rank(ordered, share) for name, share in _PERCENTILES},
+        "histogram": _histogram(ordered, deviation),
+        "n": n,
+    }
+
+
+def _nothing() -> dict[str, object]:
+    zero: dict[str, object] = dict.fromkeys(
+        (
+            "min", "max", "arithmetic_mean", "geometric_mean", "harmonic_mean", "median", "variance",
+            "standard_deviation", "skewness", "kurtosis",
+        ),
+        0,
+    )  # fmt: skip
+    return zero | {
+        "percentile": dict.fromkeys((name for name, _share in _PERCENTILES), 0),
+        "histogram": [{"bin": 0, "count": 0}],
+        "n": 0,
+    }
+
+
+def _rank(ordered: Sequence[float], share: float) -> float:
+    return ordered[max(1, math.floor(share * len(ordered) + 0.5)) - 1]
+
+
+def _moment(values: Sequence[float], mean: float, order: int) -> float:
+    return math.fsum((x - mean) ** order for x in values) / len(values)
+
+
+def _histogram(ordered: Sequence[float], deviation: float) -> list[dict[str, object]]:
+    """Bins of equal width after Scott's rule; `bin` is the upper edge, which belongs to its bin."""
+    low, high = ordered[0], ordered[-1]
+    width = 3.5 * deviation / len(ordered) ** (1 / 3)
+    count = min(BINS_MAX, math.ceil((high - low) / width)) if width > 0 else 1
+    if count <= 1 or low + (high - low) / count <= low:
+        return [{"bin": high, "count": len(ordered)}]
+    edges = [low + (high - low) * i / count for i in range(1, count)] + [high]
+    counts = [0] * count
+    place = 0
+    for value in ordered:
+        while value > edges[place]:
+            place += 1
+        counts[place] += 1
+    return [{"bin": edge, "count": seen} for edge, seen in zip(edges, counts, strict=True)]

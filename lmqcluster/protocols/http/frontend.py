@@ -1,0 +1,106 @@
+"""The HTTP front end: LMQ's routes, the ``/v1`` routes and health, on one port."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from ...wire.errors import LmqError
+from . import lmq_errors, problem
+from .body import Budget
+from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
+from .lmq_messages import MessageRoutes
+from .lmq_properties import PropertyRoutes
+from .lmq_stats import StatsRoute
+from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
+from .routing import Router
+from .target import split_target
+from .v1_cluster import ClusterRoutes
+from .v1_queues import QueueRoutes
+from .waits import Waits
+
+if TYPE_CHECKING:
+    from ...node.node import Node
+    from .request import Request
+
+__all__ = ["HttpFrontEnd"]
+
+BACKLOG = 1024
+_LINE_REST_BYTES = len("  HTTP/1.1")
+
+_log = structlog.get_logger(__name__)
+
+
+class HttpFrontEnd:
+    """Serves HTTP for one node."""
+
+    def __init__(self, node: Node, host: str, port: int) -> None:
+        """Prepare to listen on `host` and `port`; port 0 takes a free one."""
+        self._host = host
+        self._port = port
+        self._waits = Waits()
+        self._router = Router()
+        MessageRoutes(node, self._waits).add_to(self._router)
+        PropertyRoutes(node).add_to(self._router)
+        StatsRoute(node).add_to(self._router)
+        QueueRoutes(node, self._waits).add_to(self._router)
+        ClusterRoutes(node).add_to(self._router)
+        self._server: HttpServer | None = None
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._port
+
+    async def start(self) -> None:
+        """Start to listen.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        self._server = HttpServer(self._handle, Budget())
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._server, self._host, self._port, backlog=BACKLOG)
+        self._port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop listening; requests under way have `grace_s` seconds, those that wait for a message are answered at once."""
+        if self._listener is None or self._server is None:
+            return
+        self._listener.close()
+        self._server.pre_shutdown()
+        self._waits.end()
+        # aiohttp grants the time once for the handler and once for writing its answer.
+        await self._server.shutdown(grace_s / 2)
+        self._listener = None
+
+    async def _handle(self, request: Request) -> Reply:
+        try:
+            reply = await self._answer(request)
+        finally:
+            request.release_body()
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.served += 1
+            if connection.served >= REQUESTS_PER_CONNECTION_MAX:
+                reply.force_close()
+        return reply
+
+    async def _answer(self, request: Request) -> Reply:
+        target = request.raw_path
+        if len(request.method) + len(target) + _LINE_REST_BYTES > REQUEST_LINE_BYTES_MAX:
+            return Reply(414, close=True)
+        for _name, value in request.raw_headers:
+            if len(value) > HEADER_VALUE_BYTES_MAX:
+                return Reply(400, close=True)
+        try:
+            segments, request.raw_query = split_target(target)
+        except LmqError as exc:
+            return problem.on_error(exc) if target.startswith("/v1/") else lmq_errors.on_error(exc)
+        resource, values = self._router.find(segments)
+        if resource is not None:
+            return await resource.answer(request, values)
+        return problem.route_not_found() if segments[:1] == [b"v1"] else Reply(404)

@@ -1,0 +1,214 @@
+"""Schemas of the OpenAPI document, JSON Schema 2020-12."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
+
+__all__ = ["SCHEMAS"]
+
+Json = dict[str, Any]
+
+
+def _ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(properties: Json, *optional: str, **more: Any) -> Json:
+    """An object whose properties are all required but the optional ones."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False, **more}
+
+
+def _list(items: Json, **more: Any) -> Json:
+    return {"type": "array", "items": items, **more}
+
+
+_STRING: Final[Json] = {"type": "string"}
+_BOOLEAN: Final[Json] = {"type": "boolean"}
+_COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_NUMBER: Final[Json] = {"type": "number"}
+_ID: Final[Json] = {"type": "string", "format": "uuid", "description": "Id of one delivery; changes with each."}
+_ADDRESS: Final[Json] = {"type": ["string", "null"], "description": "HOST:PORT, or null where it is off or unknown."}
+_HEADERS: Final[Json] = {
+    "type": "object",
+    "additionalProperties": _STRING,
+    "description": "Request headers of the push that a hook preserved.",
+}
+_HOOKS: Final[Json] = {
+    "type": "object",
+    "description": 'Hook point to modules: {"pre_http_push": [["lmq_hook_preserve_header", ["user-agent"]]]}.',
+    "additionalProperties": _list(
+        {"type": "array", "prefixItems": [_STRING, _list(_STRING)], "items": False, "minItems": 2}
+    ),
+}
+_QUEUE: Final[Json] = {
+    "name": _ref("Content"),
+    "ready": {**_COUNT, "description": "Messages that can be pulled now."},
+    "delayed": {**_COUNT, "description": "Messages that become due later, an open accumulation window among them."},
+    "leased": {**_COUNT, "description": "Messages that were delivered and not settled."},
+    "accumulating": {**_COUNT, "description": "Parts in the open accumulation window."},
+    "size": {**_COUNT, "description": "All messages; an open window counts as one."},
+    "bytes": {**_COUNT, "description": "Bytes of all bodies."},
+    "pushed_total": {**_COUNT, "description": "Messages stored so far, on all nodes together, like all totals."},
+    "pulled_total": {**_COUNT, "description": "Deliveries."},
+    "acked_total": {**_COUNT, "description": "Messages acknowledged."},
+    "nacked_total": {**_COUNT, "description": "Messages given back."},
+    "redelivered_total": {**_COUNT, "description": "Deliveries of messages whose lease had ended."},
+    "dropped_total": {**_COUNT, "description": "Messages dropped after their last delivery."},
+}
+
+SCHEMAS: Final[dict[str, Json]] = {
+    "Content": {
+        "description": "Bytes: a string where they are UTF-8, else Base64. MessagePack has bin instead.",
+        "oneOf": [_STRING, _object({"base64": {"type": "string", "contentEncoding": "base64"}})],
+    },
+    "Push": _object(
+        {
+            "messages": _list(
+                _object(
+                    {
+                        "content": _ref("Content"),
+                        "content_type": {**_STRING, "minLength": 1, "maxLength": 4096},
+                        "key": {
+                            **_STRING,
+                            "minLength": 1,
+                            "maxLength": 255,
+                            "description": "Idempotency key; a message whose key is known is not stored again.",
+                        },
+                    },
+                    "content_type",
+                    "key",
+                ),
+                maxItems=PUSH_COUNT_MAX,
+            )
+        }
+    ),
+    "PushResults": _object(
+        {
+            "results": _list(
+                _object(
+                    {
+                        "accum": {
+                            "enum": ["no", "new", "yes"],
+                            "description": "Stored as it is; opened an accumulation window; joined an open one.",
+                        }
+                    }
+                )
+            )
+        }
+    ),
+    "Pull": _object(
+        {
+            "max": {"type": "integer", "minimum": 1, "maximum": PULL_COUNT_MAX, "default": 1},
+            "timeout": {
+                "type": ["number", "null"],
+                "minimum": 0,
+                "default": 0,
+                "description": "Seconds to wait for a first message; null waits without limit.",
+            },
+        },
+        "max",
+        "timeout",
+    ),
+    "Part": _object({"content": _ref("Content"), "content_type": _STRING, "headers": _HEADERS}),
+    "Message": _object(
+        {
+            "id": _ID,
+            "queue": _ref("Content"),
+            "type": {"enum": ["normal", "compound"]},
+            "retry": {"type": "integer", "description": "How many more deliveries remain after this one."},
+            "content": {
+                "description": "The body; for a compound message the list of its parts, in push order.",
+                "oneOf": [_ref("Content"), _list(_ref("Part"))],
+            },
+            "content_type": _STRING,
+            "headers": _HEADERS,
+        }
+    ),
+    "Messages": _object({"messages": _list(_ref("Message"))}),
+    "Ids": _object({"ids": _list({"type": "string", "minLength": 1}, maxItems=PULL_COUNT_MAX)}),
+    "Results": _object(
+        {"results": _list({**_BOOLEAN, "description": "Whether the id was that of a message under lease."})}
+    ),
+    "Properties": _object(
+        {
+            "accum": {**_NUMBER, "description": "Accumulation window in seconds; 0 is off. `pack` is an alias."},
+            "pack": {**_NUMBER, "deprecated": True},
+            "hooks": _HOOKS,
+            "retry": {"type": "integer", "description": "How often a message is delivered again."},
+            "timeout": {**_NUMBER, "description": "Seconds until a delivered message is delivered again."},
+        },
+        "accum",
+        "pack",
+        "hooks",
+        "retry",
+        "timeout",
+    ),
+    "Queue": _object(_QUEUE),
+    "QueueDetail": _object({**_QUEUE, "properties": _ref("Properties")}),
+    "Queues": _object({"queues": _list(_ref("Queue")), "next": {"oneOf": [{"type": "null"}, _ref("Content")]}}),
+    "Node": _object(
+        {
+            "id": _STRING,
+            "name": {"type": ["string", "null"], "description": "Null until the node has been heard of."},
+            "http": _ADDRESS,
+            "rpc": _ADDRESS,
+            "raft": _ADDRESS,
+            "state": {
+                "enum": ["leader", "follower", "candidate", "recovering", "installing", "removed", "unreachable"]
+            },
+            "match_index": {"type": ["integer", "null"], "description": "Last log entry known to be on that node."},
+            "connected": _BOOLEAN,
+        },
+        additionalProperties=True,
+    ),
+    "Cluster": _object(
+        {
+            "self": _STRING,
+            "leader": {"type": ["string", "null"], "description": "Id of the leader, or null while there is none."},
+            "term": _COUNT,
+            "commit_index": _COUNT,
+            "applied_index": _COUNT,
+            "quorum": {"type": "integer", "minimum": 1, "description": "Votes needed."},
+            "has_quorum": _BOOLEAN,
+            "durability": _STRING,
+            "version": _STRING,
+            "nodes": _list(_ref("Node"), minItems=1),
+        },
+        additionalProperties=True,
+    ),
+    "Join": _object(
+        {
+            "peer": {**_STRING, "description": "HTTP or Raft address of a member, HOST:PORT."},
+            "discard_data": {**_BOOLEAN, "description": "Whether messages that this node holds may be thrown away."},
+        },
+        "discard_data",
+    ),
+    "Remove": _object(
+        {
+            "node": {**_STRING, "description": "Name or id of the member."},
+            "force": {**_BOOLEAN, "description": "Whether to remove it though it is alive."},
+        },
+        "force",
+    ),
+    "Transfer": _object(
+        {"to": {**_STRING, "description": "Name or id; without it the member that is most up to date."}}, "to"
+    ),
+    "CheckUp": _object(
+        {
+            "checks": _list(_object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING})),
+            "safe_to_stop": {**_BOOLEAN, "description": "Whether the other members could go on without this node."},
+        }
+    ),
+    "Snapshot": _object(
+        {
+            "index": {**_COUNT, "description": "Last log entry that it holds."},
+            "term": _COUNT,
+            "members": {"type": "object", "additionalProperties": _STRING, "description": "Raft address by id."},
+            "blocks": _COUNT,
+            "size_bytes": _COUNT,
+        }
+    ),
+}

@@ -1,0 +1,89 @@
+"""A request as the routes see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import hdrs, web
+
+from ...wire.errors import LmqError
+from .body import BodyReader, Budget
+from .target import Query
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http_parser import RawRequestMessage
+    from aiohttp.streams import StreamReader
+    from aiohttp.web_protocol import RequestHandler
+
+__all__ = ["Request"]
+
+KEY_BYTES_MAX = 255
+_IDEMPOTENCY_KEY = "Idempotency-Key"
+
+
+class Request(web.BaseRequest):
+    """An HTTP request with its raw query string and a bounded body.
+
+    Attributes:
+        raw_query: the query string, not decoded; set by the front end.
+    """
+
+    ATTRS = web.BaseRequest.ATTRS | frozenset(("_body_reader", "raw_query"))
+
+    def __init__(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        budget: Budget,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(message, payload, protocol, writer, task, loop, **kwargs)
+        self.raw_query = ""
+        self._body_reader = BodyReader(self, budget)
+
+    def parameters(self) -> Query:
+        """The query parameters.
+
+        Raises:
+            LmqError: ``bad_request`` for an invalid escape.
+        """
+        return Query(self.raw_query)
+
+    async def read_body(self, bytes_max: int) -> bytes:
+        """The whole body; see `BodyReader.read`."""
+        return await self._body_reader.read(bytes_max)
+
+    def release_body(self) -> None:
+        """Give back the buffers of the body."""
+        self._body_reader.release()
+
+    def raw_header(self, name: str) -> bytes | None:
+        """The bytes of a header, or None if it is absent."""
+        value = self._headers.get(name)
+        return None if value is None else value.encode("utf-8", "surrogateescape")
+
+    def media_type(self) -> str:
+        """The content type without parameters, in lower case; empty if there is none."""
+        return self._headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
+
+    def idempotency_key(self) -> bytes | None:
+        """The value of ``Idempotency-Key``, without the quotes that the draft standard puts around it.
+
+        Raises:
+            LmqError: ``bad_request`` for an empty or over-long key.
+        """
+        value = self.raw_header(_IDEMPOTENCY_KEY)
+        if value is None:
+            return None
+        key = value[1:-1] if len(value) > 1 and value.startswith(b'"') and value.endswith(b'"') else value
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise LmqError("bad_request", f"an Idempotency-Key has 1 to {KEY_BYTES_MAX} bytes, this one has {len(key)}")
+        return key

@@ -1,0 +1,94 @@
+"""Routes: which handlers a path has, and what is said to a method it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Concatenate
+
+from ...wire.errors import LmqError
+from .reply import Reply
+from .request import Request
+
+__all__ = ["Handler", "Resource", "Router"]
+
+Handler = Callable[Concatenate[Request, ...], Awaitable[Reply]]
+"""Called with the request and the values of the path's variables, decoded; may raise `LmqError`."""
+
+KNOWN_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What stands behind one path.
+
+    Attributes:
+        methods: handlers by HTTP method.
+        on_error: lays out an error of a handler.
+        refuse: lays out the answer to a method that has no handler; called with its status, 405 or 501.
+        guard: checked before the method, as LMQ does on ``/messages``; raises `LmqError`.
+        any_method: whether an unheard-of method is 405 like the others, instead of 501.
+    """
+
+    methods: Mapping[str, Handler]
+    on_error: Callable[[LmqError], Reply]
+    refuse: Callable[[int], Reply]
+    guard: Callable[[Request], None] | None = None
+    any_method: bool = False
+
+    async def answer(self, request: Request, values: list[bytes]) -> Reply:
+        """Run the handler of the request's method."""
+        try:
+            if self.guard is not None:
+                self.guard(request)
+            handler = self.methods.get(request.method)
+            if handler is None:
+                return self.refuse(405 if self.any_method or request.method in KNOWN_METHODS else 501)
+            return await handler(request, *values)
+        except LmqError as exc:
+            return self.on_error(exc)
+
+
+@dataclass(slots=True)
+class _Place:
+    """One position in the tree of paths."""
+
+    resource: Resource | None = None
+    literals: dict[bytes, _Place] = field(default_factory=dict)
+    variable: _Place | None = None
+
+
+class Router:
+    """Finds the resource of a path, in one step per segment."""
+
+    def __init__(self) -> None:
+        self._root = _Place()
+
+    def add(self, path: str, resource: Resource) -> None:
+        """Put a resource at a path such as ``/messages/{name}``."""
+        place = self._root
+        for segment in path.split("/")[1:]:
+            if segment.startswith("{"):
+                if place.variable is None:
+                    place.variable = _Place()
+                place = place.variable
+            else:
+                place = place.literals.setdefault(segment.encode(), _Place())
+        if place.resource is not None:
+            raise ValueError(f"there is a resource at {path} already")
+        place.resource = resource
+
+    def find(self, segments: list[bytes]) -> tuple[Resource | None, list[bytes]]:
+        """The resource at a path, or None, and the values of its variables. Literal segments win."""
+        place = self._root
+        values: list[bytes] = []
+        for segment in segments:
+            literal = place.literals.get(segment)
+            if literal is not None:
+                place = literal
+            elif place.variable is not None:
+                place = place.variable
+                values.append(segment)
+            else:
+                return None, values
+        return place.resource, values

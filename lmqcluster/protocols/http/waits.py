@@ -1,0 +1,49 @@
+"""Requests that wait for a message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["Waits"]
+
+T = TypeVar("T")
+
+
+class Waits:
+    """Keeps track of waiting requests, so that a node that stops can answer them as if their time were up."""
+
+    __slots__ = ("_ended", "_tasks")
+
+    def __init__(self) -> None:
+        self._ended = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, operation: Coroutine[Any, Any, T], nothing: T) -> T:
+        """The result of an operation that may wait long, or `nothing` if the waits are ended meanwhile."""
+        task = asyncio.current_task()
+        if self.have_ended() or task is None:
+            operation.close()
+            return nothing
+        self._tasks.add(task)
+        try:
+            return await operation
+        except asyncio.CancelledError:
+            # A client that hung up cancels too; then nobody reads the answer, and the connection says so.
+            if not self.have_ended():
+                raise
+            task.uncancel()
+            return nothing
+        finally:
+            self._tasks.discard(task)
+
+    def have_ended(self) -> bool:
+        """Whether `end` was called: the node is stopping."""
+        return self._ended
+
+    def end(self) -> None:
+        """End all waits, now and from now on."""
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()

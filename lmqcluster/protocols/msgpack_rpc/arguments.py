@@ -1,0 +1,108 @@
+"""Checking and converting arguments of methods."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import CONTENT_TYPE, UnsupportedExtensionError, pack, pack_raw
+
+__all__ = ["arity", "body_of", "count", "key_of", "plain_item", "text", "texts", "wait"]
+
+_WAIT_S_MAX = 10.0 * 365 * 86400
+
+
+def arity(arguments: list[Any], least: int, most: int) -> None:
+    """Refuse a wrong number of arguments, as a method that does not exist.
+
+    Raises:
+        LmqError: ``unknown_method``.
+    """
+    if not least <= len(arguments) <= most:
+        raise LmqError("unknown_method", f"the method does not take {len(arguments)} arguments")
+
+
+def text(value: object) -> bytes:
+    """A string argument.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if type(value) is not bytes:
+        raise LmqError("bad_arguments", "the argument must be a string")
+    return value
+
+
+def texts(value: object, count_max: int) -> list[bytes]:
+    """A list of strings.
+
+    Raises:
+        LmqError: ``bad_arguments``, ``too_large``.
+    """
+    if type(value) is not list or any(type(item) is not bytes for item in value):
+        raise LmqError("bad_arguments", "the argument must be a list of strings")
+    if len(value) > count_max:
+        raise LmqError("too_large", f"the list may have at most {count_max} entries, this has {len(value)}")
+    return value
+
+
+def count(value: object, most: int) -> int:
+    """A number of messages, 1 to `most`.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if type(value) is not int or not 0 < value <= most:
+        raise LmqError("bad_arguments", f"the argument must be an integer from 1 to {most}")
+    return value
+
+
+def wait(value: object) -> float:
+    """A time to wait, in seconds; negative means not at all.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if type(value) is not int and (type(value) is not float or math.isnan(value)):
+        raise LmqError("bad_arguments", "the timeout must be a number of seconds")
+    if value <= 0:
+        return 0.0
+    return value if value < _WAIT_S_MAX else _WAIT_S_MAX  # noqa: FURB136 - on the path of every pull
+
+
+def body_of(content: object) -> bytes:
+    """A pushed value as it is stored: old-specification MessagePack.
+
+    Raises:
+        UnsupportedExtensionError: it holds a timestamp.
+    """
+    return pack_raw(content) if type(content) is bytes else _encoded(content)
+
+
+def _encoded(content: object) -> bytes:
+    try:
+        return pack(content)
+    except LmqError as exc:
+        # All that was decoded can be encoded again, but for this one extension.
+        raise UnsupportedExtensionError("a MessagePack timestamp is not supported") from exc
+
+
+def plain_item(content: object) -> list[Any]:
+    """A value of ``push_all``: strings are stored as they are, without a content type."""
+    if type(content) is bytes:
+        return [content, None, [], None]
+    return [_encoded(content), CONTENT_TYPE, [], None]
+
+
+def key_of(value: object) -> bytes | None:
+    """An idempotency key of 1 to 255 bytes, or none.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if value is None:
+        return None
+    if type(value) is not bytes or not 0 < len(value) <= 255:
+        raise LmqError("bad_arguments", "an idempotency key must be a string of 1 to 255 bytes")
+    return value

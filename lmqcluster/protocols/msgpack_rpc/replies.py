@@ -1,0 +1,140 @@
+"""Responses as bytes: ``[1, msgid, error, result]`` in old-specification MessagePack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgpack
+
+from ...core.commands import Delivered
+from ...core.message import Part
+from ...wire.errors import LmqError
+from ...wire.ids import ReceiptFormat
+from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, unpack
+from .values import VALUES_MAX, ValueCounter
+
+__all__ = [
+    "EMPTY",
+    "FLAG_TEXTS",
+    "OK",
+    "DeliveryEncoder",
+    "all_ok",
+    "array_header",
+    "encode_content",
+    "failure",
+    "success",
+]
+
+OK = pack_raw(b"ok")
+EMPTY = pack_raw(b"empty")
+FLAG_TEXTS = (OK, pack_raw(b"packing started"), pack_raw(b"packed"))
+
+_HEAD = b"\x94\x01"
+_OK_END = b"\xc0" + OK
+_BETWEEN_OKS = _OK_END + _HEAD
+_pack_msgid: Callable[[object], bytes] = msgpack.Packer(use_bin_type=False).pack
+_CONTENT = b"\xa7content"
+_NORMAL_TAILS = [b"\xa4type\xa6normal\xa5retry" + bytes((retry,)) + _CONTENT for retry in range(128)]
+_PACKAGE_TAILS = [b"\xa4type\xa7package\xa5retry" + bytes((retry,)) + _CONTENT for retry in range(128)]
+_HEADS_MAX = 4096
+_RAW_ID = b"\xa2id\xda\x00\x24"
+_MAP_QUEUE = b"\x85\xa5queue"
+_MAP_OF_SIX = b"\x86"
+_CONTENT_TYPE_KEY = b"\xaccontent_type"
+
+
+def success(msgid: object, result: bytes) -> bytes:
+    """A response with an encoded result."""
+    return b"".join((_HEAD, _pack_msgid(msgid), b"\xc0", result))
+
+
+def all_ok(msgids: list[object]) -> bytes:
+    """Responses with the result ``ok``, at least one: what almost every push and done gets, so it costs little."""
+    return _HEAD + _BETWEEN_OKS.join(map(_pack_msgid, msgids)) + _OK_END
+
+
+def failure(msgid: object, text: str) -> bytes:
+    """A response with an error text."""
+    return _HEAD + pack(msgid) + pack_raw(text.encode()) + b"\xc0"
+
+
+def array_header(count: int) -> bytes:
+    """The start of an array of `count` elements."""
+    if count < 16:
+        return bytes((0x90 | count,))
+    return b"\xdc" + count.to_bytes(2, "big") if count < 65536 else b"\xdd" + count.to_bytes(4, "big")
+
+
+class DeliveryEncoder:
+    """Encodes messages as maps with the keys queue, id, type, retry, content, in this order.
+
+    Everything up to the number in the id is the same for all messages of a queue, so it is kept.
+
+    Args:
+        receipts: how ids look.
+        typed: whether to add a sixth key, ``content_type``, to a normal message whose type is not that of pushes over
+            MessagePack-RPC; nil if it has none. LMQ's clients do not know that key.
+    """
+
+    __slots__ = ("_heads", "_typed", "receipts")
+
+    def __init__(self, receipts: ReceiptFormat, *, typed: bool) -> None:
+        self.receipts = receipts
+        self._typed = typed
+        self._heads: dict[bytes, bytes] = {}
+
+    def encode(self, delivered: Delivered) -> bytes:
+        """One message."""
+        name, number, remaining, message = delivered
+        head = self._heads.get(name) or self._make_head(name)
+        body = message.content
+        if isinstance(body, bytes):
+            if message.meta[0] != CONTENT_TYPE:
+                body = pack_raw(body)
+                if self._typed:
+                    head = _MAP_OF_SIX + head[1:]
+                    body += _CONTENT_TYPE_KEY + pack(message.meta[0])
+            elif not (len(body) > 34 and body[0] == 0xDA and (body[1] << 8 | body[2]) == len(body) - 3):
+                body = encode_content(CONTENT_TYPE, body)
+            kinds = _NORMAL_TAILS
+        else:
+            body = _encode_parts(body)
+            kinds = _PACKAGE_TAILS
+        tail = kinds[remaining] if remaining < 128 else kinds[0][:-9] + pack(remaining) + _CONTENT
+        return b"".join((head, b"%012x" % number, tail, body))
+
+    def _make_head(self, name: bytes) -> bytes:
+        if len(self._heads) >= _HEADS_MAX:
+            self._heads.clear()
+        head = self._heads[name] = _MAP_QUEUE + pack_raw(name) + _RAW_ID + self.receipts.prefix
+        return head
+
+
+def _encode_parts(parts: list[Part]) -> bytes:
+    encoded = [encode_content(part.content_type, part.content) for part in parts]
+    return array_header(len(encoded)) + b"".join(encoded)
+
+
+def encode_content(content_type: bytes | None, body: bytes) -> bytes:
+    """A body as a value: decoded if its type says MessagePack and it is, else as a string."""
+    if content_type != CONTENT_TYPE:
+        return pack_raw(body)
+    if body and _is_canonical_raw(body):
+        return body
+    # A body that would take very much memory as values comes as it is.
+    if len(body) > VALUES_MAX and not ValueCounter().feed(body):
+        return pack_raw(body)
+    try:
+        return pack(unpack(body))
+    except (ValueError, LmqError):
+        return pack_raw(body)
+
+
+def _is_canonical_raw(body: bytes) -> bool:
+    """Whether the body is exactly one old-specification string in its shortest form."""
+    first = body[0]
+    if first & 0xE0 == 0xA0:
+        return len(body) == 1 + (first & 0x1F)
+    if first == 0xDA:
+        return len(body) >= 35 and int.from_bytes(body[1:3], "big") == len(body) - 3
+    return first == 0xDB and len(body) >= 65541 and int.from_bytes(body[1:5], "big") == len(body) - 5

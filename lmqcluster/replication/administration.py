@@ -1,0 +1,127 @@
+"""What a node answers to administrative questions of its peers: who is there, changes of the membership, of the leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .hand_over import hand_over
+from .raft_core import FatalReplicationError
+from .settings import RaftSettings
+
+if TYPE_CHECKING:
+    from .replica import Replica
+
+__all__ = ["Administration"]
+
+CHANGE_TIMEOUT_S = 10.0
+ARGUMENT_CHARACTERS_MAX = 255
+
+
+class Administration:
+    """Answers for one replica."""
+
+    def __init__(self, replica: Replica, settings: RaftSettings) -> None:
+        self._replica = replica
+        self._settings = settings
+
+    async def answer(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
+        """Answer an administrative question: ``{"ok": True, "result": {...}}`` or ``{"ok": False, "result": reason}``.
+
+        What only the leader can do is answered with ``done`` false and the leader's address by others.
+        """
+        try:
+            if not all(type(one) is str and len(one) <= ARGUMENT_CHARACTERS_MAX for one in arguments):
+                return {"ok": False, "result": f"{verb} takes short texts"}
+            if verb == "cluster":
+                return {"ok": True, "result": self._cluster()}
+            if verb in ("add", "rem"):
+                if len(arguments) != 2:
+                    return {"ok": False, "result": f"{verb} takes a member id and an address"}
+                return await self._change(verb, *arguments)
+            if verb == "transfer":
+                return await self._transfer(*arguments[:1])
+        except FatalReplicationError as exc:
+            self._replica.failed(exc)
+            return {"ok": False, "result": str(exc)}
+        return {"ok": False, "result": f"unknown question {verb!r}"}
+
+    def _cluster(self) -> dict[str, Any]:
+        core = self._replica.core
+        members: Mapping[str, str] = core.members()
+        leader = core.leader_id()
+        return {
+            "id": self._replica.meta.node_id,
+            "leader": leader,
+            "leader_address": members.get(leader or ""),
+            "members": members,
+        }
+
+    async def _change(self, verb: str, node_id: str, address: str) -> dict[str, Any]:
+        """Change the membership if this node leads; otherwise say who does. Ask again as long as the answer is not `done`."""
+        core = self._replica.core
+        if not core.is_leader():
+            return {"ok": True, "result": {**self._cluster(), "done": False}}
+        if (node_id in core.members()) == (verb == "add"):
+            return {"ok": True, "result": {**self._cluster(), "done": True}}
+        if verb == "add":
+            core.learn(node_id, address)
+            self._replica.wake()
+            lag = core.learner_lag(node_id)
+            if lag is None or lag > self._settings.learner_lag_max:
+                return {"ok": True, "result": {**self._cluster(), "done": False, "learning": True, "lag": lag}}
+        elif (reason := self._unsafe_without(node_id)) is not None:
+            return self._refused(reason)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def answered(success: bool) -> None:
+            if not done.done():
+                done.set_result(success)
+
+        core.propose_change(verb, node_id, address, answered)
+        self._replica.wake()
+        try:
+            async with asyncio.timeout(CHANGE_TIMEOUT_S):
+                success = await done
+        except TimeoutError:
+            return {"ok": False, "result": f"the change was not committed within {CHANGE_TIMEOUT_S:g} s"}
+        if not success:
+            return {
+                "ok": False,
+                "result": "the change was refused: another one is under way, or the leader is new or changed; try again",
+            }
+        return {"ok": True, "result": {**self._cluster(), "done": True}}
+
+    async def _transfer(self, target: str | None = None) -> dict[str, Any]:
+        """Give leadership away, to `target` if given; done if this node does not lead and `target`, if given, does."""
+        core = self._replica.core
+        if not core.is_leader():
+            done = target is not None and core.leader_id() == target
+            return {"ok": True, "result": {**self._cluster(), "done": done}}
+        if target == self._replica.meta.node_id:
+            return {"ok": True, "result": {**self._cluster(), "done": True}}
+        if target is not None and target not in core.members():
+            return {"ok": False, "result": f"there is no member {target}"}
+        if len(core.members()) == 1:
+            return self._refused("this node is alone, so nobody can take over")
+        if target is not None and not self._replica.is_able(target):
+            return self._refused(f"{target} cannot be reached or is not up to date; the leader is as before")
+        if not await hand_over(self._replica, target):
+            return self._refused("no member that is up to date took over in time; the leader is as before")
+        return {"ok": True, "result": {**self._cluster(), "done": True}}
+
+    def _refused(self, reason: str) -> dict[str, Any]:
+        """The answer to a question that it is no use to ask again."""
+        return {"ok": True, "result": {**self._cluster(), "done": False, "refused": reason}}
+
+    def _unsafe_without(self, node_id: str) -> str | None:
+        """Why the other members could not go on without this one; None if they can."""
+        rest = set(self._replica.core.members()) - {node_id}
+        able = {one for one in rest if self._replica.is_able(one)}
+        if 2 * len(able) > len(rest):
+            return None
+        return (
+            f"without {node_id} the {len(rest)} members left would have no quorum, because"
+            f" {', '.join(sorted(rest - able))} cannot be reached or is not up to date"
+        )

@@ -1,0 +1,44 @@
+"""Giving leadership to another member."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from .replica import Replica
+
+__all__ = ["hand_over"]
+
+DEADLINE_S = 3.0
+_POLL_S = 0.02
+
+log = structlog.get_logger("lmq.membership")
+
+
+async def hand_over(replica: Replica, target: str | None = None) -> bool:
+    """If `replica` leads others, let `target`, or the one most up to date, take over; False if nobody did in time.
+
+    Under load no follower would ever hold the whole log, so proposals wait meanwhile; whoever made them sends them again.
+    """
+    core = replica.core
+    if not core.is_leader() or len(core.members()) == 1:
+        return not core.is_leader()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DEADLINE_S
+    asked = False
+    core.hold_proposals(True)
+    try:
+        while core.is_leader() or core.leader_id() is None:
+            if loop.time() > deadline or not replica.transport.connected_ids():
+                log.warning("leadership was not handed over", reason="no member that is up to date took over")
+                return False
+            if core.is_leader() and not asked:
+                asked = core.transfer_leadership(target)
+                replica.wake()
+            await asyncio.sleep(_POLL_S)
+        return True
+    finally:
+        core.hold_proposals(False)

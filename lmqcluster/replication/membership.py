@@ -1,0 +1,64 @@
+"""Members of the cluster as the log knows them: id and Raft address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+from pysyncobj.node import Node
+
+__all__ = ["MEMBERSHIP", "NO_OP", "REGULAR", "PeerNode", "apply_change", "decode_change", "encode_change", "is_change"]
+
+# The first byte of every log command; the values are PySyncObj's.
+REGULAR = 0
+NO_OP = 1
+MEMBERSHIP = 2
+_CHANGE = bytes([MEMBERSHIP])
+
+
+class PeerNode(Node):
+    """A member; its identity is its id, whatever its address."""
+
+    address: str
+
+    def __init__(self, node_id: str, address: str = "") -> None:
+        super().__init__(node_id, address=address)
+
+
+def is_change(command: bytes) -> bool:
+    """Whether a log command changes the members."""
+    return command[:1] == _CHANGE
+
+
+def encode_change(verb: str, node_id: str, address: str) -> bytes:
+    """The payload of a membership entry.
+
+    `verb` is ``add`` (also for a member's new address), ``rem``, or ``only``: all others are given up. The last one is never
+    replicated; it is written into the log of a survivor that has lost its quorum.
+    """
+    data: bytes = msgpack.packb([verb, node_id, address])
+    return data
+
+
+def decode_change(command: bytes) -> list[Any] | None:
+    """``[verb, id, PeerNode]`` of a membership entry, None for any other entry."""
+    if not is_change(command):
+        return None
+    verb, node_id, address = msgpack.unpackb(command[1:])
+    return [verb, node_id, PeerNode(node_id, address)]
+
+
+def apply_change(members: Mapping[str, str], command: bytes) -> dict[str, str]:
+    """The member list, id to address, after an entry."""
+    change = decode_change(command)
+    result = dict(members)
+    if change is not None:
+        verb, node_id, node = change
+        if verb == "only":
+            return {node_id: node.address}
+        if verb == "add":
+            result[node_id] = node.address
+        else:
+            result.pop(node_id, None)
+    return result

@@ -1,0 +1,134 @@
+"""Frames between peers: a closed set of MessagePack layouts, checked field by field when read.
+
+A frame is a 4-byte big-endian length and an array ``[kind, field, ...]``. Nothing else is ever decoded, so a peer can make us
+store only integers, strings, byte strings and lists of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+__all__ = ["AFTER_SYNC", "FrameError", "decode", "encode", "frame"]
+
+_Layout = tuple[tuple[str, type | tuple[type, ...]], ...]
+
+# Kind and fields in wire order. The types are exact: a bool is no int here.
+_LAYOUTS: dict[str, tuple[int, _Layout]] = {
+    "append_entries": (
+        1,
+        (
+            ("term", int),
+            ("seq", int),
+            ("commit_index", int),
+            ("prevLogIdx", int),
+            ("prevLogTerm", int),
+            ("last", int),
+            ("entries", list),
+        ),
+    ),
+    "append_reply": (
+        2,
+        (("term", int), ("seq", int), ("success", bool), ("match", int), ("hint", int), ("counts", bool)),
+    ),
+    "request_vote": (3, (("term", int), ("last_log_index", int), ("last_log_term", int))),
+    "response_vote": (4, (("term", int),)),
+    "timeout_now": (5, (("term", int),)),
+    "snapshot": (
+        6,
+        (
+            ("term", int),
+            ("seq", int),
+            ("index", int),
+            ("index_term", int),
+            ("number", int),
+            ("count", int),
+            ("last", int),
+            ("data", bytes),
+        ),
+    ),
+    "snapshot_reply": (
+        7,
+        (("term", int), ("seq", int), ("index", int), ("number", int), ("installed", bool), ("restart", bool)),
+    ),
+    # A batch on its way to the leader, and its refusal by a node that does not lead.
+    "propose": (8, (("sequence", int), ("batch", bytes))),
+    "not_leader": (9, (("sequence", int),)),
+    # What a node tells its peers of itself.
+    "about": (
+        10,
+        (
+            ("name", str),
+            ("http", str),
+            ("rpc", str),
+            ("raft", str),
+            ("empty", bool),
+            ("recovering", bool),
+            ("machine_version", int),
+        ),
+    ),
+    # One-shot administration on a connection of its own.
+    "ask": (11, (("verb", str), ("arguments", list))),
+    "answer": (12, (("ok", bool), ("result", (dict, str)))),
+    "pre_vote": (13, (("term", int), ("round", int), ("last_log_index", int), ("last_log_term", int))),
+    "pre_vote_reply": (14, (("term", int), ("round", int), ("granted", bool), ("stranger", bool))),
+}
+AFTER_SYNC = frozenset({"append_reply", "snapshot_reply"})
+"""What promises that something is on disk, and so must not leave before it is. Terms and votes are on disk when they change."""
+
+_KINDS = {number: (name, layout) for name, (number, layout) in _LAYOUTS.items()}
+
+
+class FrameError(ValueError):
+    """A frame that is not one of ours."""
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """Encode a message dictionary; its ``type`` chooses the layout."""
+    number, layout = _LAYOUTS[message["type"]]
+    data: bytes = msgpack.packb([number, *[message[name] for name, _ in layout]])
+    return data
+
+
+def frame(payload: bytes) -> bytes:
+    """Prefix a payload with its length."""
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def decode(payload: bytes | memoryview) -> dict[str, Any]:
+    """Decode and check one payload.
+
+    Raises:
+        FrameError: it is not exactly one message of a known layout.
+    """
+    try:
+        fields = msgpack.unpackb(payload, strict_map_key=True)
+    except (ValueError, msgpack.UnpackException) as exc:
+        raise FrameError(f"not MessagePack: {exc}") from exc
+    if type(fields) is not list or not fields or type(fields[0]) is not int or fields[0] not in _KINDS:
+        raise FrameError("not a message of a known kind")
+    name, layout = _KINDS[fields[0]]
+    if len(fields) != len(layout) + 1:
+        raise FrameError(f"a {name} message has {len(layout)} fields, not {len(fields) - 1}")
+    message: dict[str, Any] = {"type": name}
+    for (field, kinds), value in zip(layout, fields[1:], strict=True):
+        if type(value) is not kinds and not (isinstance(kinds, tuple) and type(value) in kinds):
+            raise FrameError(f"field {field} of a {name} message has the wrong type")
+        message[field] = value
+    if name == "append_entries":
+        _check_entries(message["entries"])
+    return message
+
+
+def _check_entries(entries: list[Any]) -> None:
+    for entry in entries:
+        if (
+            type(entry) is not list
+            or len(entry) != 3
+            or type(entry[0]) is not bytes
+            or not entry[0]
+            or type(entry[1]) is not int
+            or type(entry[2]) is not int
+        ):
+            raise FrameError("an entry must be [command, index, term]")

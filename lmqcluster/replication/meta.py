@@ -1,0 +1,240 @@
+"""The durable identity of a node: id, incarnation, Raft's term and vote, and how its data is to be trusted.
+
+It is small and rarely written, so it is kept twice. Either file is enough: nothing that shows a change leaves the node
+before both are on disk, so the older of the two is never too old.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+import xxhash
+
+from .storage.disk import DamagedFileError, Disk
+
+__all__ = ["FILE_NAMES", "NodeMeta", "boot_id"]
+
+FORMAT = 2
+FILE_NAMES = ("node.json", "node.copy.json")
+
+log = structlog.get_logger("lmq.storage")
+
+
+class NodeMeta:
+    """The durable identity of a node.
+
+    Attributes:
+        node_id: member id, for ever the same as long as the data folder lives.
+        incarnation: grows with every start, so that batches of a former life are told apart.
+        term, vote: Raft's durable state.
+        members: id to Raft address of the members at the beginning of the log; without a durable log, the last ones committed.
+        durability: mode of the last life; None before the first one has made its files.
+        boot: which run of the operating system the last life belonged to.
+        wipe: the log and snapshots are void and must be removed before anything else.
+        joining: the log begins before the cluster's first entry: everything comes from a snapshot.
+        recovering: the node has forgotten entries that it may have acknowledged.
+        founding: no first leader has been met since the node was founded by a list of peers, so that it may be a member which
+            has lost its disk, its term and its vote included.
+        restarted: whether the folder holds a former life of this node.
+    """
+
+    def __init__(self, disk: Disk, fields: Mapping[str, Any], *, restarted: bool) -> None:
+        self._disk = disk
+        self._revision: int = fields["revision"]
+        self.node_id: str = fields["id"]
+        self.incarnation: int = fields["incarnation"]
+        self.term: int = fields["term"]
+        self.vote: str | None = fields["vote"]
+        self.members: dict[str, str] = dict(fields["members"])
+        self.durability: str | None = fields["durability"]
+        self.boot: str = fields["boot"]
+        self.wipe: bool = fields["wipe"]
+        self.joining: bool = fields["joining"]
+        self.recovering: bool = fields["recovering"]
+        self.founding: bool = fields["founding"]
+        self.restarted = restarted
+
+    @classmethod
+    def read(cls, disk: Disk) -> NodeMeta | None:
+        """The identity of a former life, None if there was none.
+
+        Raises:
+            DamagedFileError: no file of it can be read, so the node could vote twice.
+            OSError: the folder cannot be read.
+        """
+        good: list[dict[str, Any]] = []
+        damage: list[DamagedFileError] = []
+        names = set(disk.names())
+        for name in FILE_NAMES:
+            if name in names:
+                try:
+                    good.append(_read(disk, name))
+                except DamagedFileError as exc:
+                    damage.append(exc)
+        if damage and not good:
+            raise damage[0]
+        for error in damage:
+            log.warning("damaged file is replaced by its copy", file=error.file, reason=error.reason)
+        return cls(disk, max(good, key=lambda fields: fields["revision"]), restarted=True) if good else None
+
+    @classmethod
+    def open(cls, disk: Disk, new_id: str, founders: Mapping[str, str]) -> NodeMeta:
+        """Begin the next incarnation of a former life, or the first life.
+
+        Args:
+            disk: the data folder.
+            new_id: id of a first life.
+            founders: members of a first life, id to Raft address.
+
+        Raises:
+            DamagedFileError: as `read`.
+            OSError: the folder cannot be read or written.
+        """
+        # Wall-clock milliseconds make the incarnation grow even if the folder was lost.
+        incarnation = int(time.time() * 1000)
+        meta = cls.read(disk)
+        if meta is None:
+            first = _first_fields(new_id, founders)
+            meta = cls(disk, first, restarted=False)
+            meta.founding = len(founders) > 1
+        meta.incarnation = max(incarnation, meta.incarnation + 1)
+        meta.save()
+        return meta
+
+    def begin_anew(self, node_id: str, members: Mapping[str, str], *, joining: bool) -> None:
+        """Give up this identity and its past for another one; the log is wiped at the next opening."""
+        self.node_id = node_id
+        self.incarnation = max(int(time.time() * 1000), self.incarnation + 1)
+        self.term, self.vote = 0, None
+        self.members = dict(members)
+        self.durability, self.wipe, self.joining = None, True, joining
+        self.recovering = self.founding = self.restarted = False
+        self.save()
+
+    def discard_data(self) -> None:
+        """Void log and snapshots, keeping identity, term and vote: the leader brings everything back, the members included."""
+        self.wipe = self.joining = self.recovering = True
+        self.members = {}
+        self.save()
+
+    def save_vote(self, term: int, vote: str | None) -> None:
+        """Make term and vote durable."""
+        if (term, vote) != (self.term, self.vote):
+            self.term, self.vote = term, vote
+            self.save()
+
+    def save_members(self, members: Mapping[str, str]) -> None:
+        """Make the member list durable."""
+        if members != self.members:
+            self.members = dict(members)
+            self.save()
+
+    def mark_trusted(self) -> None:
+        """The node has caught up with a leader: it has forgotten nothing any more."""
+        if self.recovering or self.founding:
+            self.recovering = self.founding = False
+            self.save()
+
+    def save(self) -> None:
+        """Replace both files.
+
+        Raises:
+            OSError: they cannot be written; the node must stop.
+        """
+        self._revision += 1
+        fields = {
+            "revision": self._revision,
+            "id": self.node_id,
+            "incarnation": self.incarnation,
+            "term": self.term,
+            "vote": self.vote,
+            "members": self.members,
+            "durability": self.durability,
+            "boot": self.boot,
+            "wipe": self.wipe,
+            "joining": self.joining,
+            "recovering": self.recovering,
+            "founding": self.founding,
+        }
+        text = json.dumps({"format": FORMAT, "checksum": _checksum(fields), "node": fields}, indent=2, sort_keys=True)
+        for name in FILE_NAMES:
+            file = self._disk.create(f"{name}.tmp")
+            try:
+                file.write_at(0, text.encode())
+                file.sync()
+            finally:
+                file.close()
+            self._disk.rename(f"{name}.tmp", name)
+            self._disk.sync()
+
+
+def boot_id() -> str:
+    """Names this run of the operating system; empty where it cannot be told."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _first_fields(node_id: str, founders: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "revision": 0,
+        "id": node_id,
+        "incarnation": 0,
+        "term": 0,
+        "vote": None,
+        "members": dict(founders),
+        "durability": None,
+        "boot": "",
+        "wipe": False,
+        "joining": False,
+        "recovering": False,
+        "founding": False,
+    }
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "revision": (int,),
+    "id": (str,),
+    "incarnation": (int,),
+    "term": (int,),
+    "vote": (str, type(None)),
+    "members": (dict,),
+    "durability": (str, type(None)),
+    "boot": (str,),
+    "wipe": (bool,),
+    "joining": (bool,),
+    "recovering": (bool,),
+    "founding": (bool,),
+}
+
+
+def _read(disk: Disk, name: str) -> dict[str, Any]:
+    file = disk.open(name)
+    try:
+        data = file.read_at(0, file.size())
+    finally:
+        file.close()
+    try:
+        document = json.loads(data)
+        known = document["format"]
+        fields: dict[str, Any] = document["node"]
+        sound = document["checksum"] == _checksum(fields)
+    except (ValueError, LookupError, TypeError) as exc:
+        raise DamagedFileError(disk.path(name), 0, f"it is not a node's identity ({exc})") from exc
+    if known != FORMAT:
+        raise DamagedFileError(disk.path(name), 0, f"it has format {known}, this program reads format {FORMAT}")
+    if not sound:
+        raise DamagedFileError(disk.path(name), 0, "its checksum is wrong")
+    if fields.keys() != _TYPES.keys() or not all(type(fields[key]) in kinds for key, kinds in _TYPES.items()):
+        raise DamagedFileError(disk.path(name), 0, "its fields are not those of a node's identity")
+    return fields

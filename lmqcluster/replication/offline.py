@@ -1,0 +1,188 @@
+"""What is done to a data folder while its node is stopped: repair, recovery from a lost quorum, restoring a backup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .membership import MEMBERSHIP, apply_change, encode_change
+from .meta import FILE_NAMES, NodeMeta
+from .node_storage import JOURNAL, NO_OP, SNAPSHOTS, Disks, NodeStorage, void_data
+from .storage.disk import DamagedFileError, Disk
+from .storage.disk_journal import DiskJournal
+from .storage.snapshot_store import SnapshotStore
+from .storage.stored_snapshot import StoredSnapshot
+
+__all__ = ["Remains", "discard_data", "recover", "remains", "restore", "verify"]
+
+RECORDS_PER_WRITE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a data folder holds.
+
+    Attributes:
+        node_id: the member that it belongs to.
+        members: id to Raft address of all members, by the newest entry.
+        snapshot_index: last entry that the snapshot holds, 0 without one.
+        last_index, last_term: the newest entry of the log.
+    """
+
+    node_id: str
+    members: Mapping[str, str]
+    snapshot_index: int
+    last_index: int
+    last_term: int
+
+
+def discard_data(disks: Disks) -> NodeMeta | None:
+    """Void log and snapshots of a folder; the node keeps its identity and gets everything from its peers at the next start.
+
+    If the identity cannot be read, it goes too, and None is returned: a founder is then what it would be with a new disk,
+    any other member has to be removed and to join anew.
+
+    Raises:
+        LookupError: there is no node in the folder.
+        OSError: a file cannot be read or written.
+    """
+    try:
+        meta = NodeMeta.read(disks(""))
+    except DamagedFileError:
+        _forget_all(disks)
+        return None
+    if meta is None:
+        raise LookupError("there is no node's data")
+    meta.discard_data()
+    return meta
+
+
+def _forget_all(disks: Disks) -> None:
+    """Make the folder that of a node which never was. The unreadable identity goes last, so that an interruption is noticed."""
+    void_data(disks)
+    disk = disks("")
+    for name in FILE_NAMES:
+        disk.remove(name)
+    disk.sync()
+
+
+def remains(disks: Disks) -> Remains:
+    """See what a folder holds.
+
+    Raises:
+        DamagedFileError: it is damaged.
+        LookupError: it holds no durable log.
+        OSError: a file cannot be read or written.
+    """
+    with _opened(disks) as storage:
+        return _remains(storage)
+
+
+def recover(disks: Disks) -> Remains:
+    """Make the node of a folder the only member of its cluster, with all that its log holds; returns what that was.
+
+    Entries that were not committed yet become so, and what only the lost members held is gone. The others must never come
+    back with their data.
+
+    Raises:
+        DamagedFileError, LookupError, OSError: as `remains`.
+    """
+    with _opened(disks) as storage:
+        found = _remains(storage)
+        meta, journal = storage.meta, storage.journal
+        term = max(meta.term, found.last_term) + 1
+        address = found.members.get(found.node_id, "127.0.0.1:0")
+        change = encode_change("only", found.node_id, address)
+        journal.add(bytes([MEMBERSHIP]) + change, found.last_index + 1, term)
+        journal.sync()
+        meta.save_vote(term, None)
+        return found
+
+
+def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -> int:
+    """Make a new folder from a snapshot file: a cluster of one that others can join; returns the index of its last entry.
+
+    Args:
+        backup: the folder of the file `name`.
+        disks: the folder to make, which holds no node yet.
+        node_id, address: the new node's id and Raft address; the latter is corrected when it starts at another one.
+
+    Raises:
+        DamagedFileError: the backup is damaged.
+        FileExistsError: the folder holds a node.
+        OSError: a file cannot be read or written.
+    """
+    if NodeMeta.read(disks("")) is not None:
+        raise FileExistsError("there is a node's data already")
+    verify(backup, name)
+    stored = StoredSnapshot.open(backup, name, named=False)
+    try:
+        info = stored.info
+        meta = NodeMeta.open(disks(""), node_id, {node_id: address})
+        # Until everything is there, a start finds an empty node.
+        meta.begin_anew(node_id, {node_id: address}, joining=False)
+        _copy(stored.records(), SnapshotStore(disks(SNAPSHOTS), sync=True), info.index, info.term, meta)
+        journal = DiskJournal.open(disks(JOURNAL), meta, NO_OP, sync=True)
+        journal.reset(info.index, info.term)
+        journal.sync()
+        journal.close()
+        meta.term, meta.durability, meta.wipe = info.term, "disk", False
+        meta.save()
+        return info.index
+    finally:
+        stored.close()
+
+
+def verify(backup: Disk, name: str) -> None:
+    """Read all of a snapshot file, whatever its name.
+
+    Raises:
+        DamagedFileError: it is damaged.
+        OSError: it cannot be read.
+    """
+    stored = StoredSnapshot.open(backup, name, named=False)
+    try:
+        _read_all(stored.records())
+    finally:
+        stored.close()
+
+
+def _read_all(records: Iterator[Any]) -> None:
+    for _ in records:
+        pass
+
+
+def _copy(records: Iterator[Any], store: SnapshotStore, index: int, term: int, meta: NodeMeta) -> None:
+    writer = store.create(index, term, meta.members, 0)
+    for count, record in enumerate(records, 1):
+        writer.add(record)
+        if count % RECORDS_PER_WRITE == 0 and (work := writer.take_work()) is not None:
+            work()
+    writer.finish_work()()
+    store.adopt(writer)
+    store.close()
+
+
+@contextmanager
+def _opened(disks: Disks) -> Iterator[NodeStorage]:
+    meta = NodeMeta.read(disks(""))
+    if meta is None or meta.durability not in ("disk", "process") or meta.wipe:
+        raise LookupError("there is no node's durable log")
+    storage = NodeStorage.open(disks, meta.node_id, meta.members, meta.durability)
+    try:
+        if storage.latest is not None:
+            _read_all(storage.snapshots.records(storage.latest))
+        yield storage
+    finally:
+        storage.close()
+
+
+def _remains(storage: NodeStorage) -> Remains:
+    journal, latest, meta = storage.journal, storage.latest, storage.meta
+    members: Mapping[str, str] = meta.members if latest is None else latest.members
+    for _, command in journal.changes:
+        members = apply_change(members, command)
+    last = journal.last_index
+    return Remains(meta.node_id, members, 0 if latest is None else latest.index, last, journal.term_at(last))

@@ -1,0 +1,482 @@
+"""One member of the cluster: the Raft core, the state machine and the peers' network, driven by the event loop.
+
+Everything that arrives is put in an inbox; one coalesced step per wake-up feeds it to the core, ticks, sends, syncs the journal
+and sends what had to wait for the sync. The sync runs in a thread while the loop goes on decoding requests; the step ends
+after it. The core and the machine are changed in the step only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import msgpack
+import structlog
+
+from ..core import Applied, Machine
+from ..core.commands import Command, Compile
+from .administration import Administration
+from .handshake import Identity
+from .log_clock import LogClock
+from .membership import PeerNode
+from .node_storage import NodeStorage
+from .raft_core import RaftCore
+from .settings import RaftSettings
+from .snapshot_keeper import SnapshotKeeper
+from .storage.snapshot_store import SnapshotInfo
+from .storage.worker import ThreadWorker, Worker
+from .transport import PeerTransport
+
+__all__ = ["About", "Replica", "ReplicaListener"]
+
+log = structlog.get_logger("lmq.replica")
+
+TICK_S = 0.02
+
+
+@dataclass(slots=True)
+class About:
+    """What a node tells its peers of itself.
+
+    Attributes:
+        name, http, rpc: name and client addresses, empty if off.
+        raft: where peers can dial it.
+        empty: it holds no data.
+        recovering: it has forgotten data that it may have acknowledged.
+        machine_version: the newest version of the replicated machine that it understands.
+    """
+
+    name: str
+    http: str
+    rpc: str
+    raft: str = ""
+    empty: bool = True
+    recovering: bool = False
+    machine_version: int = 1
+
+
+class ReplicaListener(Protocol):
+    """Who is told what happens on this replica. Called within a step; must not block or raise."""
+
+    def batch_applied(
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Command], applied: Applied
+    ) -> None:
+        """A batch, of any node, was applied."""
+
+    def batch_refused(self, sequence: int) -> None:
+        """A batch of this node reached a node that does not lead."""
+
+    def leader_changed(self, leader_id: str | None) -> None:
+        """Another leader, another term, or a new link to the leader: unresolved batches have to be sent again."""
+
+    def state_replaced(self) -> None:
+        """A snapshot was installed: the machine is another object now."""
+
+    def failed(self, error: BaseException) -> None:
+        """The replica has stopped; so must the process."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    leader: str | None = None
+    term: int = -1
+    state: str = ""
+    members: dict[str, str] = field(default_factory=dict)
+
+
+class Replica:
+    """A running member.
+
+    Args:
+        storage: identity, log and snapshots, opened.
+        about: what peers are told; its address is where they can dial this node.
+        secret: the cluster secret, empty for none.
+        settings: timing and sizes.
+        compile_pattern: regular expressions for the machine.
+        listener: is told what happens.
+    """
+
+    def __init__(
+        self,
+        storage: NodeStorage,
+        about: About,
+        secret: bytes,
+        settings: RaftSettings,
+        compile_pattern: Compile,
+        listener: ReplicaListener,
+    ) -> None:
+        meta = self.meta = storage.meta
+        self.storage = storage
+        self.machine = Machine(compile_pattern)
+        self.clock = LogClock()
+        self.peers: dict[str, About] = {}
+        self.applied_batches = 0
+        self.syncs_total = 0
+        # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
+        self._unsaved_bytes = self._unsaved_at_request = 0
+        self._about = about
+        self._listener = listener
+        self._settings = settings
+        self._seen = _Seen()
+        self._inbox: list[tuple[PeerNode, dict[str, Any]]] = []
+        self._actions: list[Callable[[], None]] = []
+        self._scheduled = False
+        self._syncing = False
+        self._again = False
+        self._failed = False
+        self._told_address = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._sync_worker: Worker = ThreadWorker("journal")
+        self._file_worker: Worker = ThreadWorker("files")
+        identity = Identity(meta.node_id, meta.incarnation, about.raft)
+        self.administration = Administration(self, settings)
+        self.transport = PeerTransport(identity, secret, self._received, self.administration.answer)
+        self.journal = storage.journal
+        members = meta.members
+        if storage.latest is not None:
+            self.machine = Machine.restore(compile_pattern, storage.snapshots.records(storage.latest))
+            members = dict(storage.latest.members)
+        if self.machine.now_us:
+            # Log time goes on where it stopped, whatever the wall clock says.
+            self.clock.follow(self.machine.now_us)
+        self.snapshots = SnapshotKeeper(self, storage.snapshots, self._file_worker, compile_pattern)
+        self.core = RaftCore(
+            meta.node_id,
+            members,
+            self.transport,
+            self.journal,
+            apply=self._apply,
+            snapshots=self.snapshots,
+            settings=settings,
+            rng=random.Random(),
+            durable=storage.durable,
+            recovering=storage.recovering,
+            forgetful=storage.forgetful,
+        )
+        self._hook_links()
+
+    def _hook_links(self) -> None:
+        """Listen to the links beside the core."""
+        transport, core = self.transport, self.core
+        connected = transport._onNodeConnectedCallback
+        disconnected = transport._onNodeDisconnectedCallback
+
+        def up(node: PeerNode) -> None:
+            connected(node)
+            transport.send(node, self._about_message())
+            if node.id == core.leader_id():
+                self._listener.leader_changed(node.id)
+            self.wake()
+
+        def down(node: PeerNode) -> None:
+            disconnected(node)
+            core.leader_link_lost(node)
+            self.wake()
+
+        transport.setOnNodeConnectedCallback(up)
+        transport.setOnNodeDisconnectedCallback(down)
+
+    # --- life cycle -----------------------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen for peers, dial them and begin to tick; returns the bound port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        bound = await self.transport.listen(host, port)
+        for node_id, address in self.core.members().items():
+            self.transport.addNode(PeerNode(node_id, address))
+        self._tick()
+        return bound
+
+    async def stop(self) -> None:
+        """Leave the network; nothing is applied any more."""
+        self._failed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.snapshots.close()
+        await self.transport.close()
+        # A sync under way is finished, so that its files are closed in peace.
+        self._sync_worker.close()
+        self._file_worker.close()
+        self.storage.close()
+
+    def wake(self) -> None:
+        """Run a step in this turn of the event loop."""
+        if not self._scheduled and not self._failed:
+            self._scheduled = True
+            self._loop.call_soon(self._step)
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        self.wake()
+
+    def in_step(self, action: Callable[[], None]) -> None:
+        """Run `action` at the beginning of the next step, when nothing else uses the core."""
+        self._actions.append(action)
+        self.wake()
+
+    def _step(self) -> None:
+        self._scheduled = False
+        if self._failed:
+            return
+        try:
+            if self._syncing:
+                # What has been added meanwhile promises nothing, so it may leave.
+                self._again = True
+                self.transport.flush(synced=False)
+            else:
+                self._run_step()
+        except Exception as exc:  # noqa: BLE001 - whatever went wrong in a step, going on could break a promise
+            self.failed(exc)
+
+    def _run_step(self) -> None:
+        core, journal = self.core, self.journal
+        actions, self._actions = self._actions, []
+        for action in actions:
+            action()
+        inbox, self._inbox = self._inbox, []
+        for node, message in inbox:
+            self.transport._onMessageReceived(node, message)
+        core.doTick(0)
+        core.flush()
+        if not journal.dirty:
+            self._end_step()
+        elif self.storage.durability == "disk":
+            self._syncing = True
+            # Appended entries may leave before our own sync; answers may not.
+            self.transport.flush(synced=False)
+            self._sync_worker.run(journal.take_work(), self._synced)
+        else:
+            journal.sync()
+            self._end_step()
+
+    def _synced(self, error: Exception | None) -> None:
+        self._syncing = False
+        if self._failed:
+            return
+        if error is not None:
+            self.failed(error)
+            return
+        try:
+            self.syncs_total += 1
+            self.journal.written()
+            self._end_step()
+        except Exception as exc:  # noqa: BLE001 - as in the step
+            self.failed(exc)
+
+    def _end_step(self) -> None:
+        core = self.core
+        self.transport.flush()
+        core.compact()
+        self._note_changes()
+        self._tend_files()
+        unapplied = core.applied_index() < core.commit_index() and not core.is_installing()
+        alone = core.is_leader() and len(core.members()) == 1 and core.commit_index() < self.journal.last_index
+        if self._again or self._inbox or self._actions or unapplied or alone:
+            self._again = False
+            self.wake()
+
+    def _tend_files(self) -> None:
+        """Make the log's next file ready in time, and take a snapshot when the log has grown enough."""
+        if not self.storage.durable:
+            return
+        spare = self.journal.prepare_spare()
+        if spare is not None:
+            self._file_worker.run(spare, self._spare_made)
+        latest = self.snapshots.latest()
+        if self._unsaved_bytes > max(self._settings.snapshot_log_bytes, 0 if latest is None else latest.size_bytes):
+            self.snapshots.request()
+
+    def _spare_made(self, error: Exception | None) -> None:
+        if error is not None:
+            # The roll makes the file itself, and fails for good if it cannot.
+            log.warning("the log's next file could not be made ready", reason=str(error))
+
+    def failed(self, error: Exception) -> None:
+        """Stop: going on could break a promise."""
+        if not self._failed:
+            self._failed = True
+            log.critical("replication stopped", reason=str(error), exc_info=error)
+            self._listener.failed(error)
+
+    # --- owner of the snapshots -----------------------------------------------------------------------------------
+
+    def position(self) -> tuple[int, int, dict[str, str]]:
+        """Index and term of the last applied entry, and the members by then."""
+        self._unsaved_at_request = self._unsaved_bytes
+        return self.core.applied_position()
+
+    def snapshots_in_use(self) -> list[SnapshotInfo]:
+        """Those that are being sent."""
+        return self.core.snapshots_in_use()
+
+    def acknowledge_blocks(self) -> None:
+        """The disk has caught up with the snapshot that is coming in."""
+        self.core.acknowledge_blocks()
+
+    def snapshot_taken(self, info: SnapshotInfo) -> None:  # noqa: ARG002 - the core asks for the latest
+        """The log can be cut."""
+        self._unsaved_bytes -= self._unsaved_at_request
+        self.core.compact()
+
+    def replace_machine(self, machine: Machine) -> None:
+        """A snapshot was installed."""
+        self.machine = machine
+        self._unsaved_bytes = 0
+        self.clock.follow(machine.now_us)
+        self._listener.state_replaced()
+
+    def _note_changes(self) -> None:
+        core, seen = self.core, self._seen
+        leader, term, state = core.leader_id(), core.term(), core.state()
+        if (leader, term) != (seen.leader, seen.term):
+            seen.leader, seen.term = leader, term
+            log.info("leader", leader=leader, term=term)
+            self._listener.leader_changed(leader)
+        if state != seen.state:
+            seen.state = state
+            log.info("state", state=state, term=term)
+        if core.is_leader() and not self._told_address and core.applied_index() == core.commit_index():
+            # This node may have moved while it was down.
+            self._told_address = True
+            self._tell_address(self.meta.node_id, self._about.raft)
+        members = core.members()
+        if members != seen.members:
+            seen.members = members
+            log.info("members", members=sorted(members))
+        if not self.storage.durable:
+            # A durable log knows them itself.
+            self.meta.save_members(core.committed_members())
+        empty, recovering = core.is_empty(), core.is_recovering()
+        if (empty, recovering) != (self._about.empty, self._about.recovering):
+            self._about.empty, self._about.recovering = empty, recovering
+            for node_id in self.transport.connected_ids():
+                self.transport.send(PeerNode(node_id), self._about_message())
+            self.transport.flush()
+        if recovering:
+            self._end_recovery_if_nobody_knows_more()
+        else:
+            self.meta.mark_trusted()
+
+    def _end_recovery_if_nobody_knows_more(self) -> None:
+        """If every member is here and each is empty or has forgotten something too, there is nothing to wait for."""
+        members, me = self.core.members(), self.meta.node_id
+        connected = self.transport.connected_ids()
+        others = [self.peers.get(node_id) for node_id in members if node_id != me and node_id in connected]
+        if me not in members or len(others) < len(members) - 1:
+            return
+        if all(about is not None and (about.empty or about.recovering) for about in others):
+            if not self.meta.founding:
+                log.warning(
+                    "all members have restarted without all of their data; the cluster goes on with what is left"
+                )
+            self.core.end_recovery()
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def _received(self, node: PeerNode, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        if kind == "propose":
+            if not self._propose(message["batch"]):
+                self.transport.send(node, {"type": "not_leader", "sequence": message["sequence"]})
+        elif kind == "not_leader":
+            self._listener.batch_refused(message["sequence"])
+        elif kind == "about":
+            fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
+            self.peers[node.id] = About(**{name: message[name] for name in fields})
+            self.in_step(lambda: self._follow_address(node.id))
+        else:
+            self._inbox.append((node, message))
+        self.wake()
+
+    def _follow_address(self, node_id: str) -> None:
+        """A member has told another address than is known: dial it there, and let the leader tell everybody."""
+        told = self.peers[node_id].raft
+        if self.core.members().get(node_id, told) != told:
+            self.transport.addNode(PeerNode(node_id, told))
+            self._tell_address(node_id, told)
+
+    def _tell_address(self, node_id: str, told: str) -> None:
+        known = self.core.members().get(node_id)
+        if known is None or not told or known == told:
+            return
+        log.info("member has moved", peer=node_id, known=known, address=told)
+        self.core.propose_change("add", node_id, told, lambda _done: None)
+
+    def _about_message(self) -> dict[str, Any]:
+        return {"type": "about", **asdict(self._about)}
+
+    # --- proposing and applying -----------------------------------------------------------------------------------
+
+    def submit(self, sequence: int, batch: bytes) -> bool:
+        """Bring a batch of this node to the leader; False if none is known or reachable now.
+
+        The outcome shows when the batch is applied here. Until then the caller sends it again whenever `leader_changed` or
+        `batch_refused` tells it to; the machine applies it once.
+        """
+        if self.core.is_leader():
+            accepted = self._propose(batch)
+            self.wake()
+            return accepted
+        leader = self.core.leader_id()
+        if leader is None or leader == self.meta.node_id:
+            return False
+        sent = self.transport.send(PeerNode(leader), {"type": "propose", "sequence": sequence, "batch": batch})
+        self.wake()
+        return sent
+
+    def _propose(self, batch: bytes) -> bool:
+        return self.core.propose(self.clock.now_us().to_bytes(8, "big") + batch)
+
+    def _apply(self, index: int, command: bytes) -> None:
+        now_us = int.from_bytes(command[:8], "big")
+        try:
+            origin, incarnation, sequence, commands = _decode_batch(command[8:])
+        except (ValueError, TypeError, msgpack.UnpackException) as exc:
+            # The same bytes fail alike on every replica, so skipping them keeps replicas equal.
+            log.critical("undecodable entry skipped", index=index, reason=str(exc))
+            return
+        if self.core.is_leader():
+            # After a restart these may be entries of an earlier leader.
+            self.clock.at_least(now_us)
+        else:
+            self.clock.follow(now_us)
+        applied = self.machine.apply(now_us, origin, incarnation, sequence, commands)
+        self.applied_batches += 1
+        self._unsaved_bytes += len(command)
+        self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
+
+    # --- what is known of the members ------------------------------------------------------------------------------
+
+    def common_machine_version(self) -> int | None:
+        """The newest machine version that all members understand; None as long as one has not been heard of."""
+        others = [self.peers.get(one) for one in self.core.members() if one != self.meta.node_id]
+        versions = [about.machine_version for about in others if about is not None]
+        return min([self._about.machine_version, *versions]) if len(versions) == len(others) else None
+
+    def is_able(self, node_id: str) -> bool:
+        """Whether a member can be reached from here and counts for the quorum."""
+        if node_id == self.meta.node_id:
+            return not self.core.is_recovering()
+        about = self.peers.get(node_id)
+        return node_id in self.transport.connected_ids() and about is not None and not about.recovering
+
+
+def _decode_batch(data: bytes) -> tuple[bytes, int, int, list[Command]]:
+    """Origin, incarnation, sequence and commands of a batch.
+
+    Raises:
+        ValueError, TypeError, msgpack.UnpackException: it is not a batch.
+    """
+    origin, incarnation, sequence, commands = msgpack.unpackb(data, strict_map_key=False)
+    if type(origin) is not bytes or type(incarnation) is not int or type(sequence) is not int:
+        raise ValueError("a batch begins with its origin, incarnation and sequence")
+    if type(commands) is not list or not all(type(command) is list and command for command in commands):
+        raise ValueError("a batch ends with a list of commands")
+    return origin, incarnation, sequence, commands

@@ -1,0 +1,64 @@
+"""Timing and size settings of the Raft core, and their translation to PySyncObj's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pysyncobj import SyncObjConf
+
+__all__ = ["RaftSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class RaftSettings:
+    """Settings of the replicated log. Times in seconds.
+
+    Attributes:
+        heartbeat_s: interval of heartbeats; must exceed no round trip, messages are pipelined.
+        election_min_s, election_max_s: a follower campaigns after a random time between them without a leader. Too short:
+            elections under load; too long: slow failover.
+        quorum_lost_s: a leader that has heard no majority for so long steps down.
+        leader_lost_min_s, leader_lost_max_s: the same as the election times, but once the link to the leader is down.
+        append_bytes_max: most bytes of entries in one message.
+        log_bytes_soft, log_bytes_hard: applied entries beyond the soft limit are dropped unless a connected follower still
+            needs them; beyond the hard limit they are dropped always, and the follower gets a snapshot.
+        snapshot_log_bytes: a durable log that has grown by so much, and by as much as its last snapshot takes, is worth a
+        new one. apply_bytes_max: about how many bytes of entries one step applies. learner_lag_max: a learner that lacks no
+        more entries than this becomes a member. learner_patience_s: a learner that nobody has asked for during this time is
+        forgotten.
+    """
+
+    heartbeat_s: float = 0.1
+    election_min_s: float = 0.6
+    election_max_s: float = 1.2
+    quorum_lost_s: float = 0.8
+    leader_lost_min_s: float = 0.05
+    leader_lost_max_s: float = 0.4
+    append_bytes_max: int = 4 * 1024 * 1024
+    log_bytes_soft: int = 32 * 1024 * 1024
+    log_bytes_hard: int = 256 * 1024 * 1024
+    snapshot_log_bytes: int = 64 * 1024 * 1024
+    apply_bytes_max: int = 1024 * 1024
+    learner_lag_max: int = 100
+    learner_patience_s: float = 30.0
+
+    def to_library(self) -> Any:
+        """PySyncObj's configuration: no ticking thread, no files, no compaction, no chunking of its own."""
+        return SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=True,
+            appendEntriesPeriod=self.heartbeat_s,
+            appendEntriesBatchSizeBytes=1 << 40,
+            raftMinTimeout=self.election_min_s,
+            raftMaxTimeout=self.election_max_s,
+            leaderFallbackTimeout=self.quorum_lost_s,
+            connectionTimeout=max(4.0, self.election_max_s),
+            commandsQueueSize=0,
+            commandsWaitLeader=False,
+            dynamicMembershipChange=True,
+            logCompactionMinEntries=1 << 60,
+            logCompactionMinTime=1 << 60,
+            useFork=False,
+            tcp_keepalive=None,
+        )

@@ -1,0 +1,360 @@
+"""Takes, receives and installs snapshots beside the running node: in small slices on the event loop, files in a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import structlog
+
+from ..core import Machine, Restoration, SnapshotView
+from ..core.commands import Compile
+from . import snapshot_port
+from .storage.disk import DamagedFileError
+from .storage.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStore, SnapshotWriter
+from .storage.worker import Worker
+
+__all__ = ["SnapshotKeeper", "SnapshotOwner"]
+
+log = structlog.get_logger("lmq.snapshots")
+
+RECORDS_PER_SLICE = 4
+"""Records packed or loaded in one turn of the event loop; each holds at most 500 messages or about 256 KiB."""
+RETRY_S = 5.0
+"""Pause after a snapshot could not be written, because the disk is full for example."""
+BACKLOG_BLOCKS_MAX = 8
+"""With so many received blocks waiting for the disk, no more are asked for; the sender's window bounds what still comes."""
+
+Loaded = Callable[[SnapshotInfo | None], bool]
+
+
+class SnapshotOwner(Protocol):
+    """The replica whose state it is."""
+
+    @property
+    def machine(self) -> Machine: ...
+
+    def position(self) -> tuple[int, int, dict[str, str]]:
+        """Index and term of the last applied entry, and the members by then."""
+
+    def in_step(self, action: Callable[[], None]) -> None:
+        """Run `action` at the beginning of the next step, when nothing else uses the core."""
+
+    def snapshots_in_use(self) -> list[SnapshotInfo]:
+        """Those that are being sent."""
+
+    def acknowledge_blocks(self) -> None:
+        """The disk has caught up with the snapshot that is coming in."""
+
+    def snapshot_taken(self, info: SnapshotInfo) -> None:
+        """A snapshot is complete."""
+
+    def replace_machine(self, machine: Machine) -> None:
+        """A snapshot was installed."""
+
+    def failed(self, error: Exception) -> None:
+        """Something happened after which the node must not go on."""
+
+
+class SnapshotKeeper:
+    """The core's `SnapshotPort` over a `SnapshotStore`.
+
+    Attributes:
+        taken_total, installed_total: counters.
+    """
+
+    def __init__(self, owner: SnapshotOwner, store: SnapshotStore, worker: Worker, compile_pattern: Compile) -> None:
+        self._owner = owner
+        self._store = store
+        self._worker = worker
+        self._compile = compile_pattern
+        self._loop = asyncio.get_running_loop()
+        self._taking: _Taking | None = None
+        self._not_before_s = 0.0
+        self._waiting: list[asyncio.Future[SnapshotInfo]] = []
+        self._held: dict[SnapshotInfo, float] = {}
+        self._closed = False
+        self.taken_total = 0
+        self.installed_total = 0
+
+    def close(self) -> None:
+        """Stop; a snapshot being taken is given up."""
+        self._closed = True
+        if self._taking is not None:
+            self._taking.abandon()
+            self._taking = None
+
+    # --- taking ---------------------------------------------------------------------------------------------------
+
+    def latest(self) -> SnapshotInfo | None:
+        """The newest complete snapshot."""
+        return self._store.latest
+
+    def is_taking(self) -> bool:
+        """Whether a snapshot is being taken."""
+        return self._taking is not None
+
+    def request(self) -> None:
+        """Take a snapshot of the present state, unless one is being taken or the disk has just refused one. Call it in a step."""
+        if self._taking is not None or self._closed or self._loop.time() < self._not_before_s:
+            return
+        index, term, members = self._owner.position()
+        latest = self._store.latest
+        if latest is not None and latest.index == index:
+            self._tell(latest)
+            return
+        machine = self._owner.machine
+        writer = self._store.create(index, term, members, machine.now_us)
+        self._taking = _Taking(machine.freeze_view(), writer)
+        self._loop.call_soon(self._slice)
+
+    async def take(self) -> SnapshotInfo:
+        """Take a snapshot now, or wait for the one under way.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        future: asyncio.Future[SnapshotInfo] = self._loop.create_future()
+        self._waiting.append(future)
+        self._not_before_s = 0.0
+        self._owner.in_step(self.request)
+        return await future
+
+    def _tell(self, info: SnapshotInfo) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(info)
+
+    def _slice(self) -> None:
+        """Pack some records, then let the worker write what has gathered, then the next slice."""
+        taking = self._taking
+        if taking is None:
+            return
+        exhausted = not taking.pack(RECORDS_PER_SLICE)
+        if exhausted:
+            taking.view.close()
+            self._worker.run(taking.writer.finish_work(), self._finished)
+            return
+        work = taking.writer.take_work()
+        if work is None:
+            self._loop.call_soon(self._slice)
+        else:
+            self._worker.run(work, self._sliced)
+
+    def _sliced(self, error: Exception | None) -> None:
+        if error is None:
+            self._slice()
+        else:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Go on without a new snapshot: the log grows, nothing is lost."""
+        if not isinstance(error, OSError):
+            self._owner.failed(error)
+            return
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            taking.abandon()
+        self._not_before_s = self._loop.time() + RETRY_S
+        log.error("snapshot not written, trying again later", reason=str(error), pause_s=RETRY_S)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def _finished(self, error: Exception | None) -> None:
+        if error is not None:
+            self._give_up(error)
+            return
+        self._owner.in_step(self._adopt_taken)
+
+    def _adopt_taken(self) -> None:
+        taking, self._taking = self._taking, None
+        if taking is None:
+            return
+        info = self._store.adopt(taking.writer)
+        self.taken_total += 1
+        log.info("snapshot taken", index=info.index, bytes=info.size_bytes, blocks=info.blocks)
+        self._owner.snapshot_taken(info)
+        self._remove_older()
+        self._tell(info)
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    def read_block(self, info: SnapshotInfo, number: int) -> bytes:
+        """A block of a snapshot, checked, ready to be sent."""
+        return self._store.read_block(info, number)
+
+    def hold(self, info: SnapshotInfo, seconds: float) -> None:
+        """Keep a snapshot for so long at least, though a newer one may come."""
+        self._held[info] = self._loop.time() + seconds
+
+    def held(self, index: int) -> SnapshotInfo | None:
+        """The held snapshot of that log entry."""
+        return next((info for info in self._held if info.index == index), None)
+
+    # --- receiving ------------------------------------------------------------------------------------------------
+
+    def receive(self, index: int, term: int) -> snapshot_port.SnapshotReceiver:
+        """Begin to receive a snapshot."""
+        return _Receiving(self._store.receive(index, term), self._worker, self._owner)
+
+    def install(self, receiver: snapshot_port.SnapshotReceiver, loaded: Loaded) -> None:
+        """See `SnapshotPort.install`. The state is loaded before the file gets its name, so that no useless file has one."""
+        if not isinstance(receiver, _Receiving):
+            raise TypeError("only what `receive` gave can be installed")
+        incoming = receiver.incoming
+        if not incoming.complete:
+            log.warning("received snapshot is damaged, asking for it again", blocks=incoming.next_block)
+            self._owner.in_step(lambda: _ignore(loaded(None)))
+            return
+        loading = _Loading(incoming, Restoration(Machine(self._compile)), loaded)
+
+        def written(error: Exception | None) -> None:
+            if error is not None:
+                self._owner.failed(error)
+            else:
+                loading.records = incoming.records()
+                self._load_slice(loading)
+
+        self._worker.run(incoming.take_work() or _nothing, written)
+
+    def _load_slice(self, loading: _Loading) -> None:
+        if self._closed:
+            return
+        try:
+            more = loading.take(RECORDS_PER_SLICE)
+        except (DamagedFileError, ValueError, OSError) as exc:
+            # Its checksums were right, so this program or this disk is not to be trusted.
+            self._owner.failed(exc)
+            return
+        if more:
+            self._loop.call_soon(self._load_slice, loading)
+        else:
+            self._worker.run(loading.incoming.finish_work(), lambda error: self._named(loading, error))
+
+    def _named(self, loading: _Loading, error: Exception | None) -> None:
+        if error is not None:
+            self._owner.failed(error)
+        else:
+            self._owner.in_step(lambda: self._swap(loading))
+
+    def _swap(self, loading: _Loading) -> None:
+        info = self._store.adopt(loading.incoming)
+        if loading.loaded(info):
+            self.installed_total += 1
+            # A snapshot being taken is of the replaced machine, at an older index.
+            if self._taking is not None:
+                self._taking.abandon()
+                self._taking = None
+            machine = loading.restoration.finish()
+            log.info("snapshot installed", index=info.index, queues=len(machine.queues), bytes=info.size_bytes)
+            self._owner.replace_machine(machine)
+        self._remove_older()
+
+    def _remove_older(self) -> None:
+        """Remove what is neither the latest nor being sent nor held."""
+        now = self._loop.time()
+        self._held = {info: until_s for info, until_s in self._held.items() if until_s > now}
+        in_use = [*self._owner.snapshots_in_use(), *self._held]
+        for info in in_use:
+            self._store.pin(info)
+        work = self._store.remove_older_work()
+        for info in in_use:
+            self._store.unpin(info)
+        self._worker.run(work, _removed)
+
+
+def _removed(error: Exception | None) -> None:
+    if error is not None:
+        log.warning("old snapshots not removed", reason=str(error))
+
+
+def _ignore(_accepted: bool) -> None:
+    """What was damaged is never accepted."""
+
+
+class _Taking:
+    """A snapshot being written."""
+
+    def __init__(self, view: SnapshotView, writer: SnapshotWriter) -> None:
+        self.view = view
+        self.writer = writer
+        self._records = view.records()
+
+    def pack(self, count: int) -> bool:
+        """Pack up to `count` records; False if there are no more."""
+        for _ in range(count):
+            record = next(self._records, None)
+            if record is None:
+                return False
+            self.writer.add(record)
+        return True
+
+    def abandon(self) -> None:
+        self.view.close()
+        self.writer.abandon()
+
+
+def _nothing() -> None:
+    """Everything is written already."""
+
+
+class _Loading:
+    """A received snapshot that becomes a machine."""
+
+    def __init__(self, incoming: SnapshotReceiver, restoration: Restoration, loaded: Loaded) -> None:
+        self.incoming = incoming
+        self.restoration = restoration
+        self.loaded = loaded
+        self.records: Iterator[list[Any]] = iter(())
+
+    def take(self, count: int) -> bool:
+        """Load up to `count` records; False if there are no more."""
+        for _ in range(count):
+            record = next(self.records, None)
+            if record is None:
+                self.restoration.finish()
+                return False
+            self.restoration.take(record)
+        return True
+
+
+class _Receiving:
+    """A snapshot being received, written as it comes."""
+
+    def __init__(self, incoming: SnapshotReceiver, worker: Worker, owner: SnapshotOwner) -> None:
+        self.incoming = incoming
+        self._worker = worker
+        self._owner = owner
+        self._backlog = 0
+
+    @property
+    def next_block(self) -> int:
+        return self.incoming.next_block
+
+    def is_busy(self) -> bool:
+        return self._backlog >= BACKLOG_BLOCKS_MAX
+
+    def resumes(self, first_block: bytes) -> bool:
+        return self.incoming.resumes(first_block)
+
+    def take(self, number: int, block: bytes) -> None:
+        self.incoming.take(number, block)
+        work = self.incoming.take_work()
+        if work is not None:
+            self._backlog += 1
+            self._worker.run(work, self._written)
+
+    def _written(self, error: Exception | None) -> None:
+        was_busy = self.is_busy()
+        self._backlog -= 1
+        if error is not None:
+            self._owner.failed(error)
+        elif was_busy and not self.is_busy():
+            self._owner.in_step(self._owner.acknowledge_blocks)
+
+    def abandon(self) -> None:
+        self.incoming.abandon()

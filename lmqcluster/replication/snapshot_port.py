@@ -1,0 +1,56 @@
+"""What the Raft core needs of snapshots; `SnapshotKeeper` provides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from .storage.snapshot_store import SnapshotInfo
+
+__all__ = ["SnapshotPort", "SnapshotReceiver"]
+
+
+class SnapshotReceiver(Protocol):
+    """A snapshot that arrives block by block."""
+
+    @property
+    def next_block(self) -> int:
+        """How many blocks have been taken."""
+
+    def take(self, number: int, block: bytes) -> None:
+        """Keep a block, which must be the next one.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+
+    def is_busy(self) -> bool:
+        """Whether the sender should wait for the disk; `RaftCore.acknowledge_blocks` is called when it has caught up."""
+
+    def resumes(self, first_block: bytes) -> bool:
+        """Whether a transfer that begins with this block is this one again."""
+
+    def abandon(self) -> None:
+        """Throw away what has come."""
+
+
+class SnapshotPort(Protocol):
+    """Takes, keeps, sends and installs snapshots."""
+
+    def latest(self) -> SnapshotInfo | None:
+        """The newest complete one."""
+
+    def request(self) -> None:
+        """A follower needs one that the log goes on from: take one soon, unless one is being taken."""
+
+    def read_block(self, info: SnapshotInfo, number: int) -> bytes:
+        """A block, ready to be sent."""
+
+    def receive(self, index: int, term: int) -> SnapshotReceiver:
+        """Begin to receive one."""
+
+    def install(self, receiver: SnapshotReceiver, loaded: Callable[[SnapshotInfo | None], bool]) -> None:
+        """Verify, store and load what was received, without stopping the node; then call `loaded`, with None if it is damaged.
+
+        If `loaded` returns true, the state is replaced in the same turn.
+        """

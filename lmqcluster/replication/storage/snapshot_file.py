@@ -1,0 +1,344 @@
+"""The format of a snapshot file: blocks of compressed records, every byte of which is covered by a checksum.
+
+    file   = magic, format version, block 0 (header), block 1, ..., last block (end)
+    block  = checksum (xxh3-64 of all that follows), kind, number, raw length, stored length, payload (zstd)
+
+The header is a map (format, index, term, members, created_us); records are MessagePack, one behind the other. A block holds
+whole records, or a piece of one that is too large. The end says how many blocks and records there are, and a digest over the
+checksums of all blocks before it, so a missing, repeated or foreign block shows. The same blocks, unchanged, travel to followers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import msgpack
+import xxhash
+import zstandard
+
+__all__ = [
+    "BLOCK_BYTES_MAX",
+    "FORMAT",
+    "HEAD_BYTES",
+    "PREFIX",
+    "RAW_BYTES",
+    "RAW_BYTES_MAX",
+    "Block",
+    "BlockPacker",
+    "Chain",
+    "End",
+    "Head",
+    "Header",
+    "Kind",
+    "Packed",
+    "encode_block",
+    "parse_head",
+    "records_of",
+    "verified",
+]
+
+FORMAT = 1
+PREFIX = b"\x93LMQSNAP" + struct.pack("<I", FORMAT)
+"""What a file begins with."""
+
+RAW_BYTES = 512 * 1024
+"""Size at which a block of records is complete, before compression."""
+
+BLOCK_BYTES_MAX = 8 * 1024 * 1024
+"""No block is larger, whatever the size of a record."""
+
+# What cannot be compressed grows by less than one part in 256.
+RAW_BYTES_MAX = BLOCK_BYTES_MAX - 64 * 1024
+
+_HEAD = struct.Struct("<QB3xIII")
+HEAD_BYTES = _HEAD.size
+_CHECKSUM_BYTES = 8
+_ZSTD_LEVEL = 1
+
+_T = TypeVar("_T")
+
+
+class Kind:
+    """Kinds of blocks."""
+
+    HEADER = 1
+    RECORDS = 2
+    PIECE = 3
+    """A piece of a record that goes on in the next block."""
+    LAST_PIECE = 4
+    END = 5
+
+
+_KINDS = range(Kind.HEADER, Kind.END + 1)
+
+
+class Head(NamedTuple):
+    """The fixed part of a block, as it claims to be.
+
+    Attributes:
+        raw_bytes: size of the payload before compression.
+        size_bytes: size of the whole stored block.
+    """
+
+    checksum: int
+    kind: int
+    number: int
+    raw_bytes: int
+    size_bytes: int
+
+
+class Block(NamedTuple):
+    """A block whose checksum is right."""
+
+    head: Head
+    stored: bytes
+
+    def payload(self) -> bytes:
+        """The payload, decompressed.
+
+        Raises:
+            ValueError: it is not what the head says.
+        """
+        compressed = memoryview(self.stored)[HEAD_BYTES:]
+        try:
+            # Asked first, because the memory is taken before the content is looked at.
+            if zstandard.frame_content_size(compressed) != self.head.raw_bytes:
+                raise ValueError("the payload has another length than the block says")
+            return zstandard.ZstdDecompressor().decompress(compressed, allow_extra_data=False)
+        except zstandard.ZstdError as exc:
+            raise ValueError(f"the payload cannot be decompressed: {exc}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the first block says.
+
+    Attributes:
+        index, term: of the last log entry that the state contains.
+        members: address by node id, as of that entry.
+        created_us: when the snapshot was made, in microseconds; for humans.
+    """
+
+    index: int
+    term: int
+    members: dict[str, str]
+    created_us: int
+
+    def pack(self) -> bytes:
+        """The payload of the header block."""
+        return bytes(msgpack.packb({"format": FORMAT, **asdict(self)}))
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Header:
+        """Read the payload of a header block.
+
+        Raises:
+            ValueError: it is not a header of this format.
+        """
+        fields = _unpacked(payload)
+        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+            raise ValueError(f"the header is not of format {FORMAT}")
+        if set(fields) != set(cls.__slots__):
+            raise ValueError("the header has other fields than it should")
+        header = cls(**fields)
+        numbers = (header.index, header.term, header.created_us)
+        if any(type(number) is not int or number < 0 for number in numbers) or not isinstance(header.members, dict):
+            raise ValueError("the header has a field of the wrong type")
+        if any(type(text) is not str for member in header.members.items() for text in member):
+            raise ValueError("the members in the header must be strings")
+        return header
+
+
+class End(NamedTuple):
+    """What the last block says; `blocks` counts header and end too."""
+
+    blocks: int
+    records: int
+    digest: bytes
+
+    def pack(self) -> bytes:
+        """The payload of the end block."""
+        return bytes(msgpack.packb(list(self)))
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> End:
+        """Read the payload of an end block.
+
+        Raises:
+            ValueError: it is malformed.
+        """
+        fields = _unpacked(payload)
+        if not isinstance(fields, list) or list(map(type, fields)) != [int, int, bytes]:
+            raise ValueError("the end block is malformed")
+        return cls(*fields)
+
+
+class Packed(NamedTuple):
+    """What becomes one block: its kind, the parts of its payload, and how many records end in it."""
+
+    kind: int
+    parts: list[bytes | memoryview]
+    records: int
+
+
+def encode_block(kind: int, number: int, payload: bytes | memoryview) -> bytes:
+    """The stored form of a block."""
+    compressed = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(payload)
+    rest = _HEAD.pack(0, kind, number, len(payload), len(compressed))[_CHECKSUM_BYTES:] + compressed
+    return struct.pack("<Q", xxhash.xxh3_64_intdigest(rest)) + rest
+
+
+def parse_head(data: bytes) -> Head:
+    """Read a block's fixed part, which may be followed by anything.
+
+    Raises:
+        ValueError: it is too short, or cannot be the head of a block.
+    """
+    if len(data) < HEAD_BYTES:
+        raise ValueError("the block is cut off")
+    checksum, kind, number, raw_bytes, compressed_bytes = _HEAD.unpack_from(data)
+    head = Head(checksum, kind, number, raw_bytes, HEAD_BYTES + compressed_bytes)
+    if kind not in _KINDS:
+        raise ValueError(f"there is no block of kind {kind}")
+    if head.size_bytes > BLOCK_BYTES_MAX or raw_bytes > BLOCK_BYTES_MAX:
+        raise ValueError("the block is larger than a block may be")
+    return head
+
+
+def verified(stored: bytes, number: int) -> Block:
+    """The block, if it is undamaged and has that number.
+
+    Raises:
+        ValueError: it is not.
+    """
+    head = parse_head(stored)
+    if head.size_bytes != len(stored):
+        raise ValueError(f"the block has {len(stored)} bytes and should have {head.size_bytes}")
+    if xxhash.xxh3_64_intdigest(memoryview(stored)[_CHECKSUM_BYTES:]) != head.checksum:
+        raise ValueError("the checksum of the block is wrong")
+    if head.number != number:
+        raise ValueError(f"block {head.number} is where block {number} should be")
+    return Block(head, stored)
+
+
+class Chain:
+    """Follows the heads of a snapshot from block 0 on: which kind may come next, and the digest over all."""
+
+    def __init__(self) -> None:
+        self.next_number = 0
+        self.ended = False
+        self._in_pieces = False
+        self._digest = xxhash.xxh3_128()
+
+    def add(self, head: Head) -> None:
+        """Take the next head.
+
+        Raises:
+            ValueError: such a block cannot follow; nothing has changed.
+        """
+        if self.ended:
+            raise ValueError("the snapshot goes on behind its end")
+        if head.number != self.next_number:
+            raise ValueError(f"block {head.number} is where block {self.next_number} should be")
+        if (head.kind == Kind.HEADER) != (self.next_number == 0):
+            raise ValueError("the header is not the first block")
+        if self._in_pieces and head.kind not in {Kind.PIECE, Kind.LAST_PIECE}:
+            raise ValueError("a record is not complete")
+        if not self._in_pieces and head.kind == Kind.LAST_PIECE:
+            raise ValueError("a record has no beginning")
+        self._in_pieces = head.kind == Kind.PIECE
+        self.ended = head.kind == Kind.END
+        self.next_number += 1
+        if not self.ended:
+            self._digest.update(struct.pack("<Q", head.checksum))
+
+    def end(self, records: int) -> End:
+        """The end block that belongs behind what has been added."""
+        return End(self.next_number + 1, records, self._digest.digest())
+
+    def check(self, end: End) -> None:
+        """Compare what has been added with the end block, which comes next.
+
+        Raises:
+            ValueError: blocks are missing or foreign.
+        """
+        if end != self.end(end.records):
+            raise ValueError("the blocks are not those that were written")
+
+
+class BlockPacker:
+    """Puts encoded records into blocks."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | memoryview] = []
+        self._size = 0
+        self._complete: list[Packed] = []
+
+    def add(self, record: bytes) -> None:
+        """Take the next record."""
+        if self._size + len(record) > RAW_BYTES_MAX:
+            self._close()
+        if len(record) > RAW_BYTES_MAX:
+            self._add_pieces(memoryview(record))
+            return
+        self._parts.append(record)
+        self._size += len(record)
+        if self._size >= RAW_BYTES:
+            self._close()
+
+    def take(self) -> list[Packed]:
+        """The blocks that are complete, each of which is given out once."""
+        complete, self._complete = self._complete, []
+        return complete
+
+    def take_all(self) -> list[Packed]:
+        """As `take`, with the last block, which may be small."""
+        self._close()
+        return self.take()
+
+    def _close(self) -> None:
+        if self._parts:
+            self._complete.append(Packed(Kind.RECORDS, self._parts, len(self._parts)))
+            self._parts, self._size = [], 0
+
+    def _add_pieces(self, record: memoryview) -> None:
+        for start in range(0, len(record), RAW_BYTES_MAX):
+            last = start + RAW_BYTES_MAX >= len(record)
+            kind = Kind.LAST_PIECE if last else Kind.PIECE
+            self._complete.append(Packed(kind, [record[start : start + RAW_BYTES_MAX]], int(last)))
+
+
+def records_of(payload: bytes) -> list[Any]:
+    """The records in the payload of a block, or of all pieces together.
+
+    Raises:
+        ValueError: they are not whole MessagePack values.
+    """
+    unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=0)
+    return _decoded(lambda: _all_of(unpacker, payload))
+
+
+def _all_of(unpacker: Any, payload: bytes) -> list[Any]:
+    unpacker.feed(payload)
+    records: list[Any] = []
+    end = 0
+    for record in unpacker:
+        records.append(record)
+        end = unpacker.tell()
+    if end != len(payload):
+        raise ValueError("a record is cut off")
+    return records
+
+
+def _unpacked(payload: bytes) -> Any:
+    return _decoded(lambda: msgpack.unpackb(payload))
+
+
+def _decoded(decode: Callable[[], _T]) -> _T:
+    try:
+        return decode()
+    except (msgpack.UnpackException, TypeError, RecursionError) as exc:
+        raise ValueError(f"malformed MessagePack: {exc}") from exc

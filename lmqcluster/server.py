@@ -1,0 +1,117 @@
+"""The whole server: a node with its front ends, signals and the process id file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from .node.config import NodeConfig
+from .node.node import Node
+from .protocols.http import HttpFrontEnd
+from .protocols.msgpack_rpc import RpcFrontEnd
+from .replication.node_storage import DurabilityError
+from .replication.storage.disk import DamagedFileError
+
+__all__ = ["serve"]
+
+log = structlog.get_logger("lmq.server")
+
+EXIT_OK, EXIT_DAMAGED, EXIT_SOFTWARE, EXIT_CONFIG = 0, 65, 70, 78
+GRACE_S = 4.0
+SWITCH_INTERVAL_S = 0.0005
+"""How long the event loop may keep the thread waiting that is to sync the log."""
+
+
+class _FrontEnd(Protocol):
+    async def start(self) -> None: ...
+    async def stop(self, grace_s: float) -> None: ...
+
+
+async def serve(config: NodeConfig) -> int:
+    """Run a node until SIGTERM or SIGINT; returns the exit status.
+
+    A second signal ends the process at once. An error in replication ends it with 70: restarting is safe.
+    """
+    _tune_garbage_collection()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _signalled, stop, loop)
+    node = Node(config)
+    front_ends: list[_FrontEnd] = []
+    try:
+        await node.start()
+        if config.rpc is not None:
+            front_ends.append(RpcFrontEnd(node, config.rpc.host, config.rpc.port))
+        if config.http is not None:
+            front_ends.append(HttpFrontEnd(node, config.http.host, config.http.port))
+        for front_end in front_ends:
+            await front_end.start()
+    except DamagedFileError as exc:
+        log.critical(
+            "cannot start: the data folder is damaged",
+            file=exc.file,
+            offset=exc.offset,
+            reason=exc.reason,
+            repair=f"lmq repair --data-dir {config.data_dir}",
+        )
+        return EXIT_DAMAGED
+    except (OSError, DurabilityError) as exc:
+        log.critical("cannot start", reason=str(exc))
+        return EXIT_CONFIG
+    pid_file = config.data_dir / "lmq.pid"
+    pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
+    log.info("started", name=config.name, id=node.id, http=str(config.http), rpc=str(config.rpc), raft=str(config.raft))
+    try:
+        return await _run_until(stop, node)
+    finally:
+        await _shut_down(node, front_ends, pid_file)
+
+
+def _signalled(stop: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+    stop.set()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+
+
+async def _run_until(stop: asyncio.Event, node: Node) -> int:
+    stopped = asyncio.ensure_future(stop.wait())
+    either: list[asyncio.Future[Any]] = [stopped, node.failure]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if node.failure.done():
+        stopped.cancel()
+        log.critical(
+            "the node stops because replication failed; restarting it is safe", reason=str(node.failure.result())
+        )
+        return EXIT_SOFTWARE
+    log.info("stopping")
+    return EXIT_OK
+
+
+async def _shut_down(node: Node, front_ends: list[_FrontEnd], pid_file: Path) -> None:
+    node.begin_shutdown()
+    await asyncio.gather(*(front_end.stop(GRACE_S) for front_end in front_ends))
+    await node.stop()
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(pid_file)  # noqa: PTH108 - one call at the very end
+    log.info("stopped")
+
+
+def _tune_garbage_collection() -> None:
+    """Stored messages hold no cycles; walking millions of them would stop the node for seconds.
+
+    So the youngest generations are small and collected often, and the oldest, where messages end up, practically never.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 2, 1_000_000)

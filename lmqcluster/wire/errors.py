@@ -1,0 +1,102 @@
+"""The one error tree and the one table that maps it to every protocol.
+
+Every error has a stable ``code``, says whether a retry is safe, and says whether the operation happened.
+"I do not know" is an outcome of its own and travels all the way to the user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["ERRORS", "ErrorSpec", "LmqError", "Outcome", "error"]
+
+
+class Outcome(StrEnum):
+    """Whether the operation that failed has taken effect."""
+
+    NOT_APPLIED = "not_applied"
+    APPLIED = "applied"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSpec:
+    """How one error code appears on each protocol.
+
+    Attributes:
+        http: HTTP status.
+        rpc: text of the MessagePack-RPC error element; ``None`` sends ``code: message``.
+        exit_code: exit status of the command-line tools (sysexits).
+        retryable: whether sending the same request again is safe and may succeed.
+        outcome: what is known of the operation.
+        title: a short human name, the same for every occurrence.
+    """
+
+    http: int
+    rpc: str | None
+    exit_code: int
+    retryable: bool
+    outcome: Outcome
+    title: str
+
+
+_NO = Outcome.NOT_APPLIED
+
+ERRORS: dict[str, ErrorSpec] = {
+    "bad_request": ErrorSpec(400, None, 65, False, _NO, "The request is malformed"),
+    "bad_name": ErrorSpec(400, None, 65, False, _NO, "The queue name is not allowed"),
+    "bad_pattern": ErrorSpec(400, "throw:invalid_regexp", 65, False, _NO, "The regular expression is invalid"),
+    "bad_property": ErrorSpec(400, "throw:invalid", 65, False, _NO, "The property or rule is invalid"),
+    "bad_arguments": ErrorSpec(400, "function_clause", 65, False, _NO, "An argument has the wrong type"),
+    "unknown_method": ErrorSpec(404, "undef", 2, False, _NO, "There is no such method with so many arguments"),
+    "not_authorised": ErrorSpec(401, None, 77, False, _NO, "Credentials are missing or wrong"),
+    "not_found": ErrorSpec(404, "throw:not_found", 66, False, _NO, "There is no such message under lease"),
+    "queue_not_found": ErrorSpec(404, "throw:queue_not_found", 66, False, _NO, "There is no such queue"),
+    "conflict": ErrorSpec(409, None, 75, True, _NO, "The request conflicts with one under way"),
+    "too_large": ErrorSpec(413, None, 65, False, _NO, "The message or request is too large"),
+    "overloaded": ErrorSpec(503, None, 69, True, _NO, "The node is at a limit"),
+    "no_leader": ErrorSpec(503, None, 69, True, _NO, "The cluster has no leader that this node can reach"),
+    "shutting_down": ErrorSpec(503, None, 69, True, _NO, "The node is shutting down"),
+    "unreachable": ErrorSpec(503, None, 69, True, _NO, "The node cannot be reached"),
+    "unknown_outcome": ErrorSpec(
+        504, None, 75, False, Outcome.UNKNOWN, "It is not known whether the operation was applied"
+    ),
+    "internal": ErrorSpec(500, None, 70, False, Outcome.UNKNOWN, "A bug in lmqcluster"),
+}
+"""Every error code of the project. Codes are stable: scripts may match them."""
+
+
+class LmqError(Exception):
+    """An error with a stable code.
+
+    Attributes:
+        code: a key of `ERRORS`.
+        message: what failed, where, why, and what to do, in one sentence or two.
+        retryable: whether the same request may be sent again.
+        outcome: whether the operation happened.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, retryable: bool | None = None, outcome: Outcome | None = None
+    ) -> None:
+        super().__init__(message)
+        spec = ERRORS[code]
+        self.code = code
+        self.message = message
+        self.retryable = spec.retryable if retryable is None else retryable
+        self.outcome = spec.outcome if outcome is None else outcome
+
+    @property
+    def spec(self) -> ErrorSpec:
+        """The row of the table for this error."""
+        return ERRORS[self.code]
+
+    def rpc_text(self) -> str:
+        """The error element of a MessagePack-RPC response."""
+        return self.spec.rpc or f"{self.code}: {self.message}"
+
+
+def error(code: str, message: str) -> LmqError:
+    """Build an `LmqError` with the table's defaults."""
+    return LmqError(code, message)

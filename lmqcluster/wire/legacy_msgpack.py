@@ -1,0 +1,88 @@
+"""MessagePack in the form of its old specification, which LMQ's clients speak.
+
+Strings and binaries are one type, raw (fixraw, raw16, raw32); str8, bin and ext never appear in what we send. Both
+the old and the new types are accepted in what we read.
+
+Source: the MessagePack specification before 2013 ("old spec"), https://github.com/msgpack/msgpack/blob/master/spec-old.md
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NoReturn
+
+import msgpack
+
+from .errors import LmqError
+
+__all__ = ["CONTENT_TYPE", "UnsupportedExtensionError", "make_unpacker", "pack", "pack_raw", "unpack"]
+
+CONTENT_TYPE = b"application/x-msgpack"
+"""Content type of bodies that were pushed over MessagePack-RPC."""
+
+_RAW_HEADERS = [bytes((0xA0 | n,)) for n in range(32)]
+_raw16 = struct.Struct(">BH").pack
+_raw32 = struct.Struct(">BI").pack
+_packer = msgpack.Packer(use_bin_type=False, autoreset=True)
+
+
+class UnsupportedExtensionError(ValueError):
+    """The data holds a MessagePack extension type, which the protocol does not know."""
+
+
+def pack(value: object) -> bytes:
+    """Encode any value with old-specification types only.
+
+    Raises:
+        LmqError: ``bad_arguments`` if a value cannot be expressed, such as an integer beyond 64 bits.
+    """
+    try:
+        data: bytes = _packer.pack(value)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise LmqError("bad_arguments", f"the value cannot be encoded as MessagePack: {exc}") from exc
+    return data
+
+
+def pack_raw(data: bytes) -> bytes:
+    """Encode one string as raw: the hot path of every push."""
+    size = len(data)
+    if size < 32:
+        return _RAW_HEADERS[size] + data
+    if size < 65536:
+        return _raw16(0xDA, size) + data
+    return _raw32(0xDB, size) + data
+
+
+_AS_DATETIME = 3
+"""Timestamps, an extension too, never get to the hook below; as datetime they at least cannot be encoded again."""
+
+
+def _refuse_extension(code: int, _data: bytes) -> NoReturn:
+    raise UnsupportedExtensionError(f"MessagePack extension type {code} is not supported")
+
+
+def make_unpacker(buffer_bytes_max: int) -> msgpack.Unpacker:
+    """A streaming decoder for the old and the new types that yields every string as bytes.
+
+    Args:
+        buffer_bytes_max: most bytes of an unfinished object that are kept before `msgpack.BufferFull` is raised.
+    """
+    return msgpack.Unpacker(
+        raw=True,
+        strict_map_key=False,
+        ext_hook=_refuse_extension,
+        timestamp=_AS_DATETIME,
+        max_buffer_size=buffer_bytes_max,
+    )
+
+
+def unpack(data: bytes) -> Any:
+    """Decode one complete value, every string as bytes.
+
+    Raises:
+        ValueError: the data is not exactly one MessagePack value.
+    """
+    try:
+        return msgpack.unpackb(data, raw=True, strict_map_key=False, ext_hook=_refuse_extension, timestamp=_AS_DATETIME)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as exc:
+        raise ValueError(f"not a MessagePack value: {exc}") from exc

@@ -1,0 +1,38 @@
+"""The limits that every port enforces. Sizes are bytes, times are seconds unless the name says otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "HANDSHAKE_BYTES_MAX",
+    "HTTP_PROPERTY_BYTES_MAX",
+    "IDEMPOTENCY_WINDOW_S",
+    "MESSAGE_BYTES_MAX",
+    "NAME_BYTES_MAX",
+    "PATTERN_BYTES_MAX",
+    "PULL_COUNT_MAX",
+    "PUSH_COUNT_MAX",
+    "REQUEST_BYTES_MAX",
+]
+
+MiB: Final = 1024 * 1024
+
+NAME_BYTES_MAX: Final = 255
+PATTERN_BYTES_MAX: Final = 4096
+MESSAGE_BYTES_MAX: Final = 32 * MiB
+"""Largest body of one message."""
+REQUEST_BYTES_MAX: Final = 48 * MiB
+"""Largest single client request on any port: a batch of messages, or one message with its envelope."""
+FRAME_BYTES_MAX: Final = 64 * MiB
+"""Largest frame between peers; above `REQUEST_BYTES_MAX` so that any accepted request can be replicated."""
+HANDSHAKE_BYTES_MAX: Final = 4096
+"""Largest frame a peer may send before it has authenticated."""
+HTTP_PROPERTY_BYTES_MAX: Final = 8 * MiB
+PUSH_COUNT_MAX: Final = 10_000
+"""Most messages in one batch push."""
+PULL_COUNT_MAX: Final = 10_000
+"""Most messages in one batch pull."""
+IDEMPOTENCY_WINDOW_S: Final = 600
+"""How long a key or a producer is remembered, in seconds of log time; the contract promises 300."""

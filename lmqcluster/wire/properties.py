@@ -1,0 +1,193 @@
+"""Queue properties as clients write them: validation and the canonical form that is replicated.
+
+A property set is a list of ``(name, value)`` pairs in the order given, because default rules are shown exactly as
+set. Names: ``accum`` (whole milliseconds), ``retry`` (integer), ``timeout`` (seconds), ``hooks`` (hook point to list of
+modules).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from .errors import LmqError
+
+__all__ = [
+    "HOOK_MODULES",
+    "Hooks",
+    "Properties",
+    "Rules",
+    "hook_arguments",
+    "parse_properties",
+    "parse_rules",
+    "properties_bytes",
+    "rules_bytes",
+]
+
+Hooks = list[tuple[str, list[tuple[str, list[str]]]]]
+Properties = list[tuple[str, object]]
+"""Pairs in the order given; values are int (accum in ms, retry), int or float (timeout in s), or `Hooks`."""
+Rules = list[tuple[str, Properties]]
+
+HOOK_MODULES = ("lmq_hook_preserve_header",)
+FRAMING_HEADERS = frozenset(
+    ("connection", "content-length", "date", "keep-alive", "server", "te", "trailer", "transfer-encoding", "upgrade")
+)
+RULES_MAX = 1000
+HOOK_ARGUMENTS_MAX = 64
+HOOKS_BYTES_MAX = 16 * 1024
+RULES_BYTES_MAX = 1024 * 1024
+_INT_MAX = (1 << 63) - 1
+
+
+def _invalid(reason: str) -> LmqError:
+    return LmqError("bad_property", reason)
+
+
+def _number(name: str, value: object) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _invalid(f"property {name!r} must be a number, not {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _invalid(f"property {name!r} must be finite")
+    if isinstance(value, int) and abs(value) > _INT_MAX:
+        raise _invalid(f"property {name!r} is out of range")
+    return value
+
+
+def _accum(value: object) -> int:
+    seconds = _number("accum", value)
+    # Rounded half away from zero; int() of a float beyond 2**63 ms would not fit the wire.
+    milliseconds = math.copysign(math.floor(abs(seconds) * 1000 + 0.5), seconds)
+    if abs(milliseconds) > _INT_MAX // 1000:
+        raise _invalid("property 'accum' is out of range")
+    return int(milliseconds)
+
+
+def _retry(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _INT_MAX // 2:
+        raise _invalid(f"property 'retry' must be an integer, not {value!r}")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as exc:
+            raise _invalid(f"{what} is not UTF-8") from exc
+    if not isinstance(value, str):
+        raise _invalid(f"{what} must be a string, not {value!r}")
+    return value
+
+
+def _hook_module(entry: object, point: str) -> tuple[str, list[str]]:
+    if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+        raise _invalid(f"hook point {point!r}: each entry must be [module, [argument, ...]]")
+    module = _text(entry[0], "a hook module name")
+    if module not in HOOK_MODULES:
+        raise _invalid(f"hook module {module!r} is unknown; there is {', '.join(HOOK_MODULES)}")
+    arguments = entry[1]
+    if not isinstance(arguments, (list, tuple)) or len(arguments) > HOOK_ARGUMENTS_MAX:
+        raise _invalid(f"arguments of hook module {module!r} must be a list of at most {HOOK_ARGUMENTS_MAX} names")
+    names = [_text(argument, "a hook argument") for argument in arguments]
+    for name in names:
+        if name in FRAMING_HEADERS:
+            raise _invalid(f"header {name!r} cannot be preserved: it would break the answer that carries the message")
+    return module, names
+
+
+def _hooks(value: object) -> Hooks:
+    if not isinstance(value, Mapping):
+        raise _invalid("property 'hooks' must be an object from hook point to a list of modules")
+    hooks: Hooks = []
+    for key, modules in value.items():
+        point = _text(key, "a hook point")
+        if not isinstance(modules, (list, tuple)):
+            raise _invalid(f"hook point {point!r} must hold a list")
+        hooks.append((point, [_hook_module(entry, point) for entry in modules]))
+    if _hooks_bytes(hooks) > HOOKS_BYTES_MAX:
+        raise _invalid(f"property 'hooks' is larger than {HOOKS_BYTES_MAX} bytes")
+    return hooks
+
+
+def _hooks_bytes(hooks: Hooks) -> int:
+    size = 0
+    for point, modules in hooks:
+        size += len(point.encode()) + 8
+        for module, arguments in modules:
+            size += len(module) + 8 + sum(len(argument.encode()) + 8 for argument in arguments)
+    return size
+
+
+def properties_bytes(properties: Iterable[tuple[str, object]]) -> int:
+    """About how many bytes a property set takes in the log."""
+    return sum(24 + (_hooks_bytes(value) if isinstance(value, list) else 0) for _name, value in properties)
+
+
+def parse_properties(value: object) -> Properties:
+    """Validate an object of properties as it came from JSON or MessagePack.
+
+    ``pack`` is an alias of ``accum``; if both are given the last one wins. Order is kept.
+
+    Raises:
+        LmqError: ``bad_property``; nothing of the object is to be used.
+    """
+    if not isinstance(value, Mapping):
+        raise _invalid("properties must be an object")
+    result: dict[str, object] = {}
+    for key, item in value.items():
+        name = _text(key, "a property name")
+        if name in ("accum", "pack"):
+            result.pop("accum", None)
+            result["accum"] = _accum(item)
+        elif name == "retry":
+            result[name] = _retry(item)
+        elif name == "timeout":
+            result[name] = _number(name, item)
+        elif name == "hooks":
+            result[name] = _hooks(item)
+        else:
+            raise _invalid(f"property {name!r} is unknown; there are accum, retry, timeout, hooks")
+    return list(result.items())
+
+
+def parse_rules(value: object) -> Rules:
+    """Validate a list of default rules: ``[[regular expression, properties], ...]``.
+
+    The regular expressions themselves are compiled by the node, which knows the engine.
+
+    Raises:
+        LmqError: ``bad_property``.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise _invalid("default rules must be a list of [regular expression, properties]")
+    if len(value) > RULES_MAX:
+        raise _invalid(f"there may be at most {RULES_MAX} default rules")
+    rules = [_rule(entry) for entry in value]
+    if rules_bytes(rules) > RULES_BYTES_MAX:
+        raise _invalid(f"the default rules are larger than {RULES_BYTES_MAX} bytes")
+    return rules
+
+
+def rules_bytes(rules: Rules) -> int:
+    """About how many bytes default rules take in the log."""
+    return sum(16 + len(pattern.encode()) + properties_bytes(properties) for pattern, properties in rules)
+
+
+def _rule(entry: object) -> tuple[str, Properties]:
+    if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+        raise _invalid("each default rule must be [regular expression, properties]")
+    return _text(entry[0], "a regular expression"), parse_properties(entry[1])
+
+
+def hook_arguments(properties: Iterable[tuple[str, object]]) -> list[str]:
+    """Names of the request headers that a property set's ``pre_http_push`` hooks preserve, in order."""
+    names: list[str] = []
+    for name, value in properties:
+        if name != "hooks" or not isinstance(value, (list, tuple)):
+            continue
+        for point, modules in value:
+            if point == "pre_http_push":
+                for _module, arguments in modules:
+                    names.extend(arguments)
+    return names

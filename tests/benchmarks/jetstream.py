@@ -1,0 +1,259 @@
+"""NATS JetStream: three servers, streams of three replicas in files, and nats-py."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib.metadata
+import importlib.util
+import json
+import operator
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.integration.cluster import ports
+
+from .cases import IN_FLIGHT, Case, Mode, Via
+from .processes import ServerProcess, eventually, find_program
+from .system import Link, LostMessagesError, Message, Receiver, System, Tally
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.js import JetStreamContext
+    from nats.js.api import ConsumerInfo, StreamInfo
+
+NODES: Final = 3
+STREAM: Final = "bench"
+TIMEOUT_S: Final = 30.0
+"""Of one request. A benchmark run never gets there unless something hangs."""
+NO_LEADER_TIMEOUT_S: Final = 1.0
+"""Of a request that goes unanswered while a leader is being elected, and is made again."""
+EMPTY_WITHIN_S: Final = 10.0
+PLACEMENT_TRIES: Final = 30
+
+
+class JetStream(System):
+    """Three `nats-server` processes."""
+
+    name = "JetStream"
+    modes = frozenset({Mode.PIPELINED, Mode.CONSUME, Mode.BATCHED, Mode.ONE_AT_A_TIME, Mode.WAKE_UP})
+    note = (
+        "JetStream: push is publish awaiting the PubAck, pull is fetch(1), done is ack_sync; pull_many is fetch(100); "
+        "pull + done is fetch(256) and ack of each, only the very last one confirmed."
+    )
+
+    def __init__(self) -> None:
+        self._servers: list[ServerProcess] = []
+        self._clients: list[Client] = []
+        self._links: list[Link] = []
+        self._directory: Path | None = None
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """The line about installing it."""
+        if find_program("nats-server") is None:
+            return "JetStream is left out: nats-server is not installed (apt-get install nats-server)"
+        if importlib.util.find_spec("nats") is None:
+            return "JetStream is left out: nats-py is not installed (pip install nats-py)"
+        return None
+
+    async def start(self) -> None:
+        """Start three servers and connect to each."""
+        import nats
+
+        self._directory = Path(tempfile.mkdtemp(prefix="lmqcluster-bench-nats-"))
+        clients = [ports.take() for _ in range(NODES)]
+        routes = [ports.take() for _ in range(NODES)]
+        monitors = [ports.take() for _ in range(NODES)]
+        program = find_program("nats-server")
+        assert program is not None
+        for i in range(NODES):
+            config = self._directory / f"n{i + 1}.conf"
+            config.write_text(self._config(i, clients[i], monitors[i], routes))
+            self._servers.append(ServerProcess(f"n{i + 1}", [program, "-c", str(config)], self._directory).start())
+        for monitor in monitors:
+            await eventually(functools.partial(self._healthy, monitor), "nats-server ready")
+        self._clients = [
+            await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False, pending_size=1 << 28)
+            for port in clients
+        ]
+        await self._create()
+        self._links = [await _link(client) for client in self._clients]
+
+    def _config(self, index: int, port: int, monitor: int, routes: Sequence[int]) -> str:
+        """The configuration file of one server, everything on loopback."""
+        assert self._directory is not None
+        name = f"n{index + 1}"
+        others = ", ".join(f"nats-route://127.0.0.1:{other}" for i, other in enumerate(routes) if i != index)
+        return f"""
+            server_name: {name}
+            listen: 127.0.0.1:{port}
+            http: 127.0.0.1:{monitor}
+            jetstream {{ store_dir: "{self._directory / name}", max_mem: 1G, max_file: 20G }}
+            cluster {{ name: bench, listen: 127.0.0.1:{routes[index]}, routes: [{others}] }}
+        """
+
+    async def _healthy(self, monitor: int) -> bool:
+        """Whether a server serves JetStream and knows the leader and all three members of the cluster."""
+        for server in self._servers:
+            server.check_running()
+        healthy = await asyncio.to_thread(_get, monitor, "/healthz")
+        cluster = (await asyncio.to_thread(_get, monitor, "/jsz") or {}).get("meta_cluster", {})
+        return healthy is not None and bool(cluster.get("leader")) and cluster.get("cluster_size") == NODES
+
+    async def stop(self) -> None:
+        """End the servers and remove their files."""
+        for client in self._clients:
+            await client.close()
+        self._clients = []
+        for server in self._servers:
+            server.stop()
+        self._servers = []
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def version(self) -> str:
+        """Versions of nats-server and nats-py."""
+        program = find_program("nats-server")
+        assert program is not None
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        return f"{output.split()[-1].lstrip('v')}, nats-py {importlib.metadata.version('nats-py')}"
+
+    def durability(self) -> str:
+        """What a PubAck means."""
+        return "R3, file storage, written on a majority, synced every 2 minutes"
+
+    @contextlib.asynccontextmanager
+    async def queue(self, name: str, case: Case) -> AsyncIterator[Sequence[Link]]:
+        """The one stream, which every round leaves empty: making a new one would take longer than the round."""
+        leader = await self._stream_leader()
+        first = leader if case.via is not Via.FOLLOWER else (leader + 1) % NODES
+        count = NODES if case.via is Via.ALL else 1
+        yield [self._links[(first + i) % NODES] for i in range(count)]
+
+        async def empty() -> bool:
+            return (await self._admin.stream_info(STREAM)).state.messages == 0
+
+        try:
+            await eventually(empty, "JetStream: the stream empty", EMPTY_WITHIN_S)
+        except TimeoutError as exc:
+            raise LostMessagesError(str(exc)) from exc
+
+    @property
+    def _admin(self) -> JetStreamContext:
+        return self._clients[0].jetstream(timeout=TIMEOUT_S)
+
+    async def _stream_leader(self) -> int:
+        """The index of the server that leads the stream, when an election is over."""
+        return await self._leader(lambda admin: admin.stream_info(STREAM), "the stream")
+
+    async def _leader(self, info: Callable[[JetStreamContext], Awaitable[StreamInfo | ConsumerInfo]], what: str) -> int:
+        admin = self._clients[0].jetstream(timeout=NO_LEADER_TIMEOUT_S)
+
+        async def leader() -> str | None:
+            try:
+                cluster = (await info(admin)).cluster
+            except TimeoutError:
+                return None  # While there is no leader nobody answers.
+            return cluster.leader if cluster is not None else None
+
+        name = await eventually(leader, f"JetStream: a leader of {what}")
+        return int(name.removeprefix("n")) - 1
+
+    async def _create(self) -> None:
+        """Create the stream and its consumer, both led by the same server.
+
+        Where a leader sits is the servers' choice; the stream's is asked to step down until it is the consumer's.
+        """
+        from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType
+
+        await self._admin.add_stream(
+            name=STREAM,
+            subjects=[STREAM],
+            retention=RetentionPolicy.WORK_QUEUE,
+            storage=StorageType.FILE,
+            num_replicas=NODES,
+        )
+        await self._admin.add_consumer(
+            STREAM,
+            ConsumerConfig(
+                durable_name=STREAM,
+                ack_policy=AckPolicy.EXPLICIT,
+                ack_wait=300,
+                max_ack_pending=1_000_000,
+                max_waiting=10_000,
+            ),
+        )
+        wanted = await self._leader(lambda admin: admin.consumer_info(STREAM, STREAM), "the consumer")
+        for _ in range(PLACEMENT_TRIES):
+            if await self._stream_leader() == wanted:
+                return
+            with contextlib.suppress(TimeoutError):  # The old leader may have gone before it answered.
+                await self._clients[0].request(f"$JS.API.STREAM.LEADER.STEPDOWN.{STREAM}", timeout=NO_LEADER_TIMEOUT_S)
+        raise TimeoutError(f"JetStream: stream and consumer did not get one leader in {PLACEMENT_TRIES} elections")
+
+
+def _get(port: int, path: str) -> dict[str, Any] | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            body = json.loads(response.read())
+    except (OSError, urllib.error.URLError):
+        return None  # Not up yet, or up and not healthy (503).
+    return body if isinstance(body, dict) else None
+
+
+async def _link(client: Client) -> Link:
+    context = client.jetstream(timeout=TIMEOUT_S)
+
+    async def subscription() -> JetStreamContext.PullSubscription:
+        return await context.pull_subscribe_bind(
+            durable=STREAM, stream=STREAM, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
+
+    # nats-py lets concurrent fetches on one subscription take each other's messages, after which one of them waits in vain.
+    # So each fetch that is under way has a subscription of its own; they are made before the clock runs.
+    idle = [await subscription() for _ in range(IN_FLIGHT)]
+
+    async def pull_many(count: int) -> list[Message]:
+        mine = idle.pop()
+        messages: list[Message] = await mine.fetch(count, TIMEOUT_S)
+        idle.append(mine)
+        return messages
+
+    async def pull() -> Message:
+        return (await pull_many(1))[0]
+
+    async def consume(tally: Tally) -> None:
+        last: Message = None
+        while claimed := tally.reserve(IN_FLIGHT):
+            messages = await pull_many(claimed)
+            tally.give_back(claimed - len(messages))
+            for message in messages:
+                tally.add(message.data)
+                if last is not None:
+                    await last.ack()
+                last = message
+        if last is not None:
+            # Acks of a connection are handled in order, so this one confirms all before it.
+            await last.ack_sync(TIMEOUT_S)
+
+    @contextlib.asynccontextmanager
+    async def receiver() -> AsyncIterator[Receiver]:
+        yield Receiver(pull, client.flush)
+
+    return Link(
+        push=functools.partial(context.publish, STREAM),
+        pull=pull,
+        done=lambda message: message.ack_sync(TIMEOUT_S),
+        content_of=operator.attrgetter("data"),
+        consume=consume,
+        receiver=receiver,
+        pull_many=pull_many,
+    )

@@ -1,0 +1,412 @@
+"""Real node processes for tests: start, kill, pause, and look into them.
+
+Nodes run as their users run them, through ``lmq start``, on loopback ports of their own with data in a temporary
+directory. Whatever happens to the test run, even kill -9, no node outlives it: a reaper process ends them when the run
+is gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+READY_S = 60.0
+"""Deadline for a start, an election or an exit on a busy machine; a wait normally ends far earlier."""
+POLL_S = 0.02
+LOG_LINES_SHOWN = 60
+
+T = TypeVar("T")
+
+
+def wait_for(probe: Callable[[], T | None], what: str, timeout_s: float = READY_S) -> T:
+    """Call `probe` until it returns something true, and return that.
+
+    Raises:
+        TimeoutError: it never did.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+        time.sleep(POLL_S)
+
+
+class _PortPool:
+    """Ports below the range of outgoing connections, each reserved by a file lock against other test runs."""
+
+    RANGE = range(20_000, 32_000)
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.gettempdir()) / "lmqcluster-test-ports"
+        self._locks: list[int] = []
+        candidates = list(self.RANGE)
+        random.shuffle(candidates)
+        self._candidates: Iterator[int] = iter(candidates)
+
+    def take(self) -> int:
+        """A port that nobody listens on and that no other test run will take before this one ends."""
+        port = next((port for port in self._candidates if self.reserve(port)), None)
+        if port is None:
+            raise RuntimeError("no free port is left")
+        return port
+
+    def reserve(self, port: int) -> bool:
+        """Take this very port if it is free; says whether it was."""
+        self._directory.mkdir(exist_ok=True)
+        lock = os.open(self._directory / str(port), os.O_CREAT | os.O_WRONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            os.close(lock)
+            return False
+        self._locks.append(lock)
+        return True
+
+
+class _Reaper:
+    """A process that kills every process it was told of, once the test run has ended in whatever way."""
+
+    SCRIPT = (
+        "import os, signal, sys\n"
+        "for name in (signal.SIGINT, signal.SIGTERM): signal.signal(name, signal.SIG_IGN)\n"
+        "alive = set()\n"
+        "for line in sys.stdin:\n"
+        "    sign, pid = line[0], int(line[1:])\n"
+        "    alive.add(pid) if sign == '+' else alive.discard(pid)\n"
+        "for pid in alive:\n"
+        "    try: os.killpg(pid, signal.SIGKILL)\n"
+        "    except ProcessLookupError: pass\n"
+    )
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def tell(self, sign: str, pid: int) -> None:
+        """``+``: end this process group with the run; ``-``: it has ended already."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", self.SCRIPT], stdin=subprocess.PIPE, text=True, start_new_session=True
+            )
+            atexit.register(self._finish, self._process)
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{sign}{pid}\n")
+        self._process.stdin.flush()
+
+    @staticmethod
+    def _finish(process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+# Nodes are on this machine: a proxy of the environment has no business in between.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+ports = _PortPool()
+reaper = _Reaper()
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a program under test: none of the caller's ``LMQ_*`` settings, output at once."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LMQ_")}
+    return {**environment, "PYTHONUNBUFFERED": "1", "LMQ_LOG_FORMAT": "json", **(extra or {})}
+
+
+def fetch(address: str, path: str, *, timeout_s: float = 5.0) -> tuple[int, bytes]:
+    """GET a path; errors of HTTP are answers too.
+
+    Raises:
+        OSError: the node cannot be reached.
+    """
+    try:
+        with _direct.open(f"http://{address}{path}", timeout=timeout_s) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as exc:
+        with exc:
+            return exc.code, exc.read()
+
+
+class NodeProcess:
+    """One node in a process of its own. Addresses are ``HOST:PORT`` texts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str = "n1",
+        *,
+        raft: str | None = None,
+        peers: Sequence[str] = (),
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.data_dir = directory / name
+        self.log_path = directory / f"{name}.log"
+        self.http = f"127.0.0.1:{ports.take()}"
+        self.rpc = f"127.0.0.1:{ports.take()}"
+        self.raft = raft or f"127.0.0.1:{ports.take()}"
+        self.peers = tuple(peers)
+        self.arguments = tuple(arguments)
+        self.environment = clean_environment(environment)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"<node {self.name} http={self.http} rpc={self.rpc} raft={self.raft} pid={self.pid}>"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, ``None`` while it is not running."""
+        return self.process.pid if self.process is not None and self.process.poll() is None else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there (perhaps paused)."""
+        return self.pid is not None
+
+    def command(self) -> list[str]:
+        """The command line of the node."""
+        command = [sys.executable, "-m", "lmqcluster_cli.lmq", "start", "--name", self.name]
+        command += ["--data-dir", str(self.data_dir), "--http", self.http, "--rpc", self.rpc, "--raft", self.raft]
+        if self.peers:
+            command += ["--peers", ",".join(self.peers)]
+        return [*command, *self.arguments]
+
+    def start(self, *, wait: bool = True) -> Self:
+        """Start the process; with `wait` return when ``/readyz`` says so."""
+        assert not self.running, f"{self.name} is running already"
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                start_new_session=True,
+            )
+        reaper.tell("+", self.process.pid)
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, timeout_s: float = READY_S) -> None:
+        """Wait until the node says that it can serve requests.
+
+        Raises:
+            RuntimeError: it exited or did not get ready in time; the text has the end of its log.
+        """
+
+        def ready() -> bool:
+            if not self.running:
+                code = None if self.process is None else self.process.returncode
+                raise RuntimeError(f"{self.name} exited with {code} instead of getting ready\n{self.log_tail()}")
+            try:
+                return fetch(self.http, "/readyz")[0] == 200
+            except (OSError, http.client.HTTPException):
+                return False
+
+        try:
+            wait_for(ready, f"{self.name} ready", timeout_s)
+        except TimeoutError as exc:
+            raise RuntimeError(f"{exc}\n{self.log_tail()}") from exc
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, which must be running."""
+        assert self.process is not None
+        assert self.running, f"{self.name} is not running"
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill -9, and wait until the process is gone. Harmless if it is gone already."""
+        if self.process is not None:
+            self.process.kill()
+            self.wait_exit()
+
+    def stop(self, timeout_s: float = READY_S) -> int:
+        """SIGTERM: an orderly stop. Returns the exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait_exit(timeout_s)
+
+    def wait_exit(self, timeout_s: float = READY_S) -> int:
+        """Wait for the end of the process. Returns the exit status, negative for a signal."""
+        assert self.process is not None
+        code = self.process.wait(timeout_s)
+        reaper.tell("-", self.process.pid)
+        return code
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): it keeps its connections but answers nothing."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self.signal(signal.SIGCONT)
+
+    def restart(self) -> Self:
+        """Kill -9 and start again in the same directory."""
+        self.kill()
+        return self.start()
+
+    def get_json(self, path: str) -> Any:
+        """GET a path that answers 200 with JSON."""
+        status, body = fetch(self.http, path)
+        assert status == 200, f"{self.name}{path}: {status} {body[:300]!r}"
+        return json.loads(body)
+
+    def log(self) -> str:
+        """Everything the node wrote to standard output and error."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self) -> str:
+        """The end of the log, for messages of failed tests."""
+        lines = self.log().splitlines()[-LOG_LINES_SHOWN:]
+        return "\n".join([f"--- log of {self.name} ({self.log_path}) ---", *lines])
+
+    def __enter__(self) -> Self:
+        return self.start() if not self.running else self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+class Cluster:
+    """Nodes that were founded together; more can be added to try joining. A context manager that starts and ends them."""
+
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        directory: Path | None = None,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare `size` nodes below `directory` (default: a temporary one that goes with the cluster).
+
+        Args:
+            size: count of founding members.
+            directory: where data directories and logs go.
+            arguments: further arguments of ``lmq start`` for every node.
+            environment: further environment variables for every node.
+        """
+        self._own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="lmqcluster-test-"))
+        self._arguments = arguments
+        self._environment = environment
+        raft = [f"127.0.0.1:{ports.take()}" for _ in range(size)]
+        self.nodes = [self._node(f"n{i + 1}", raft=address, peers=raft) for i, address in enumerate(raft)]
+
+    def _node(self, name: str, *, raft: str | None = None, peers: Sequence[str] = ()) -> NodeProcess:
+        return NodeProcess(
+            self.directory, name, raft=raft, peers=peers, arguments=self._arguments, environment=self._environment
+        )
+
+    def start(self) -> Self:
+        """Start all nodes and wait until each is ready."""
+        for node in self.nodes:
+            node.start(wait=False)
+        for node in self.nodes:
+            node.wait_ready()
+        return self
+
+    def add_node(self, *, start: bool = True) -> NodeProcess:
+        """A fresh node, a cluster of one, that ends with this cluster; joining is up to the test."""
+        node = self._node(f"n{len(self.nodes) + 1}")
+        self.nodes.append(node)
+        return node.start() if start else node
+
+    def __getitem__(self, index: int) -> NodeProcess:
+        return self.nodes[index]
+
+    def __iter__(self) -> Iterator[NodeProcess]:
+        return iter(self.nodes)
+
+    @property
+    def alive(self) -> list[NodeProcess]:
+        """Nodes whose process is running."""
+        return [node for node in self.nodes if node.running]
+
+    @property
+    def http_addresses(self) -> list[str]:
+        """HTTP addresses of all nodes."""
+        return [node.http for node in self.nodes]
+
+    @property
+    def rpc_addresses(self) -> list[str]:
+        """MessagePack-RPC addresses of all nodes."""
+        return [node.rpc for node in self.nodes]
+
+    def leader(self, among: Sequence[NodeProcess] | None = None, timeout_s: float = READY_S) -> NodeProcess:
+        """The node that says of itself that it leads, in the highest term; waits for an election to end.
+
+        Args:
+            among: nodes to ask, default all that run. Leave paused ones out.
+            timeout_s: how long an election may take.
+        """
+
+        def find() -> NodeProcess | None:
+            claims = [(term, node) for node in among or self.alive if (term := self._term_if_leader(node)) is not None]
+            return max(claims, key=lambda claim: claim[0])[1] if claims else None
+
+        return wait_for(find, "a leader", timeout_s)
+
+    @staticmethod
+    def _term_if_leader(node: NodeProcess) -> int | None:
+        try:
+            status, body = fetch(node.http, "/v1/cluster")
+        except (OSError, http.client.HTTPException):
+            return None
+        if status != 200:
+            return None
+        cluster = json.loads(body)
+        leads = cluster["leader"] is not None and cluster["leader"] == cluster["self"] and cluster["has_quorum"]
+        return int(cluster["term"]) if leads else None
+
+    def followers(self) -> list[NodeProcess]:
+        """Running nodes other than the leader."""
+        leader = self.leader()
+        return [node for node in self.alive if node is not leader]
+
+    def stop(self) -> None:
+        """End every node at once, paused ones too, and remove a directory of our own."""
+        for node in self.nodes:
+            if node.process is not None:
+                node.process.kill()
+        for node in self.nodes:
+            node.kill()
+        if self._own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,134 @@
+"""Runs ``lmq`` and ``lmq-admin`` as people and scripts do: with pipes, or in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from .cluster import clean_environment, reaper
+
+DEADLINE_S = 60.0
+
+
+class Result(NamedTuple):
+    """How a program ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def one_line_error(self) -> str:
+        """Standard error, which must be one line of complaint."""
+        assert self.err.count("\n") == 1, self.err
+        assert "Traceback" not in self.err
+        return self.err.strip()
+
+
+def command_line(program: str, *arguments: str) -> list[str]:
+    """The words that run a program of this checkout: ``lmq`` or ``lmq-admin``."""
+    module = {"lmq": "lmqcluster_cli.lmq", "lmq-admin": "lmqcluster_cli.admin"}[program]
+    return [sys.executable, "-m", module, *arguments]
+
+
+def run(
+    program: str,
+    *arguments: str,
+    stdin: str | bytes = b"",
+    environment: Mapping[str, str] | None = None,
+) -> Result:
+    """Run a program to its end, with pipes."""
+    done = subprocess.run(
+        command_line(program, *arguments),
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        env=clean_environment(environment),
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+@contextmanager
+def started(
+    program: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program with pipes for standard input, output and error; it is killed at the end if it still runs."""
+    process = subprocess.Popen(
+        command_line(program, *arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(environment),
+        start_new_session=True,
+    )
+    reaper.tell("+", process.pid)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
+        reaper.tell("-", process.pid)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            # What the program no longer read may be left in our buffer.
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()  # type: ignore[union-attr]  # all three are pipes
+
+
+def feed(process: subprocess.Popen[bytes], text: str) -> None:
+    """Write to the standard input of a program that was started; if it has ended, fail with what it said."""
+    assert process.stdin is not None
+    try:
+        process.stdin.write(text.encode())
+        process.stdin.flush()
+    except BrokenPipeError:
+        _out, error = process.communicate(timeout=DEADLINE_S)
+        raise AssertionError(f"it ended with {process.returncode}: {error.decode(errors='replace')}") from None
+
+
+def run_in_terminal(
+    program: str,
+    *arguments: str,
+    columns: int = 100,
+    typed: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Run a program whose standard streams are a terminal; returns its exit status and what a person sees."""
+    ours, theirs = pty.openpty()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen(
+            command_line(program, *arguments),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**clean_environment(environment), "TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        reaper.tell("+", process.pid)
+        os.close(theirs)
+        os.write(ours, typed)
+        seen = bytearray()
+        while chunk := _read(ours):
+            seen += chunk
+        code = process.wait(DEADLINE_S)
+        reaper.tell("-", process.pid)
+        return code, seen.decode(errors="replace").replace("\r\n", "\n")
+    finally:
+        os.close(ours)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        # How Linux tells that the other side has closed.
+        return b""

@@ -1,0 +1,60 @@
+"""Secrets of clusters as an operator meets them: a wrong one is said on both sides, and nobody does without one by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import NodeProcess, ports, wait_for
+from .programs import run
+from .raw_rpc import Rpc
+
+
+@pytest.fixture
+def node_with_a_secret(tmp_path: Path) -> Iterator[NodeProcess]:
+    """One node."""
+    with NodeProcess(tmp_path, "n1", environment={"LMQ_CLUSTER_SECRET": "the-secret-of-one-cluster"}) as node:
+        yield node
+
+
+@pytest.mark.parametrize("secret", ["another-secret-of-16+", ""])
+def test_two_secrets_are_said_on_both_sides(node_with_a_secret: NodeProcess, tmp_path: Path, secret: str) -> None:
+    """The command, the log of the node that dials and that of the one that is dialled; both go on."""
+    one = node_with_a_secret
+    environment = {"LMQ_CLUSTER_SECRET": secret} if secret else {}
+    founder = NodeProcess(tmp_path, "n2", environment=environment, peers=[one.raft])
+    founder.start(wait=False)
+    try:
+        wait_for(lambda: complaints(founder), "the dialling side says it")
+        with NodeProcess(tmp_path, "n3", environment=environment) as joiner:
+            result = run("lmq-admin", "--node", joiner.http, "join", one.raft)
+            assert result.code == 69
+            assert "secret" in result.one_line_error()
+            # Each dials the other, so each is dialled.
+            back = run("lmq-admin", "--node", one.http, "join", joiner.raft)
+            assert back.code == 69
+            wait_for(lambda: complaints(joiner), "the dialled side says it")
+            for node in (one, joiner):
+                with Rpc(node.rpc) as rpc:
+                    assert rpc.call("push", "q", 1) == b"ok"
+        assert complaints(one)
+        assert founder.running
+    finally:
+        founder.kill()
+
+
+def complaints(node: NodeProcess) -> list[str]:
+    """Lines of the log that speak of a secret."""
+    return [line for line in node.log().splitlines() if "secret" in line]
+
+
+def test_beyond_loopback_without_a_secret(tmp_path: Path) -> None:
+    """The node does not start, and one line says what is missing."""
+    address = f"0.0.0.0:{ports.take()}"
+    where = ("--raft", address, "--advertise-raft", "192.0.2.1:19980")
+    result = run("lmq", "start", "--data-dir", str(tmp_path / "n1"), *where)
+    assert result.code == 78
+    assert "set LMQ_CLUSTER_SECRET" in result.one_line_error()
+    assert not (tmp_path / "n1").exists()

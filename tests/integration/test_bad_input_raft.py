@@ -1,0 +1,349 @@
+"""Bad input on the Raft port: strangers are refused before anything of theirs is used, and the cluster does not notice."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Self
+
+import msgpack
+import pytest
+
+from lmqcluster.replication import handshake, messages
+from lmqcluster.replication.handshake import Greeting, Identity
+
+from .bad_input import MIB, bounded_memory, connect, dribble, end_of, fuzz_blocks, open_idle, pour, unharmed
+from .canary import Canary
+from .cluster import Cluster, NodeProcess, wait_for
+from .raw_http import call
+from .raw_rpc import Rpc
+
+SEED = 19_980
+SECRET = b"the secret of the cluster under test"
+OTHER_SECRET = "another secret, of another cluster"
+
+
+@pytest.fixture(scope="module")
+def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("victims")
+    with Cluster(3, directory=directory, environment={"LMQ_CLUSTER_SECRET": SECRET.decode()}) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def canary(victims: Cluster) -> Iterator[Canary]:
+    term = victims.leader().get_json("/v1/cluster")["term"]
+    with unharmed(victims) as singer:
+        yield singer
+    assert victims.leader().get_json("/v1/cluster")["term"] == term, "the cluster had to elect anew"
+
+
+@pytest.fixture
+def victim(victims: Cluster, canary: Canary) -> NodeProcess:
+    """The node that gets the bad input: the leader, whose loss would be noticed most."""
+    return victims.leader()
+
+
+def warnings(node: NodeProcess) -> list[dict]:
+    """The warnings and errors that the node has logged."""
+    lines = [json.loads(line) for line in node.log().splitlines() if line.startswith("{")]
+    return [line for line in lines if line["level"] in ("warning", "error", "critical")]
+
+
+class Stranger:
+    """Somebody who dials the Raft port and knows the protocol, and perhaps the secret."""
+
+    def __init__(self, address: str, secret: bytes = SECRET, node_id: str = "stranger") -> None:
+        self.socket = connect(address)
+        self.secret = secret
+        self.mine = Greeting(Identity(node_id, 1, "127.0.0.1:1"), secrets.token_bytes(32))
+        self._buffer = b""
+
+    def send(self, payload: bytes) -> None:
+        self.socket.sendall(messages.frame(payload))
+
+    def hello(self) -> Greeting:
+        """Greet, and return who answers, whatever its secret."""
+        self.send(handshake.hello(self.mine.identity, self.mine.nonce))
+        node_id, incarnation, address, nonce, _proof = msgpack.unpackb(self.read())
+        return Greeting(Identity(node_id, incarnation, address), nonce)
+
+    def prove(self) -> bytes:
+        """The whole handshake; returns what the node answers to the proof, empty if it closes."""
+        self.send(handshake.proof_frame(self.secret, self.mine, self.hello()))
+        return self.read()
+
+    def read(self) -> bytes:
+        """One frame, empty at the end of the connection."""
+        while len(self._buffer) < 4 or len(self._buffer) < 4 + int.from_bytes(self._buffer[:4], "big"):
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                return b""
+            self._buffer += data
+        size = int.from_bytes(self._buffer[:4], "big")
+        payload, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
+        return payload
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.socket.close()
+
+
+GARBAGE = {
+    "http": b"GET / HTTP/1.1\r\nHost: lmq\r\n\r\n",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500,
+    "4 GB frame": b"\xff\xff\xff\xff",
+    "64 MB frame": (64 * MIB).to_bytes(4, "big"),
+    "frame over the limit of a handshake": (4097).to_bytes(4, "big") + b"x" * 4097,
+    "empty frame": b"\x00\x00\x00\x00",
+    "no MessagePack": b"\x00\x00\x00\x01\xc1",
+    "cut MessagePack": b"\x00\x00\x00\x02\x92\x01",
+    "a map": b"\x00\x00\x00\x01\x80",
+    "pickle": messages.frame(b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94."),
+    "deep": messages.frame(b"\x91" * 4000),
+    "append_entries at once": messages.frame(
+        messages.encode(
+            {
+                "type": "append_entries",
+                "term": 10**6,
+                "seq": 1,
+                "commit_index": 10**6,
+                "prevLogIdx": 1,
+                "prevLogTerm": 0,
+                "last": 1,
+                "entries": [],
+            }
+        )
+    ),
+    "wrong magic": messages.frame(msgpack.packb([b"other", 1, "n", 1, "a:1", b"n" * 32])),
+    "wrong version": messages.frame(msgpack.packb([b"lmqcluster-raft", 2, "n", 1, "a:1", b"n" * 32])),
+    "short nonce": messages.frame(msgpack.packb([b"lmqcluster-raft", 1, "n", 1, "a:1", b"n"])),
+    "no id": messages.frame(msgpack.packb([b"lmqcluster-raft", 1, "", 1, "a:1", b"n" * 32])),
+    "long id": messages.frame(msgpack.packb([b"lmqcluster-raft", 1, "n" * 300, 1, "a:1", b"n" * 32])),
+    "huge incarnation": messages.frame(msgpack.packb([b"lmqcluster-raft", 1, "n", -1.5, "a:1", b"n" * 32])),
+    "invalid utf-8": messages.frame(b"\x96\xc4\x0flmqcluster-raft\x01\xa2\xff\xfe\x01\xa1a\xc4\x20" + b"n" * 32),
+}
+
+
+@pytest.mark.parametrize("sent", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_is_closed_with_a_log_line(victim: NodeProcess, sent: bytes) -> None:
+    """What is no greeting of a peer closes the connection at once and leaves one clear line in the log."""
+    before = len(warnings(victim))
+    with connect(victim.raft) as sock:
+        sock.sendall(sent)
+        assert end_of(sock) == b""
+    lines = wait_for(lambda: warnings(victim)[before:], "a warning in the log")
+    assert len(lines) == 1
+    assert lines[0]["level"] == "warning"
+    assert lines[0]["event"] in ("peer refused, closing", "frame over the limit, closing")
+
+
+def test_flood_before_the_handshake_takes_no_memory(victims: Cluster, victim: NodeProcess) -> None:
+    """A stranger can make a node keep 4 KiB."""
+    with bounded_memory(victims.nodes, 50 * MIB), open_idle(victim.raft, 20) as sockets:
+        for sock in sockets:
+            sock.sendall((4096).to_bytes(4, "big"))
+            pour(sock, b"x" * 4096, 64 * MIB)
+
+
+def test_wrong_secret_is_refused(victim: NodeProcess) -> None:
+    """A peer with the wrong cluster secret: a clear line in the log."""
+    with Stranger(victim.raft, b"wrong", "impostor") as stranger:
+        assert stranger.prove() == b""
+    wait_for(
+        lambda: any(line.get("reason") == "node impostor has another cluster secret" for line in warnings(victim)),
+        "the line about the secret",
+    )
+
+
+def test_right_secret_is_welcomed(victim: NodeProcess) -> None:
+    """The stranger of these tests does it right, so what is refused elsewhere is refused for its fault."""
+    with Stranger(victim.raft) as stranger:
+        assert stranger.prove() == handshake.WELCOME
+        stranger.send(messages.encode({"type": "ask", "verb": "cluster", "arguments": []}))
+        answer = messages.decode(stranger.read())
+        assert answer["ok"]
+        assert len(answer["result"]["members"]) == 3
+
+
+def test_replayed_proof_is_refused(victim: NodeProcess) -> None:
+    """A proof overheard is worth nothing: it covers the listener's fresh nonce."""
+    with Stranger(victim.raft) as first:
+        proof = handshake.proof_frame(SECRET, first.mine, first.hello())
+        first.send(proof)
+        assert first.read() == handshake.WELCOME
+        with Stranger(victim.raft) as second:
+            second.mine = first.mine
+            second.hello()
+            second.send(proof)
+            assert second.read() == b""
+
+
+def test_proof_reflected_is_refused(victim: NodeProcess) -> None:
+    """The listener's own proof cannot be sent back to it."""
+    with Stranger(victim.raft) as stranger:
+        stranger.send(handshake.hello(stranger.mine.identity, stranger.mine.nonce))
+        *_, shown = msgpack.unpackb(stranger.read())
+        stranger.send(msgpack.packb([shown]))
+        assert stranger.read() == b""
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xc1",
+        b"\x90",
+        b"\x91\x63",
+        b"\x91\x01",
+        msgpack.packb([8, "1", b"batch"]),
+        msgpack.packb([8, True, b"batch"]),
+        msgpack.packb([8, 1, "batch"]),
+        msgpack.packb([1, 1, 1, 1, 1, 1, 1, [[b"", 2, 1]]]),
+        msgpack.packb([1, 1, 1, 1, 1, 1, 1, [[b"x", 2]]]),
+        msgpack.packb([11, "cluster", {}]),
+        msgpack.packb([10, 1, 2, 3, 4]),
+        b"\x91" * 10_000,
+        b"\xdd\xff\xff\xff\xff",
+    ],
+    ids=lambda payload: repr(payload)[:20],
+)
+def test_malformed_frames_of_an_authenticated_peer_are_refused(victim: NodeProcess, payload: bytes) -> None:
+    """The set of frames is closed, every field has one type."""
+    with Stranger(victim.raft) as stranger:
+        assert stranger.prove() == handshake.WELCOME
+        stranger.send(payload)
+        assert stranger.read() == b""
+
+
+def test_frame_over_64_mb_of_an_authenticated_peer_is_refused(victims: Cluster, victim: NodeProcess) -> None:
+    """Refused by its length."""
+    with bounded_memory(victims.nodes, 50 * MIB), Stranger(victim.raft) as stranger:
+        assert stranger.prove() == handshake.WELCOME
+        stranger.socket.sendall((64 * MIB + 1).to_bytes(4, "big"))
+        pour(stranger.socket, b"x" * MIB, 8 * MIB)
+        assert stranger.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"), [("nonsense", []), ("add", []), ("add", [1, 2, 3]), ("rem", ["", "", ""])]
+)
+def test_wrong_questions_get_an_answer(victim: NodeProcess, verb: str, arguments: list[object]) -> None:
+    """A question that makes no sense is answered with the reason, and changes nothing."""
+    with Stranger(victim.raft) as stranger:
+        assert stranger.prove() == handshake.WELCOME
+        stranger.socket.settimeout(5)
+        stranger.send(messages.encode({"type": "ask", "verb": verb, "arguments": arguments}))
+        answer = messages.decode(stranger.read())
+    assert not answer["ok"]
+    assert len(answer["result"]) > 10
+    assert len(victim.get_json("/v1/cluster")["nodes"]) == 3
+
+
+UNDECODABLE = [b"", b"\xc1", b"\x94", b"\x90", b"\x01", msgpack.packb([b"o", 1, 1, 5]), msgpack.packb([1, 2, 3, []])]
+WRONG_COMMANDS = [
+    [99],
+    [],
+    [1],
+    [[]],
+    ["push"],
+    [3, b"q"],
+    [3, b"q", "x"],
+    [1, b"q", None, 5, None, 1],
+    5,
+    None,
+    [3] * 9,
+]
+
+
+def test_batches_that_make_no_sense_are_skipped_by_all(cluster: Cluster) -> None:
+    """The same bytes fail alike on every replica, so each skips them and the cluster goes on."""
+    batches = [*UNDECODABLE, *(msgpack.packb([b"stranger", 1, i, [c]]) for i, c in enumerate(WRONG_COMMANDS, 1))]
+    leader = cluster.leader()
+    with Rpc(leader.rpc) as rpc:
+        for number, batch in enumerate(batches):
+            with Stranger(leader.raft, b"") as stranger:
+                assert stranger.prove() == handshake.WELCOME
+                stranger.send(messages.encode({"type": "propose", "sequence": 1, "batch": batch}))
+                # The answer shows that the batch before it has been taken up.
+                stranger.send(messages.encode({"type": "ask", "verb": "cluster", "arguments": []}))
+                assert messages.decode(stranger.read())["ok"]
+            assert rpc.call("push", "sane", number) == b"ok", batch
+    assert len(cluster.alive) == 3
+
+
+def test_node_with_another_secret(victims: Cluster, canary: Canary) -> None:
+    """A node of another cluster that is pointed at this one says what is wrong, and so does this one; nothing else happens."""
+    stranger = NodeProcess(
+        victims.directory,
+        "wrong-secret",
+        peers=[node.raft for node in victims],
+        environment={"LMQ_CLUSTER_SECRET": OTHER_SECRET},
+    )
+    try:
+        stranger.start(wait=False)
+        wait_for(lambda: "another cluster secret" in stranger.log(), "the stranger's complaint")
+        canary.check()
+        assert len(victims[0].get_json("/v1/cluster")["nodes"]) == 3
+        assert stranger.running
+    finally:
+        stranger.kill()
+
+
+def test_node_without_the_secret_cannot_join(victims: Cluster, canary: Canary) -> None:
+    """The reason reaches whoever asked for the join."""
+    with NodeProcess(victims.directory, "no-secret") as stranger:
+        answer = join(stranger, victims[0].raft)
+        assert answer["code"] == "unreachable"
+        assert "secret" in answer["detail"]
+        canary.check()
+
+
+def join(node: NodeProcess, peer: str) -> dict:
+    """Ask a node to join; returns the body of the answer."""
+    body = json.dumps({"peer": peer}).encode()
+    return call(node.http, "POST", "/v1/cluster/join", body, {"Content-Type": "application/json"}).json
+
+
+# --- patience and rubbish ---------------------------------------------------------------------------------------------
+
+
+def test_half_open_and_slow_strangers(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
+    """Whoever has not authenticated within 5 s is closed, however busy it looks."""
+    hello = messages.frame(handshake.hello(Identity("slow", 1, "a:1"), b"n" * 32))
+    with bounded_memory(victims.nodes, 100 * MIB), open_idle(victim.raft, 300) as sockets:
+        for number, sock in enumerate(sockets[:280]):
+            sock.sendall(hello[: number % 60])
+        dribble(sockets[280:], hello[:40], 0.05)
+        canary.check()
+        assert all(end_of(sock) == b"" for sock in sockets)
+
+
+def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
+    """Rubbish of a fixed seed, before and after the handshake."""
+    hello = messages.frame(handshake.hello(Identity("fuzz", 1, "127.0.0.1:1"), b"n" * 32))
+    with bounded_memory(victims.nodes, 100 * MIB):
+        for number, block in enumerate(fuzz_blocks(SEED, 300, [hello, messages.frame(b"\x91\x01")])):
+            with connect(victims[number % 3].raft) as sock:
+                sock.sendall(block)
+                sock.shutdown(1)
+                end_of(sock)
+        about = {"type": "about", "name": "n", "http": "", "rpc": "", "raft": "", "empty": True}
+        about |= {"recovering": False, "machine_version": 1}
+        frames = [messages.encode(about), messages.encode({"type": "not_leader", "sequence": 1})]
+        reply = {"type": "append_reply", "term": 0, "seq": 1, "success": True, "match": 1, "hint": 0, "counts": True}
+        frames.append(messages.encode(reply))
+        for block in fuzz_blocks(SEED + 1, 200, frames):
+            with Stranger(victim.raft, node_id="fuzz") as stranger:
+                assert stranger.prove() == handshake.WELCOME
+                stranger.send(block)
+                stranger.socket.shutdown(1)
+                end_of(stranger.socket)
+    for node in victims:
+        assert "Traceback" not in node.log(), node.log_tail()

@@ -1,0 +1,170 @@
+"""``lmq dev``: a cluster on this machine that is easy to start, watch and stop."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import READY_S, fetch, ports, wait_for
+from .programs import command_line, run, run_in_terminal, started
+
+BASE = {"http": 9980, "rpc": 18800, "raft": 19980}
+
+
+def free_offset(nodes: int = 3) -> int:
+    """An offset for which all ports are free, and stay reserved for this test run."""
+    for offset in random.sample(range(1_000, 9_000, 100), 80):
+        if all(ports.reserve(base + offset + 10 * k) for base in BASE.values() for k in range(nodes)):
+            return offset
+    raise RuntimeError("no free block of ports is left")
+
+
+class Dev:
+    """A running ``lmq dev`` whose output is collected."""
+
+    def __init__(self, process: subprocess.Popen[bytes], offset: int, data_dir: Path) -> None:
+        self.process = process
+        self.data_dir = data_dir
+        self.http = [f"127.0.0.1:{9980 + offset + 10 * k}" for k in range(3)]
+        self.lines: list[str] = []
+        for stream in (process.stdout, process.stderr):
+            threading.Thread(target=self._collect, args=(stream,), daemon=True).start()
+
+    def _collect(self, stream) -> None:
+        for line in stream:
+            self.lines.append(line.decode())
+
+    def wait_line(self, pattern: str) -> str:
+        """The first line of output that matches, once it is there."""
+
+        def find() -> str | None:
+            line = next((line for line in list(self.lines) if re.search(pattern, line)), None)
+            assert line or self.process.poll() is None, f"ended with {self.process.returncode}: {''.join(self.lines)}"
+            return line
+
+        return wait_for(find, f"a line like {pattern!r} in {''.join(self.lines)}", READY_S)
+
+    def pid(self, name: str) -> int:
+        """Process id of a node."""
+        return int((self.data_dir / name / "lmq.pid").read_text())
+
+
+@pytest.fixture
+def dev(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Dev]:
+    """A cluster that is ready. Parametrize indirectly with further arguments."""
+    offset = free_offset()
+    arguments = ["dev", "--offset", str(offset), "--data-dir", str(tmp_path), *getattr(request, "param", [])]
+    with started("lmq", *arguments) as process:
+        running = Dev(process, offset, tmp_path)
+        running.wait_line("Ctrl-C stops all nodes")
+        yield running
+        process.send_signal(signal.SIGINT)
+        process.wait(READY_S)
+
+
+def test_it_tells_where_everything_listens_and_what_to_try(dev: Dev) -> None:
+    text = "".join(dev.lines)
+    for k, address in enumerate(dev.http):
+        port = int(address.rpartition(":")[2])
+        row = dev.wait_line(rf"^  n{k + 1} ")
+        assert row.split() == [f"n{k + 1}", address, f"127.0.0.1:{port + 8820}", f"127.0.0.1:{port + 10000}"]
+        assert fetch(address, "/readyz")[0] == 200
+        assert (dev.data_dir / f"n{k + 1}" / "lmq.pid").exists()
+    assert f"curl -d hello http://{dev.http[0]}/messages/greetings" in text
+    assert "n2 | " in text
+
+
+def test_what_it_says_to_try_works(dev: Dev) -> None:
+    text = "".join(dev.lines)
+    words = re.search(r"lmq-admin (.*status)$", text, re.MULTILINE)
+    assert words is not None
+    status = run("lmq-admin", *words[1].split())
+    assert status.code == 0
+    assert len(status.out.splitlines()) == 4
+
+
+def test_ctrl_c_stops_all_nodes_in_order(dev: Dev) -> None:
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.process.wait(READY_S) == 0
+    dev.wait_line("All nodes have stopped")
+    assert not any((dev.data_dir / name / "lmq.pid").exists() for name in ("n1", "n2", "n3"))
+    for address in dev.http:
+        with pytest.raises(OSError, match="refused"):
+            fetch(address, "/livez")
+
+
+def test_a_second_ctrl_c_ends_them_at_once(dev: Dev) -> None:
+    os.kill(dev.pid("n2"), signal.SIGSTOP)  # It would never stop in order.
+    dev.process.send_signal(signal.SIGINT)
+    dev.wait_line("Ctrl-C again")
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.process.wait(10) == 0
+
+
+def test_a_dead_node_is_reported_and_not_restarted(dev: Dev) -> None:
+    os.kill(dev.pid("n3"), signal.SIGKILL)
+    line = dev.wait_line("n3 was killed by SIGKILL")
+    assert "2 of 3 nodes are running: they go on" in line
+    again = dev.wait_line("To start it again: .*lmq start ").partition("lmq start ")[2].split()
+    assert run("lmq-admin", "--node", dev.http[0], "message", "push", "q", "x").code == 0
+    os.kill(dev.pid("n2"), signal.SIGKILL)
+    assert "1 of 3 nodes are running: too few" in dev.wait_line("n2 was killed by SIGKILL")
+
+    with subprocess.Popen(command_line("lmq", "start", *again), stderr=subprocess.DEVNULL) as revived:
+        wait_for(lambda: run("lmq", "ping", "--node", dev.http[2]).code == 0, "the node that was started again")
+        revived.kill()
+
+
+@pytest.mark.parametrize("dev", [["--respawn"]], indirect=True)
+def test_respawn_restarts_a_dead_node(dev: Dev) -> None:
+    old = dev.pid("n1")
+    os.kill(old, signal.SIGKILL)
+    dev.wait_line("n1 was killed by SIGKILL")
+    wait_for(lambda: (dev.data_dir / "n1" / "lmq.pid").exists() and dev.pid("n1") != old, "a new process")
+    wait_for(lambda: run("lmq", "ping", "--node", dev.http[0]).code == 0, "the new n1")
+
+
+def test_no_node_outlives_it(dev: Dev) -> None:
+    dev.process.kill()
+    dev.process.wait()
+    wait_for(lambda: not list(dev.data_dir.glob("*/lmq.pid")), "all nodes gone")
+
+
+def test_a_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
+    offset = free_offset()
+    port = 18800 + offset + 10
+    with socket.create_server(("127.0.0.1", port)):
+        result = run("lmq", "dev", "--offset", str(offset), "--data-dir", str(tmp_path / "var"))
+    assert (result.code, result.out) == (78, "")
+    error = result.one_line_error()
+    assert f"cannot listen on 127.0.0.1:{port} (MessagePack-RPC of n2): Address already in use" in error
+    assert "--offset" in error
+    assert not (tmp_path / "var").exists()
+
+
+def test_it_ends_when_no_node_is_left(tmp_path: Path) -> None:
+    (tmp_path / "n1").write_text("a file where a directory should be")
+    result = run("lmq", "dev", "--nodes", "1", "--offset", str(free_offset(1)), "--data-dir", str(tmp_path))
+    assert result.code == 69
+    assert "n1 ended with exit status 78" in result.err
+    assert "No node is left" in result.err
+
+
+@pytest.mark.parametrize("columns", [70, 140])
+def test_colours_are_for_terminals_only(tmp_path: Path, columns: int) -> None:
+    (tmp_path / "n1").write_text("")
+    arguments = ["lmq", "dev", "--nodes", "1", "--offset", str(free_offset(1)), "--data-dir", str(tmp_path)]
+    _code, seen = run_in_terminal(*arguments, columns=columns)
+    assert "\x1b[36mn1 | \x1b[0m" in seen
+    _code, seen = run_in_terminal(*arguments, columns=columns, environment={"NO_COLOR": "1"})
+    assert "\x1b" not in seen
+    assert "n1 | " in seen

@@ -1,0 +1,240 @@
+"""Damaged files of one node: seen at the start, named with the command that repairs, and mended from the other nodes."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster import Cluster, NodeProcess, wait_for
+from .outage import in_step, queues
+from .programs import run
+from .raw_http import call
+from .raw_rpc import Rpc
+
+IDENTITY = ("node.json", "node.copy.json")
+Damage = Callable[[Path], None]
+
+
+def segment(data_dir: Path) -> Path:
+    """The journal's newest file."""
+    return max((data_dir / "journal").glob("*.log"))
+
+
+def newest_snapshot(data_dir: Path) -> Path:
+    """The newest snapshot's file."""
+    return max((data_dir / "snapshots").glob("*.snap"))
+
+
+def flip(file: Path, offset: int) -> None:
+    """Flip one bit."""
+    data = bytearray(file.read_bytes())
+    data[offset] ^= 1 << random.Random(offset).randrange(8)
+    file.write_bytes(data)
+
+
+def cut(file: Path, size: int) -> None:
+    """Keep only the beginning."""
+    with file.open("r+b") as handle:
+        handle.truncate(size)
+
+
+def written(file: Path) -> int:
+    """Bytes of the file up to the preallocated rest."""
+    return len(file.read_bytes().rstrip(b"\0"))
+
+
+def flip_middle(file: Path) -> None:
+    """Flip one bit in the middle of what was written."""
+    flip(file, written(file) // 2)
+
+
+def cut_middle(file: Path) -> None:
+    """Lose the second half of what was written."""
+    cut(file, written(file) // 2)
+
+
+def both(data_dir: Path, damage: Damage) -> None:
+    """Damage both copies of the identity."""
+    for name in IDENTITY:
+        damage(data_dir / name)
+
+
+REPAIRABLE: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "journal flipped": (".log", lambda folder: flip_middle(segment(folder))),
+    "journal cut": (".log", lambda folder: cut_middle(segment(folder))),
+    "journal file deleted": ("journal", lambda folder: segment(folder).unlink()),
+    "mark flipped": ("synced", lambda folder: flip(folder / "journal" / "synced", 20)),
+    "mark deleted": ("synced", lambda folder: (folder / "journal" / "synced").unlink()),
+    "snapshot flipped": (".snap", lambda folder: flip_middle(newest_snapshot(folder))),
+    "snapshot cut": (".snap", lambda folder: cut_middle(newest_snapshot(folder))),
+    "identity flipped": ("node.json", lambda folder: both(folder, flip_middle)),
+    "identity deleted": ("node.json", lambda folder: both(folder, Path.unlink)),
+    "cut log, deleted snapshot": ("journal", lambda folder: newest_snapshot(folder).unlink()),
+}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes whose log begins at a snapshot and goes on behind it; each test leaves them whole."""
+    with Cluster(3, directory=tmp_path_factory.mktemp("broken")) as nodes:
+        with Rpc(nodes[0].rpc, timeout_s=60) as rpc:
+            # More than a log keeps, so that it is cut behind the snapshot.
+            body = b"b" * 400_000
+            for _ in range(90):
+                rpc.call("push", "large", body)
+            for node in nodes:
+                in_step(nodes)
+                assert call(node.http, "POST", "/v1/snapshots").status == 200
+            rpc.call("push_many", "tail", list(range(1000)))
+            assert call(nodes[0].http, "DELETE", "/v1/queues/large").status < 300
+        yield nodes
+
+
+def serve(cluster: Cluster, nodes: list[NodeProcess], queue: str) -> None:
+    """What is pushed through one of the nodes can be pulled through another one."""
+    with Rpc(nodes[0].rpc) as first, Rpc(nodes[1].rpc) as second:
+        assert first.call("push", queue, "x") == b"ok"
+        message = second.call("pull", queue, 20)
+        assert (message[b"content"], message[b"retry"]) == (b"x", 2)
+        assert first.call("done", queue, message[b"id"]) == b"ok"
+
+
+def complaint(node: NodeProcess, since: int) -> dict[str, Any]:
+    """The one critical line that a start has logged."""
+    lines = [json.loads(line) for line in node.log()[since:].splitlines() if line.startswith("{")]
+    [line] = [line for line in lines if line["level"] == "critical"]
+    return line
+
+
+def has_led(node: NodeProcess, since: int) -> bool:
+    """Whether the node has been a leader since then."""
+    return '"state": "leader"' in node.log()[since:]
+
+
+@pytest.mark.parametrize("kind", REPAIRABLE)
+def test_damage_is_named_and_one_command_brings_the_node_back(broken: Cluster, queue_name: str, kind: str) -> None:
+    """The node refuses to start, with file, offset and command; the others serve; the command and a start bring it back."""
+    name, damage = REPAIRABLE[kind]
+    victim = broken.leader()
+    others = [node for node in broken if node is not victim]
+    in_step(broken)
+    victim.kill()
+    damage(victim.data_dir)
+    since = len(victim.log())
+    if kind == "identity deleted":
+        # Nothing tells that there was a node. It is as if the disk had been replaced.
+        shutil.rmtree(victim.data_dir)
+    else:
+        victim.start(wait=False)
+        assert victim.wait_exit() == 65
+        line = complaint(victim, since)
+        assert name in line["file"]
+        assert str(victim.data_dir) in line["file"]
+        assert line["offset"] >= 0
+        assert line["reason"]
+        assert "Traceback" not in victim.log()[since:]
+        serve(broken, others, queue_name)
+        program, *arguments = shlex.split(line["repair"])
+        repaired = run(program, *arguments, "--yes")
+        assert (repaired.code, repaired.out) == (0, ""), repaired
+    since = len(victim.log())
+    victim.start()
+    in_step(broken)
+    assert not has_led(victim, since)
+    # It is a full member again: with it one of the others can be lost.
+    others[0].pause()
+    try:
+        serve(broken, [victim, others[1]], queue_name)
+    finally:
+        others[0].resume()
+    assert next(queue["size"] for queue in queues(victim) if queue["name"] == "tail") == 1000
+
+
+@pytest.mark.parametrize("name", IDENTITY)
+@pytest.mark.parametrize("damage", [flip_middle, cut_middle, Path.unlink], ids=["flipped", "cut", "deleted"])
+def test_one_copy_of_the_identity_is_enough(broken: Cluster, name: str, damage: Damage) -> None:
+    """The node starts by itself, says which file was damaged, and both are whole again."""
+    victim = broken.followers()[0]
+    victim.stop()
+    term = json.loads((victim.data_dir / name).read_text())["node"]["term"]
+    damage(victim.data_dir / name)
+    since = len(victim.log())
+    victim.start()
+    in_step(broken)
+    if damage is not Path.unlink:
+        assert "damaged file is replaced by its copy" in victim.log()[since:]
+    for file in IDENTITY:
+        assert json.loads((victim.data_dir / file).read_text())["node"]["term"] >= term
+
+
+def test_damage_of_two_of_three_one_after_the_other(broken: Cluster) -> None:
+    """While one node is being brought back, another one that is whole keeps the data: nothing is lost."""
+    for victim in broken.followers():
+        victim.kill()
+        flip_middle(segment(victim.data_dir))
+        victim.start(wait=False)
+        assert victim.wait_exit() == 65
+        assert run("lmq", "repair", "--data-dir", str(victim.data_dir), "--yes").code == 0
+        victim.start()
+        in_step(broken)
+    assert next(queue["size"] for queue in queues(broken[0]) if queue["name"] == "tail") == 1000
+
+
+def test_two_repaired_nodes_make_no_cluster_without_the_data(cluster: Cluster, queue_name: str) -> None:
+    """One node was repaired and one lost its disk: without the third they elect nobody, and with it they ask for a decision.
+
+    Two of three can outvote the one that has the data, so what was acknowledged would be gone without a word.
+    """
+    with Rpc(cluster[0].rpc) as rpc:
+        rpc.call("push_many", queue_name, list(range(100)))
+    in_step(cluster)
+    whole, *blank = cluster.leader(), *cluster.followers()
+    for node in cluster:
+        node.kill()
+    flip_middle(segment(blank[0].data_dir))
+    assert run("lmq", "repair", "--data-dir", str(blank[0].data_dir), "--yes").code == 0
+    shutil.rmtree(blank[1].data_dir)
+    since = {node: len(node.log()) for node in blank}
+    for node in blank:
+        node.start(wait=False)
+    nobody_leads(blank, "peer connected", since)
+    whole.start(wait=False)
+    nobody_leads(blank, f'{{"peer": "{whole.raft}", "event": "peer connected"', since)
+    for node in cluster:
+        node.kill()
+    assert run("lmq-admin", "recover", "--data-dir", str(whole.data_dir), "--yes").code == 0
+    whole.start()
+    with Rpc(whole.rpc) as rpc:
+        assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 200)] == list(range(100))
+
+
+def nobody_leads(nodes: list[NodeProcess], sign: str, since: dict[NodeProcess, int]) -> None:
+    """Once a sign is in the logs of some nodes, none of them leads for several election times."""
+    wait_for(lambda: any(sign in node.log()[since[node] :] for node in nodes), f"{sign} in a log")
+    looks = iter(range(60))
+    wait_for(lambda: next(looks, None) is None, "60 looks")
+    for node in nodes:
+        assert not has_led(node, since[node])
+        assert not node.get_json("/v1/cluster")["has_quorum"]
+
+
+def test_repair_of_what_cannot_be_repaired(node: NodeProcess, tmp_path: Path) -> None:
+    """A running node, a folder without one, and anything nobody has agreed to, are left alone with one line."""
+    unasked = run("lmq", "repair", "--data-dir", str(tmp_path))
+    assert unasked.code == 2
+    assert "say --yes" in unasked.one_line_error()
+    running = run("lmq", "repair", "--data-dir", str(node.data_dir), "--yes")
+    assert running.code == 78
+    assert "runs in the data directory" in running.one_line_error()
+    for folder, text in ((tmp_path, "there is no node's data"), (tmp_path / "nothing", "there is no data folder")):
+        nothing = run("lmq", "repair", "--data-dir", str(folder), "--yes")
+        assert nothing.code == 78
+        assert text in nothing.one_line_error()
+    assert not (tmp_path / "nothing").exists()

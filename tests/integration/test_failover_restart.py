@@ -1,0 +1,138 @@
+"""Nodes that come back with an empty memory: they catch up and do not vote before; when all are empty they begin anew."""
+
+from __future__ import annotations
+
+import time
+
+from .cluster import Cluster, NodeProcess, wait_for
+from .raw_http import call
+from .raw_rpc import Rpc
+
+
+def caught_up(cluster: Cluster, node: NodeProcess) -> None:
+    """Wait until a restarted node is a follower that holds everything."""
+
+    def is_level() -> bool:
+        status = cluster.leader().get_json("/v1/cluster")
+        mine = next((n for n in status["nodes"] if n["http"] == node.http), None)
+        return mine is not None and mine["state"] == "follower" and mine["match_index"] >= status["commit_index"]
+
+    wait_for(is_level, f"{node.name} caught up")
+
+
+def fill(node: NodeProcess, queue_name: str) -> None:
+    """Put state of every kind into the cluster."""
+    with Rpc(node.rpc) as rpc:
+        rpc.call("update_props", queue_name, {"retry": 5, "timeout": 600})
+        rpc.call("update_props", queue_name + "-window", {"pack": 600})
+        rpc.call("push_many", queue_name, list(range(100)))
+        rpc.call("push_many", queue_name + "-window", [1, 2, 3])
+        rpc.call("pull_many", queue_name, 10)
+        rpc.call("set_default_props", [[f"^{queue_name}-other", {"retry": 9}]])
+
+
+def view(node: NodeProcess) -> dict:
+    """What the node's own replica holds."""
+    answer: dict = call(node.http, "GET", "/v1/queues").json
+    return answer
+
+
+def test_restarted_node_has_the_same_data_and_carries_it_alone_with_another(cluster: Cluster, queue_name: str) -> None:
+    """A killed node comes back as a follower with all data; then another node may be lost, and everything is still there."""
+    fill(cluster[0], queue_name)
+    leader, followers = cluster.leader(), cluster.followers()
+    for victim in (followers[0], leader):
+        victim.restart()
+        caught_up(cluster, victim)
+        status = victim.get_json("/v1/cluster")
+        mine = next(node for node in status["nodes"] if node["id"] == status["self"])
+        assert mine["state"] == "follower", "a node that has lost its memory must not lead before it has caught up"
+        assert view(victim) == view(followers[1])
+    # Now the only node that has never been down goes for good.
+    followers[1].kill()
+    with Rpc(followers[0].rpc) as rpc:
+        rpc.call("push", queue_name, "afterwards")
+        found = rpc.call("pull_many", queue_name, 1000)
+        assert [m[b"content"] for m in found] == [*range(10, 100), b"afterwards"]
+        assert {m[b"retry"] for m in found} == {5}
+        assert rpc.call("push", queue_name + "-window", 4) == b"packed"
+        assert rpc.call("get_default_props") == [[f"^{queue_name}-other".encode(), {b"retry": 9}]]
+
+
+def test_restarted_node_does_not_vote_for_one_that_has_missed_something(
+    memory_cluster: Cluster, queue_name: str
+) -> None:
+    """In durability memory a restarted node does not vote before it has caught up.
+
+    What two nodes acknowledged is lost here with both of them. The third, which slept, has missed it; with the vote of a node
+    that has forgotten it would lead, and the acknowledged message would be gone without a word. Instead nobody leads.
+    """
+    cluster = memory_cluster
+    sleeper, forgetful, gone = cluster.followers()[0], cluster.leader(), cluster.followers()[1]
+    sleeper.pause()
+    try:
+        with Rpc(forgetful.rpc) as rpc:
+            assert rpc.call("push", queue_name, "acknowledged") == b"ok"
+        gone.kill()
+        forgetful.kill()
+    finally:
+        sleeper.resume()
+    forgetful.start(wait=False)
+
+    def see_each_other() -> bool:
+        statuses = [node.get_json("/v1/cluster") for node in (sleeper, forgetful) if is_up(node)]
+        return len(statuses) == 2 and all(sum(n["connected"] for n in status["nodes"]) == 2 for status in statuses)
+
+    wait_for(see_each_other, "the two nodes connect")
+    # Several election times.
+    deadline_s = time.monotonic() + 3.0
+    while time.monotonic() < deadline_s:
+        for node in (sleeper, forgetful):
+            status = node.get_json("/v1/cluster")
+            assert not status["has_quorum"], f"{node.name} follows {status['leader']}"
+        time.sleep(0.05)
+    with Rpc(forgetful.rpc) as rpc:
+        assert rpc.error("pull", queue_name, 0).startswith(b"no_leader: ")
+
+
+def is_up(node: NodeProcess) -> bool:
+    """Whether the node answers."""
+    try:
+        return call(node.http, "GET", "/livez").status == 200
+    except OSError:
+        return False
+
+
+def test_all_restarted_begins_anew_and_empty(memory_cluster: Cluster, queue_name: str) -> None:
+    """Memory is memory: all three restarted are a new cluster, empty, that serves; ids of the former life mean nothing."""
+    cluster = memory_cluster
+    fill(cluster[0], queue_name)
+    with Rpc(cluster[0].rpc) as rpc:
+        old_id = rpc.call("pull", queue_name)[b"id"]
+    for node in cluster:
+        node.kill()
+    cluster.start()
+    assert any("all members have restarted without all of their data" in node.log() for node in cluster)
+    for node in cluster:
+        assert view(node)["queues"] == []
+    for number, node in enumerate(cluster):
+        with Rpc(node.rpc) as rpc:
+            assert rpc.call("get_default_props") == []
+            assert rpc.call("push", queue_name, number) == b"ok"
+            message = rpc.call("pull", queue_name, 0)
+            assert (message[b"content"], message[b"retry"]) == (number, 2)
+            assert rpc.error("done", queue_name, old_id) == b"throw:not_found"
+            assert rpc.call("done", queue_name, message[b"id"]) == b"ok"
+    assert len({node.get_json("/v1/cluster")["leader"] for node in cluster}) == 1
+
+
+def test_orderly_stop_of_one_after_the_other_loses_nothing(cluster: Cluster, queue_name: str) -> None:
+    """A rolling restart with SIGTERM, waiting for each node to catch up, keeps everything, and each exits with 0."""
+    fill(cluster[0], queue_name)
+    before = view(cluster[0])
+    for node in [cluster.leader(), *cluster.followers()]:
+        assert node.stop() == 0
+        node.start()
+        caught_up(cluster, node)
+    for node in cluster:
+        assert view(node) == before

@@ -1,0 +1,298 @@
+"""Health, metrics, cluster routes and limits of the HTTP port."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import Cluster, NodeProcess, wait_for
+from .raw_http import Connection, call, open_many, settle
+from .test_http_v1 import Api
+
+MiB = 1 << 20
+JSON = {"Content-Type": "application/json"}
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+def test_livez(node: NodeProcess) -> None:
+    answer = call(node.http, "GET", "/livez")
+    assert (answer.status, answer.body) == (200, b"ok\n")
+    assert answer["content-type"] == b"text/plain; charset=utf-8"
+
+
+def test_readyz(node: NodeProcess) -> None:
+    assert call(node.http, "GET", "/readyz").body == b"ok\n"
+    answer = call(node.http, "GET", "/readyz?verbose")
+    lines = answer.body.decode().splitlines()
+    assert answer.status == 200
+    assert lines[-1] == "ready"
+    assert all(re.fullmatch(r"\[\+\][a-z_]+ ok: .+", line) for line in lines[:-1])
+    assert any(line.startswith("[+]leader ok") for line in lines)
+    excluded = call(node.http, "GET", "/readyz?verbose&exclude=leader").body.decode()
+    assert "leader ok" not in excluded
+
+
+def test_metrics(node: NodeProcess, queue_name: str) -> None:
+    def pushed() -> float:
+        match = re.search(rb"^lmq_messages_pushed_total (\S+)$", call(node.http, "GET", "/metrics").body, re.MULTILINE)
+        assert match is not None
+        return float(match[1])
+
+    before = pushed()
+    call(node.http, "POST", f"/messages/{queue_name}", b"x")
+    assert pushed() == before + 1
+    assert call(node.http, "GET", "/metrics")["content-type"].startswith(b"text/plain; version=0.0.4")
+
+
+def test_cluster_of_one(node: NodeProcess) -> None:
+    api = Api(node.http)
+    cluster = api.ok("GET", "/v1/cluster")
+    assert cluster["self"] == cluster["leader"]
+    assert (cluster["quorum"], cluster["has_quorum"], len(cluster["nodes"])) == (1, True, 1)
+    only = cluster["nodes"][0]
+    assert (only["name"], only["http"], only["rpc"], only["state"]) == (node.name, node.http, node.rpc, "leader")
+
+
+def test_cluster_of_three(shared_cluster: Cluster) -> None:
+    leaders = set()
+    for process in shared_cluster:
+        cluster = Api(process.http).ok("GET", "/v1/cluster")
+        leaders.add(cluster["leader"])
+        assert cluster["quorum"] == 2
+        assert sorted(member["name"] for member in cluster["nodes"]) == ["n1", "n2", "n3"]
+        assert {member["http"] for member in cluster["nodes"]} == set(shared_cluster.http_addresses)
+        assert sorted(member["state"] for member in cluster["nodes"]) == ["follower", "follower", "leader"]
+        assert all(member["connected"] for member in cluster["nodes"])
+    assert len(leaders) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("", "{}", "[]", '{"peer":""}', '{"peer":1}', '{"peer":"x","more":1}', '{"peer":"x","discard_data":1}'),
+        *('{"discard_data":true}', '{"peer":"%s"}' % ("x" * 301)),
+    ],
+)
+def test_bad_joins(node: NodeProcess, body: str) -> None:
+    api = Api(node.http)
+    api.problem(api("POST", "/v1/cluster/join", raw=body.encode()), 400, "bad_request")
+
+
+def test_joining_an_unreachable_peer_leaves_the_node_as_it_was(node: NodeProcess, queue_name: str) -> None:
+    call(node.http, "POST", f"/messages/{queue_name}", b"kept")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    api = Api(node.http)
+    answer = api("POST", "/v1/cluster/join", {"peer": f"127.0.0.1:{port}"})
+    api.problem(answer, 503, "unreachable")
+    assert int(answer["retry-after"]) > 0
+    assert call(node.http, "GET", f"/messages/{queue_name}?t=0").body == b"kept"
+
+
+def test_join_and_leave(tmp_path: Path) -> None:
+    """LMQ specification 12.4: a joining node throws its own data away and shows the cluster's; leaving ends that.
+
+    Unlike LMQ's, it does so only if it is told that it may.
+    """
+    with NodeProcess(tmp_path, "a") as a, NodeProcess(tmp_path, "b") as b:
+        call(a.http, "POST", "/messages/of-a", b"kept")
+        call(b.http, "POST", "/messages/of-b", b"thrown away")
+        api = Api(b.http)
+        api.problem(api("POST", "/v1/cluster/join", {"peer": a.http}), 409, "conflict")
+        joined = api.ok("POST", "/v1/cluster/join", {"peer": a.http, "discard_data": True})
+        assert sorted(member["name"] for member in joined["nodes"]) == ["a", "b"]
+        wait_for(lambda: call(b.http, "GET", "/readyz").status == 200, "b ready in the cluster")
+        assert list(call(b.http, "GET", "/stats").json["queues"]) == ["of-a"]
+        api.problem(api("POST", "/v1/cluster/join", {"peer": a.http}), 409, "conflict")
+        left = api.ok("POST", "/v1/cluster/leave")
+        assert [member["name"] for member in left["nodes"]] == ["b"]
+        wait_for(lambda: call(b.http, "GET", "/readyz").status == 200, "b ready on its own")
+        assert call(b.http, "GET", "/stats").json["queues"] == {}
+        assert call(a.http, "GET", "/messages/of-a?t=0").body == b"kept"
+        assert [member["name"] for member in Api(a.http).ok("GET", "/v1/cluster")["nodes"]] == ["a"]
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def resident_bytes(node: NodeProcess) -> int:
+    status = Path(f"/proc/{node.pid}/status").read_text(encoding="ascii")
+    match = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+    assert match is not None
+    return int(match[1]) * 1024
+
+
+def test_a_message_over_the_limit_is_413_before_its_body_is_read(node: NodeProcess, queue_name: str) -> None:
+    """With Expect the body is not even asked for."""
+    head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: {32 * MiB + 1}\r\n"
+    for expect in ("", "Expect: 100-continue\r\n"):
+        with Connection(node.http) as connection:
+            connection.send(f"{head}{expect}\r\n".encode())
+            answer = connection.read()
+            assert (answer.status, answer["connection"], answer.body) == (413, b"close", b"")
+
+
+def test_a_chunked_message_over_the_limit_is_413_in_bounded_memory(node: NodeProcess, queue_name: str) -> None:
+    """Reading stops at the limit; the rest is dropped, not kept."""
+    before = resident_bytes(node)
+    chunk = b"%x\r\n%b\r\n" % (MiB, b"x" * MiB)
+    with Connection(node.http) as connection:
+        connection.send(
+            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
+        sent = 0
+        try:
+            for _ in range(200):
+                connection.send(chunk)
+                sent += 1
+        except (BrokenPipeError, ConnectionResetError):
+            assert sent > 32
+        else:
+            assert connection.read().status == 413
+    assert resident_bytes(node) - before < 120 * MiB
+    assert call(node.http, "GET", f"/messages/{queue_name}?t=0").status == 204
+
+
+def test_a_message_at_the_limit_passes(node: NodeProcess, queue_name: str) -> None:
+    assert call(node.http, "POST", f"/messages/{queue_name}", b"x" * (32 * MiB)).status == 200
+    answer = call(node.http, "GET", f"/messages/{queue_name}?t=0")
+    assert len(answer.body) == 32 * MiB
+    call(node.http, "DELETE", f"/queues/{queue_name}")
+
+
+def test_a_batch_over_the_limit_is_413(node: NodeProcess, queue_name: str) -> None:
+    api = Api(node.http)
+    head = f"POST /v1/queues/{queue_name}/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with Connection(node.http) as connection:
+        connection.send(f"{head}Content-Length: {64 * MiB}\r\n\r\n".encode())
+        answer = connection.read()
+    api.check("POST", f"/v1/queues/{queue_name}/messages", answer)
+    api.problem(answer, 413, "too_large")
+
+
+def test_a_batch_with_one_message_over_the_limit_is_413(node: NodeProcess, queue_name: str) -> None:
+    api = Api(node.http)
+    messages = [{"content": "good"}, {"content": "x" * (32 * MiB + 1)}]
+    answer = api("POST", f"/v1/queues/{queue_name}/messages", {"messages": messages})
+    api.problem(answer, 413, "too_large")
+    assert "messages[1]" in answer.json["detail"]
+    assert api("GET", f"/v1/queues/{queue_name}").status == 404
+
+
+def test_half_sent_bodies_take_bounded_memory_and_are_told_when_it_is_full(node: NodeProcess, queue_name: str) -> None:
+    """The bodies of unfinished requests have a common limit, over which clients are told to come back."""
+    connections = [Connection(node.http) for _ in range(9)]
+    try:
+        for connection in connections[:8]:
+            connection.send(
+                f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: {32 * MiB}\r\n\r\n".encode()
+            )
+        settle(node.http)
+        connections[8].send(
+            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: {MiB}\r\n\r\n".encode()
+        )
+        answer = connections[8].read()
+        assert (answer.status, answer["retry-after"]) == (503, b"1")
+        assert call(node.http, "POST", f"/messages/{queue_name}", b"small ones pass").status == 200
+    finally:
+        for connection in connections:
+            connection.close()
+    settle(node.http)
+    assert call(node.http, "POST", f"/messages/{queue_name}", b"x" * MiB).status == 200
+
+
+def test_a_client_that_vanishes_within_its_body_stores_nothing(node: NodeProcess, queue_name: str) -> None:
+    with Connection(node.http) as connection:
+        connection.send(f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf".encode())
+        settle(node.http)
+    settle(node.http)
+    assert call(node.http, "GET", f"/messages/{queue_name}?t=0").status == 204
+
+
+def test_a_slow_reader_does_not_stop_the_others(node: NodeProcess, queue_name: str) -> None:
+    """A client that asks for much and reads nothing holds its own answers only."""
+    body = b"x" * (8 * MiB)
+    for _ in range(4):
+        call(node.http, "POST", f"/messages/{queue_name}", body)
+    with Connection(node.http) as slow:
+        for _ in range(4):
+            slow.ask("GET", f"/messages/{queue_name}?t=0")
+        settle(node.http)
+        assert call(node.http, "POST", f"/messages/{queue_name}-other", b"x").status == 200
+        assert [len(slow.read().body) for _ in range(4)] == [len(body)] * 4
+    call(node.http, "DELETE", f"/queues/{queue_name}")
+
+
+def test_several_hundred_connections(node: NodeProcess, queue_name: str) -> None:
+    """LMQ specification 13: several hundred connections are normal use."""
+    connections = [Connection(node.http) for _ in range(400)]
+    try:
+        for connection in connections:
+            connection.ask("POST", f"/messages/{queue_name}", b"x")
+        assert all(connection.read().status == 200 for connection in connections)
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+# --- stopping, and life without a quorum --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_node(tmp_path: Path) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path) as process:
+        yield process
+
+
+def test_a_stopping_node_answers_what_is_in_flight(own_node: NodeProcess) -> None:
+    """SIGTERM: answer what is in flight, exit 0; a wait ends as if its time were up."""
+    with Connection(own_node.http) as pull, Connection(own_node.http) as batch, Connection(own_node.http) as idle:
+        assert idle.call("GET", "/livez").status == 200
+        pull.ask("GET", "/messages/q")
+        batch.ask("POST", "/v1/queues/q/pull", b'{"timeout":null}', JSON)
+        settle(own_node.http)
+        assert own_node.stop() == 0
+        assert pull.read().status == 204
+        assert batch.read().json == {"messages": []}
+        assert idle.rest() == b""
+
+
+def test_without_a_quorum_a_node_lives_but_is_not_ready(cluster: Cluster) -> None:
+    """No leader: 503 with Retry-After and a clear error; overviews still work; LMQ's routes: 503, empty."""
+    survivor = cluster.leader()
+    for process in cluster:
+        if process is not survivor:
+            process.kill()
+    wait_for(lambda: call(survivor.http, "GET", "/readyz").status == 503, "the loss of the quorum noticed")
+    api = Api(survivor.http)
+    requests: list[tuple[str, str, bytes | None]] = [
+        ("POST", "/v1/queues/q/messages", b'{"messages":[{"content":"m"}]}'),
+        ("GET", "/v1/queues/q/properties", None),
+        ("POST", "/messages/q", b"m"),
+        ("GET", "/messages/q?t=0", None),
+        ("GET", "/properties/q", None),
+        ("PATCH", "/properties/q", b"{}"),
+    ]
+    with open_many([survivor.http] * len(requests)) as connections:
+        for connection, (method, target, body) in zip(connections, requests, strict=True):
+            connection.ask(method, target, body, JSON)
+        assert call(survivor.http, "GET", "/livez").status == 200
+        assert b"[-]leader failed" in call(survivor.http, "GET", "/readyz").body
+        assert not api.ok("GET", "/v1/cluster")["has_quorum"]
+        assert call(survivor.http, "GET", "/stats").json["active_nodes"] == [survivor.name]
+        assert api.ok("GET", "/v1/queues")["queues"] == []
+        for connection, (method, target, _body) in zip(connections, requests, strict=True):
+            answer = connection.read()
+            assert (answer.status, answer["retry-after"]) == (503, b"1"), target
+            if target.startswith("/v1"):
+                api.check(method, target, answer)
+                api.problem(answer, 503, "no_leader")
+                assert answer.json["retryable"]
+            else:
+                assert answer.body == b""

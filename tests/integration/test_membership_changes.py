@@ -1,0 +1,243 @@
+"""Joining and leaving on real nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from .cluster import Cluster, NodeProcess, ports, wait_for
+from .load import Load
+from .raw_http import Answer, Connection, call
+from .raw_rpc import Rpc
+
+JSON = {"Content-Type": "application/json"}
+COMPACTED_BYTES = 40 * 1024 * 1024
+"""More than a log keeps, so that a joiner needs a snapshot."""
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[Cluster]:
+    """Two nodes, with room for more."""
+    with Cluster(2, directory=tmp_path) as nodes:
+        yield nodes
+
+
+def join(node: NodeProcess, peer: str) -> Answer:
+    """Make a node join, whatever it holds; returns the answer."""
+    with Connection(node.http, timeout_s=60) as connection:
+        return connection.call(
+            "POST", "/v1/cluster/join", json.dumps({"peer": peer, "discard_data": True}).encode(), JSON
+        )
+
+
+def leave(node: NodeProcess) -> Answer:
+    """Make a node leave; returns the answer."""
+    return call(node.http, "POST", "/v1/cluster/leave", b"")
+
+
+def members(node: NodeProcess) -> set[str]:
+    """The Raft addresses of the members as the node sees them."""
+    return {member["raft"] for member in node.get_json("/v1/cluster")["nodes"]}
+
+
+def agree(nodes: list[NodeProcess]) -> None:
+    """Wait until all of these nodes see exactly each other."""
+    wanted = {node.raft for node in nodes}
+    wait_for(lambda: all(members(node) == wanted for node in nodes), f"the members are {[n.name for n in nodes]}")
+
+
+def serves(nodes: list[NodeProcess], queue_name: str) -> None:
+    """Messages pushed through each node can be pulled and settled through the next one."""
+    for node, other in zip(nodes, [*nodes[1:], nodes[0]], strict=True):
+        with Rpc(node.rpc) as rpc, Rpc(other.rpc) as other_rpc:
+            assert rpc.call("push", queue_name, node.name) == b"ok"
+            message = other_rpc.call("pull", queue_name, 20)
+            assert (message[b"content"], message[b"retry"]) == (node.name.encode(), 2)
+            assert rpc.call("done", queue_name, message[b"id"]) == b"ok"
+
+
+# --- join -------------------------------------------------------------------------------------------------------------
+
+
+def test_join_takes_all_data_and_gives_up_its_own(cluster: Cluster, queue_name: str) -> None:
+    """12.4: the joiner throws its own data away and copies everything of the cluster."""
+    fresh = cluster.add_node()
+    with Rpc(cluster[0].rpc) as rpc, Rpc(fresh.rpc) as own:
+        rpc.call("update_props", queue_name, {"retry": 6})
+        rpc.call("set_default_props", [["^x", {"retry": 1}]])
+        rpc.call("push_many", queue_name, [1, 2, 3])
+        leased = rpc.call("pull", queue_name)
+        own.call("push", queue_name + "-own", "gone after the join")
+        answer = join(fresh, cluster[0].http)
+        assert answer.status == 200, answer
+        assert {node["raft"] for node in answer.json["nodes"]} == {node.raft for node in cluster}
+        agree(cluster.nodes)
+        # The connection to the joiner is still good, and shows the cluster's data.
+        assert own.call("done", queue_name, leased[b"id"]) == b"ok"
+        assert [(m[b"content"], m[b"retry"]) for m in own.call("pull_many", queue_name, 10)] == [(2, 6), (3, 6)]
+        assert own.call("get_default_props") == [[b"^x", {b"retry": 1}]]
+        assert own.error("done", queue_name + "-own", "x") == b"throw:queue_not_found"
+    serves(cluster.nodes, queue_name + "-serves")
+
+
+def test_join_by_every_form_of_address_through_leader_and_follower(cluster: Cluster, queue_name: str) -> None:
+    """Design 2.2: PEER is an HTTP or Raft address, `lmq@host` accepted; the node that is asked need not lead."""
+    founders = list(cluster.nodes)
+    leader = cluster.leader()
+    follower = next(node for node in founders if node is not leader)
+    fresh = cluster.add_node()
+    for peer in (leader.raft, follower.raft, follower.http, f"lmq@{leader.http}", f"lmq@{follower.raft}"):
+        answer = join(fresh, peer)
+        assert answer.status == 200, (peer, answer)
+        agree(cluster.nodes)
+        serves(cluster.nodes, queue_name)
+        assert leave(fresh).status == 200
+        agree(founders)
+
+
+def test_joined_node_counts_as_a_member(cluster: Cluster, queue_name: str) -> None:
+    """Two founders and a joiner outlive the loss of any one, of a founder that led too."""
+    fresh = cluster.add_node()
+    assert join(fresh, cluster[0].http).status == 200
+    agree(cluster.nodes)
+    with Rpc(cluster[0].rpc) as rpc:
+        rpc.call("push_many", queue_name, list(range(10)))
+    victim = cluster.leader()
+    victim.kill()
+    serves(cluster.alive, queue_name + "-serves")
+    with Rpc(fresh.rpc) as rpc:
+        assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 100)] == list(range(10))
+    # A joiner that restarts is the same member again.
+    victim.start(wait=False)
+    victim.wait_ready()
+    fresh.restart()
+    serves(cluster.nodes, queue_name + "-serves")
+    agree(cluster.nodes)
+
+
+def test_joiner_gets_a_snapshot_where_the_log_has_been_compacted(cluster: Cluster, queue_name: str) -> None:
+    """More data than a log keeps reaches a joiner as a snapshot, under load."""
+    body = b"s" * 100_000
+    with Rpc(cluster[0].rpc, timeout_s=60) as rpc:
+        for number in range(COMPACTED_BYTES // len(body)):
+            rpc.ask("push", queue_name, b"%06d" % number + body)
+        for _ in range(COMPACTED_BYTES // len(body)):
+            assert rpc.read().error is None
+        first = rpc.call("pull", queue_name)
+    fresh = cluster.add_node()
+    with Load(cluster.nodes[:2], queue_name + "-load") as load:
+        load.progress(200)
+        assert join(fresh, cluster[1].raft).status == 200
+        load.progress(200)
+    load.check_exactly_once()
+    assert "snapshot installed" in fresh.log()
+    with Rpc(fresh.rpc) as rpc:
+        assert rpc.call("done", queue_name, first[b"id"]) == b"ok"
+        for number in range(1, 6):
+            assert rpc.call("pull", queue_name)[b"content"] == b"%06d" % number + body
+    sizes = [call(node.http, "GET", f"/v1/queues/{queue_name}").json["size"] for node in cluster]
+    assert sizes == [COMPACTED_BYTES // len(body) - 1] * 3
+
+
+def test_pulls_that_wait_at_a_joiner_are_told(cluster: Cluster, queue_name: str) -> None:
+    """12.4: requests to the joiner fail for a moment; they are answered, not forgotten."""
+    fresh = cluster.add_node()
+    with Rpc(fresh.rpc) as rpc:
+        rpc.ask("pull", queue_name)
+        rpc.settle()
+        assert join(fresh, cluster[0].http).status == 200
+        assert rpc.read().error.startswith(b"shutting_down: the node is changing its cluster")
+        assert rpc.call("push", queue_name, "x") == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("peer", "code", "part"),
+    [
+        ("", "bad_request", "peer"),
+        ("nonsense peer", "bad_request", "not the address of a node"),
+        ("127.0.0.1:99999", "bad_request", "not a port"),
+        ("UNUSED", "unreachable", "cannot be reached"),
+        ("lmq@UNUSED", "unreachable", "cannot be reached"),
+        ("RPC", "unreachable", "cannot be reached"),
+        ("OWN HTTP", "bad_request", "this node itself"),
+        ("OWN RAFT", "bad_request", "this node itself"),
+    ],
+)
+def test_join_with_a_wrong_peer_changes_nothing(
+    node: NodeProcess, queue_name: str, peer: str, code: str, part: str
+) -> None:
+    """The reason is told; the node keeps its data and serves on."""
+    with Rpc(node.rpc) as rpc:
+        rpc.call("push", queue_name, "kept")
+    unused = f"127.0.0.1:{ports.take()}"
+    for word, address in (("UNUSED", unused), ("RPC", node.rpc), ("OWN HTTP", node.http), ("OWN RAFT", node.raft)):
+        peer = peer.replace(word, address)
+    answer = join(node, peer)
+    assert (answer.json["code"], answer.status) == (code, 400 if code == "bad_request" else 503)
+    assert part in answer.json["detail"]
+    with Rpc(node.rpc) as rpc:
+        assert rpc.call("pull", queue_name, 0)[b"content"] == b"kept"
+
+
+def test_join_while_in_a_cluster_is_refused(cluster: Cluster, queue_name: str) -> None:
+    """A member has to leave first; nothing changes."""
+    other = cluster.add_node()
+    for peer in (other.http, cluster[1].raft):
+        answer = join(cluster[0], peer)
+        assert (answer.status, answer.json["code"], answer.json["outcome"]) == (409, "conflict", "not_applied")
+        assert "leave first" in answer.json["detail"]
+    agree(cluster.nodes[:2])
+    serves(cluster.nodes[:2], queue_name)
+
+
+# --- leave ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_leave_and_the_rest_goes_on(tmp_path, queue_name: str, role: str) -> None:
+    """12.4: the node drops out and continues alone and empty; the rest forget it, and keep all data."""
+    with Cluster(3, directory=tmp_path) as cluster:
+        leaver = cluster.leader() if role == "leader" else cluster.followers()[0]
+        rest = [node for node in cluster if node is not leaver]
+        with Rpc(leaver.rpc) as rpc:
+            rpc.call("push_many", queue_name, [1, 2, 3])
+        with Load(rest, queue_name + "-load") as load:
+            load.progress(300)
+            answer = leave(leaver)
+            assert answer.status == 200, answer
+            load.progress(300)
+        load.check_exactly_once()
+        print(f"leave of the {role}: pause {load.pause_s:.2f} s for clients of the others")
+        agree(rest)
+        agree([leaver])
+        serves(rest, queue_name + "-serves")
+        serves([leaver], queue_name + "-serves")
+        with Rpc(leaver.rpc) as rpc:
+            assert rpc.call("pull", queue_name, 0) == b"empty"
+        # The two that are left are a cluster of two, whatever the third does.
+        leaver.kill()
+        with Rpc(rest[0].rpc) as rpc:
+            assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 10)] == [1, 2, 3]
+        # It may come again.
+        leaver.start()
+        assert join(leaver, rest[0].http).status == 200
+        agree(cluster.nodes)
+        serves(cluster.nodes, queue_name + "-serves")
+
+
+def test_leave_down_to_one(cluster: Cluster, queue_name: str) -> None:
+    """The last one that stays is a cluster of one with all data; leaving a cluster of one is nothing."""
+    stays, leaves = cluster.nodes
+    with Rpc(leaves.rpc) as rpc:
+        rpc.call("push", queue_name, "kept")
+    assert leave(leaves).status == 200
+    agree([stays])
+    with Rpc(stays.rpc) as rpc:
+        assert rpc.call("pull", queue_name, 20)[b"content"] == b"kept"
+    assert leave(stays).status == 200
+    serves([stays], queue_name + "-serves")
+    # Only the founders' ids were taken: a restart finds what it was.
+    stays.restart()
+    assert members(stays) == {stays.raft}

@@ -1,0 +1,87 @@
+"""New behaviour of the replicated machine is switched on when all members understand it, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lmqcluster.core import IncompatibleVersionError, Machine
+from lmqcluster.node.address import Address
+from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.node import Node
+
+from .cluster import ports
+
+DEADLINE_S = 30.0
+
+
+class Programs:
+    """Nodes in this process, each of a program that understands some machine version."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+        self._rafts = [Address("127.0.0.1", ports.take()) for _ in range(3)]
+        self.nodes: dict[int, Node] = {}
+
+    async def start(self, number: int, version: int) -> Node:
+        """Start a node of a program that understands machine versions up to `version`."""
+        config = NodeConfig(
+            name=f"n{number}",
+            data_dir=self._folder / f"n{number}",
+            peers=tuple(self._rafts),
+            raft=self._rafts[number],
+            http=None,
+            rpc=Address("127.0.0.1", ports.take()),
+        )
+        with self._monkeypatch.context() as patch:
+            patch.setattr(Machine, "VERSION_MAX", version)
+            node = self.nodes[number] = Node(config)
+            await node.start()
+        # Nothing is applied before a leader is heard of.
+        node.replica.machine.VERSION_MAX = version
+        return node
+
+    async def stop(self, number: int) -> None:
+        await self.nodes.pop(number).stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - a replica changes in its steps and tells nobody
+            await asyncio.sleep(0.01)
+
+
+def all_know_each_other(nodes: dict[int, Node]) -> bool:
+    return all(len(node.replica.peers) == len(nodes) - 1 and node.has_leader() for node in nodes.values())
+
+
+async def rolling_upgrade(programs: Programs) -> None:
+    nodes = programs.nodes
+    for number in range(3):
+        await programs.start(number, 1)
+    await until(lambda: all_know_each_other(nodes))
+    for number in range(3):
+        for node in nodes.values():
+            node._tick_upgrade()
+        assert {node.replica.machine.version for node in nodes.values()} == {1}
+        await programs.stop(number)
+        await programs.start(number, 2)
+        await until(lambda: all_know_each_other(nodes))
+    await until(lambda: all(node.replica.machine.version == 2 for node in nodes.values()))
+    # A restart keeps it, and a program that is too old stops instead of going its own way.
+    await programs.stop(0)
+    old = await programs.start(0, 1)
+    error = await asyncio.wait_for(old.failure, DEADLINE_S)
+    assert isinstance(error, IncompatibleVersionError)
+    assert "understands up to 1" in str(error)
+    for number in range(3):
+        await programs.stop(number)
+
+
+def test_the_newest_version_that_all_understand_is_switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = Programs(tmp_path, monkeypatch)
+    asyncio.run(rolling_upgrade(programs))

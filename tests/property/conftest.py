@@ -1,0 +1,26 @@
+"""How hard the property tests try.
+
+The gate runs a fixed set of examples, so that it never fails by chance. To search for new failures:
+`LMQ_PROPERTY_EXAMPLES=5000 pytest tests/property`, which picks new examples every time and prints how to replay a failure.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_EXAMPLES = int(os.environ.get("LMQ_PROPERTY_EXAMPLES", "0"))
+
+settings.register_profile(
+    "lmq",
+    max_examples=_EXAMPLES or 150,
+    stateful_step_count=40,
+    derandomize=not _EXAMPLES,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("lmq")

@@ -1,0 +1,149 @@
+"""Drives a machine in tests: numbers the batches, keeps the clock, names the commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgpack
+
+from lmqcluster.core import Fault, Machine, Op
+
+__all__ = ["Driver", "bodies", "compile_pattern", "copied", "numbers", "over_the_wire", "records"]
+
+SECOND = 1_000_000
+
+
+def compile_pattern(pattern: bytes) -> Callable[[bytes], bool]:
+    """The regular expression engine of the tests: an unanchored search."""
+    try:
+        search = re.compile(pattern).search
+    except re.error as exc:
+        raise ValueError(str(exc)) from exc
+    return lambda name: search(name) is not None
+
+
+def over_the_wire(value: Any) -> Any:
+    """The value as it comes out of a log or a snapshot file: strings are bytes, tuples are lists."""
+    return msgpack.unpackb(msgpack.packb(value), raw=True, strict_map_key=False)
+
+
+def records(machine: Machine) -> list[Any]:
+    """The machine's snapshot as it would be read from a file."""
+    return [over_the_wire(record) for record in machine.snapshot()]
+
+
+def copied(machine: Machine) -> Machine:
+    """A machine restored from a snapshot of this one."""
+    return Machine.restore(compile_pattern, records(machine))
+
+
+def bodies(deliveries: Iterable[Any]) -> list[Any]:
+    """Contents of what a pull delivered; a compound message shows as the list of its parts' contents."""
+    return [
+        content if isinstance(content, bytes) else [part.content for part in content]
+        for content in (message.content for _, _, _, message in deliveries)
+    ]
+
+
+def numbers(deliveries: Iterable[Any]) -> list[int]:
+    """Delivery numbers of what a pull delivered."""
+    return [number for _, number, _, _ in deliveries]
+
+
+class Driver:
+    """A machine fed by one node, one command a batch. Time stands still unless a test moves it."""
+
+    def __init__(self, machine: Machine | None = None) -> None:
+        self.machine = Machine(compile_pattern) if machine is None else machine
+        self.now_us = max(1_000 * SECOND, self.machine.now_us)
+        self.origin = b"node-1"
+        self.incarnation = 1
+        self.sequence = self.machine.sessions.last_sequence(self.origin, 1)
+        self.ready: list[bytes] = []
+
+    def wait(self, seconds: float) -> None:
+        """Let log time pass."""
+        self.now_us += round(seconds * SECOND)
+
+    def batch(self, *commands: list[Any]) -> list[Any]:
+        """Apply the commands as one batch; `Fault` results come back as they are."""
+        self.sequence += 1
+        applied = self.machine.apply(self.now_us, self.origin, self.incarnation, self.sequence, list(commands))
+        assert applied.status == "applied"
+        self.ready = [queue.name for queue in applied.ready]
+        return applied.results
+
+    def do(self, *command: Any) -> Any:
+        """Apply one command, which has to be carried out."""
+        result = self.batch(list(command))[0]
+        assert not isinstance(result, Fault), result
+        return result
+
+    def push(self, queue: bytes, *contents: bytes, content_type: bytes | None = None) -> list[int]:
+        return self.do(Op.PUSH, queue, content_type, list(contents), None, 0)
+
+    def produce(self, queue: bytes, producer: bytes, first: int, *contents: bytes) -> list[int]:
+        return self.do(Op.PUSH, queue, None, list(contents), producer, first)
+
+    def push_item(
+        self,
+        queue: bytes,
+        content: bytes,
+        content_type: bytes | None = None,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+        key: bytes | None = None,
+    ) -> int:
+        item = [content, content_type, [list(header) for header in headers], key]
+        return self.do(Op.PUSH_ITEMS, queue, [item])[0]
+
+    def push_all(self, pattern: bytes, content: bytes) -> list[tuple[bytes, int]]:
+        return self.do(Op.PUSH_ALL, pattern, [content, None, [], None])
+
+    def pull(self, queue: bytes, count: int = 1) -> list[Any]:
+        return self.do(Op.PULL, queue, count)
+
+    def pull_one(self, queue: bytes) -> Any:
+        """The one delivery of a pull that must find a message: (queue, number, retry, message)."""
+        (delivery,) = self.pull(queue)
+        return delivery
+
+    def drain(self, queue: bytes) -> list[Any]:
+        """Contents of all messages that can be pulled now, in order. Needs a positive timeout."""
+        return bodies(self.pull(queue, 1000))
+
+    def pull_any(self, pattern: bytes, count: int = 1) -> list[Any]:
+        return self.do(Op.PULL_ANY, pattern, count)
+
+    def ack(self, queue: bytes, *given: int) -> list[bool] | None:
+        return self.do(Op.ACK, queue, list(given))
+
+    def nack(self, queue: bytes, *given: int) -> list[bool] | None:
+        return self.do(Op.NACK, queue, list(given))
+
+    def extend(self, queue: bytes, *given: int) -> list[bool] | None:
+        return self.do(Op.EXTEND, queue, list(given))
+
+    def put_back(self, queue: bytes, *given: int) -> list[bool] | None:
+        return self.do(Op.PUT_BACK, queue, list(given))
+
+    def set(self, queue: bytes, **properties: Any) -> None:
+        """Set own properties; hooks as [[point, [[module, [argument]]]]]."""
+        self.do(Op.SET_PROPERTIES, queue, _pairs(properties))
+
+    def clear(self, queue: bytes) -> None:
+        self.do(Op.CLEAR_PROPERTIES, queue)
+
+    def defaults(self, *rules: tuple[bytes, dict[str, Any]]) -> None:
+        self.do(Op.SET_DEFAULTS, [[pattern, _pairs(properties)] for pattern, properties in rules])
+
+    def delete(self, queue: bytes) -> bool:
+        return self.do(Op.DELETE, queue)
+
+    def size(self, queue: bytes) -> int:
+        return len(self.machine.queues[queue])
+
+
+def _pairs(properties: dict[str, Any]) -> list[list[Any]]:
+    return [[name.encode(), value] for name, value in properties.items()]

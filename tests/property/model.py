@@ -1,0 +1,331 @@
+"""The naive model of the queues: the most obvious implementation of what LMQ does, to hold the real one against.
+
+Everything is a list that is searched from the front. It shares no code with `lmqcluster.core`, knows nothing of garbage
+input, and is free to be as slow as it likes.
+
+One thing LMQ leaves open is the order of messages that are due at the very same microsecond. The model settles it: first
+windows and messages put back, by arrival; then expired leases, by delivery; then the line, in the order it was joined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+SYSTEM = {"accum": 0, "retry": 2, "timeout": 30}
+NO, NEW, YES = 0, 1, 2
+WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
+
+PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6, 7, 8
+PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
+
+
+@dataclass(eq=False)
+class Entry:
+    """One message in a queue. `place` orders the entries that are due: (due time, rank, order within the rank)."""
+
+    state: str  # "waiting", "window" or "leased"
+    place: tuple[int, int, int]
+    arrival: int
+    remaining: int
+    content_type: bytes | None
+    headers: list[tuple[bytes, bytes]]
+    content: Any  # bytes, or for a compound message the list of its parts
+    number: int = 0
+    place_before_lease: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def due_us(self) -> int:
+        return self.place[0]
+
+
+@dataclass(eq=False)
+class Queue:
+    """A queue and what ever happened to its messages."""
+
+    entries: list[Entry] = field(default_factory=list)
+    own: dict[str, Any] = field(default_factory=dict)
+    entered: int = 0  # messages stored; a compound message is one
+    acked: int = 0
+    dropped: int = 0
+
+
+@dataclass
+class Delivery:
+    """What a pull hands out."""
+
+    queue: bytes
+    number: int
+    retry: int
+    content_type: bytes | None
+    headers: list[tuple[bytes, bytes]]
+    content: Any
+
+
+class Model:
+    """All queues. `search(pattern, name)` tells whether the pattern is found in the name."""
+
+    def __init__(self, search: Any, window_s: int) -> None:
+        self.search = search
+        self.window_us = window_s * 1_000_000
+        self.now_us = 0
+        self.arrivals = 0
+        self.deliveries = 0
+        self.queues: dict[bytes, Queue] = {}
+        self.rules: list[tuple[bytes, dict[str, Any]]] = []
+        self.batches: list[tuple[bytes, int, int]] = []  # origin, incarnation, sequence of each batch applied
+        self.produced: dict[bytes, tuple[int, int]] = {}  # producer: highest sequence, log time of its last push
+        self.keyed: list[tuple[bytes, bytes, int, int]] = []  # queue, key, flag, log time
+
+    # Batches
+
+    def apply(
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[list[Any]]
+    ) -> tuple[str, list[Any]]:
+        self.now_us = max(self.now_us, now_us)
+        latest = max([i for o, i, _ in self.batches if o == origin], default=0)
+        if incarnation < latest:
+            return "duplicate", []
+        last = max([s for o, i, s in self.batches if o == origin and i == incarnation], default=0)
+        if sequence <= last:
+            return "duplicate", []
+        if sequence > last + 1:
+            return "gap", []
+        self.batches.append((origin, incarnation, sequence))
+        return "applied", [self.do(command) for command in commands]
+
+    def do(self, command: list[Any]) -> Any:
+        op, *arguments = command
+        return {
+            PUSH: self.push,
+            PUSH_ITEMS: self.push_items,
+            PULL: self.pull,
+            PULL_ANY: self.pull_any,
+            ACK: self.ack,
+            NACK: self.nack,
+            EXTEND: self.extend,
+            PUT_BACK: self.put_back,
+            PUSH_ALL: self.push_all,
+            SET_PROPERTIES: self.set_properties,
+            CLEAR_PROPERTIES: self.clear_properties,
+            DELETE: self.delete,
+            SET_DEFAULTS: self.set_defaults,
+            BARRIER: lambda: True,
+            FOUND: lambda _salt: True,
+        }[op](*arguments)
+
+    # Properties
+
+    def named(self, name: bytes) -> Queue:
+        """The queue, created if it does not exist."""
+        if name not in self.queues:
+            self.queues[name] = Queue()
+        return self.queues[name]
+
+    def property(self, name: bytes, key: str) -> Any:
+        """Own value, else that of the first rule that matches (and of no other), else the system default."""
+        if name in self.queues and key in self.queues[name].own:
+            return self.queues[name].own[key]
+        for pattern, values in self.rules:
+            if self.search(pattern, name):
+                return values.get(key, SYSTEM.get(key))
+        return SYSTEM.get(key)
+
+    def properties(self, name: bytes) -> dict[str, Any]:
+        keys = ["accum", "hooks", "retry", "timeout"]
+        return {key: self.property(name, key) for key in keys if self.property(name, key) is not None}
+
+    def timeout_us(self, name: bytes) -> int:
+        return round(Fraction(self.property(name, "timeout")) * 1_000_000)
+
+    def set_properties(self, name: bytes, pairs: list[Any]) -> bool:
+        self.named(name).own.update({key.decode(): value for key, value in pairs})
+        return True
+
+    def clear_properties(self, name: bytes) -> bool:
+        self.named(name).own = {}
+        return True
+
+    def set_defaults(self, rules: list[Any]) -> bool:
+        self.rules = [(pattern, {key.decode(): value for key, value in pairs}) for pattern, pairs in rules]
+        return True
+
+    def delete(self, name: bytes) -> bool:
+        return self.queues.pop(name, None) is not None
+
+    # Push
+
+    def store(self, name: bytes, content: bytes, content_type: bytes | None, headers: list[tuple[bytes, bytes]]) -> int:
+        queue = self.named(name)
+        self.arrivals += 1
+        accum_ms = self.property(name, "accum")
+        if accum_ms != 0:
+            for entry in queue.entries:
+                if entry.state == "window" and entry.due_us > self.now_us:
+                    entry.content.append((content_type, headers, content))
+                    return YES
+            place = (self.now_us + accum_ms * 1000, WINDOWS_FIRST, self.arrivals)
+            state, body, meta = "window", [(content_type, headers, content)], (None, [])
+        else:
+            place = (self.now_us, LINE_LAST, self.end_of_line(queue))
+            state, body, meta = "waiting", content, (content_type, headers)
+        queue.entries.append(Entry(state, place, self.arrivals, self.property(name, "retry") + 1, *meta, body))
+        queue.entered += 1
+        return NO if accum_ms == 0 else NEW
+
+    def end_of_line(self, queue: Queue) -> int:
+        return 1 + max([entry.place[2] for entry in queue.entries if entry.place[1] == LINE_LAST], default=0)
+
+    def push(
+        self, name: bytes, content_type: bytes | None, contents: list[bytes], producer: bytes | None, first: int
+    ) -> list[int]:
+        self.named(name)
+        flags = []
+        highest = 0
+        if producer is not None:
+            highest, used_us = self.produced.get(producer, (0, 0))
+            if used_us <= self.now_us - self.window_us:
+                highest = 0
+            self.produced[producer] = (max(highest, first + len(contents) - 1), self.now_us)
+        for sequence, content in enumerate(contents, first):
+            known = producer is not None and sequence <= highest
+            flags.append(NO if known else self.store(name, content, content_type, []))
+        return flags
+
+    def push_items(self, name: bytes, items: list[Any]) -> list[int]:
+        self.named(name)
+        return [self.push_item(name, *item) for item in items]
+
+    def push_item(
+        self, name: bytes, content: bytes, content_type: bytes | None, headers: list[Any], key: bytes | None
+    ) -> int:
+        for queue, known, flag, at_us in self.keyed:
+            if key is not None and (queue, known) == (name, key) and self.now_us < at_us + self.window_us:
+                return flag
+        flag = self.store(name, content, content_type, self.preserved(name, headers))
+        if key is not None:
+            self.keyed.append((name, key, flag, self.now_us))
+        return flag
+
+    def preserved(self, name: bytes, headers: list[Any]) -> list[tuple[bytes, bytes]]:
+        """The headers that the queue's hooks name, in the order the hooks name them."""
+        kept: list[tuple[bytes, bytes]] = []
+        for point, modules in self.property(name, "hooks") or []:
+            for _module, arguments in modules:
+                for argument in arguments:
+                    for header, value in headers:
+                        already = [known for known, _ in kept]
+                        if point == b"pre_http_push" and header == argument and header not in already:
+                            kept.append((header, value))
+        return kept
+
+    def push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
+        content, content_type, headers, _key = item
+        return [(name, self.push_item(name, content, content_type, headers, None)) for name in self.matching(pattern)]
+
+    def matching(self, pattern: bytes) -> list[bytes]:
+        return [name for name in sorted(self.queues) if self.search(pattern, name)]
+
+    # Pull
+
+    def pull(self, name: bytes, count: int) -> list[Delivery]:
+        self.named(name)
+        delivered: list[Delivery] = []
+        while len(delivered) < count:
+            one = self.pull_one(name)
+            if one is None:
+                break
+            delivered.append(one)
+        return delivered
+
+    def pull_one(self, name: bytes) -> Delivery | None:
+        queue = self.queues[name]
+        while True:
+            due = [entry for entry in queue.entries if entry.due_us <= self.now_us]
+            if not due:
+                return None
+            entry = min(due, key=lambda entry: entry.place)
+            if entry.remaining > 0:
+                break
+            queue.entries.remove(entry)
+            queue.dropped += 1
+        self.deliveries += 1
+        entry.remaining -= 1
+        entry.number = self.deliveries
+        entry.state = "leased"
+        entry.place_before_lease = entry.place
+        entry.place = (self.now_us + self.timeout_us(name), LEASES_NEXT, entry.number)
+        content = list(entry.content) if isinstance(entry.content, list) else entry.content
+        return Delivery(name, entry.number, entry.remaining, entry.content_type, entry.headers, content)
+
+    def pull_any(self, pattern: bytes, count: int) -> list[Delivery]:
+        delivered: list[Delivery] = []
+        while len(delivered) < count:
+            heads = [(self.head_us(name), name) for name in self.matching(pattern) if self.queues[name].entries]
+            if not heads or min(heads)[0] > self.now_us:
+                break
+            one = self.pull_one(min(heads)[1])
+            if one is not None:
+                delivered.append(one)
+        return delivered
+
+    def head_us(self, name: bytes) -> int | None:
+        """When the next message of the queue is due, leased ones included."""
+        return min([entry.due_us for entry in self.queues[name].entries], default=None)
+
+    # Settle
+
+    def leased(self, name: bytes, number: int) -> Entry | None:
+        for entry in self.queues[name].entries:
+            if entry.state == "leased" and entry.number == number and entry.due_us > self.now_us:
+                return entry
+        return None
+
+    def ack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        if name not in self.queues:
+            return None
+        results = []
+        for number in numbers:
+            entry = self.leased(name, number)
+            if entry is not None:
+                self.queues[name].entries.remove(entry)
+                self.queues[name].acked += 1
+            results.append(entry is not None)
+        return results
+
+    def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        if name not in self.queues:
+            return None
+        results = []
+        for number in numbers:
+            entry = self.leased(name, number)
+            if entry is not None:
+                entry.state = "waiting"
+                entry.place = (self.now_us, LINE_LAST, self.end_of_line(self.queues[name]))
+            results.append(entry is not None)
+        return results
+
+    def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        if name not in self.queues:
+            return None
+        results = []
+        for number in numbers:
+            entry = self.leased(name, number)
+            if entry is not None:
+                entry.place = (self.now_us + self.timeout_us(name), LEASES_NEXT, number)
+            results.append(entry is not None)
+        return results
+
+    def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        if name not in self.queues:
+            return None
+        results = []
+        for number in numbers:
+            entry = self.leased(name, number)
+            if entry is not None:
+                entry.state = "waiting"
+                entry.place = (entry.place_before_lease[0], WINDOWS_FIRST, entry.arrival)
+                entry.remaining += 1
+            results.append(entry is not None)
+        return results

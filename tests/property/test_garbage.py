@@ -1,0 +1,144 @@
+"""The machine is total: whatever the log holds, it never raises, and replicas stay equal (design laws 1 and 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmqcluster.core import Fault, Machine, Op
+
+from .driver import SECOND, Driver, bodies, compile_pattern, copied, over_the_wire, records
+
+# Everything that MessagePack can carry, biased to numbers and strings that mean something to a command.
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 63), (1 << 64) - 1),
+    st.sampled_from([-1, 0, 1, 2, 3, 10**10, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]),
+    st.floats(),
+    st.sampled_from(
+        [b"", b"a", b"q", b"(", b"retry", b"accum", b"timeout", b"hooks", b"pre_http_push", b"\xff", b"x" * 256]
+    ),
+    st.binary(max_size=4),
+)
+GARBAGE = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.binary(max_size=2) | st.integers(0, 9), inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+
+SOUND: list[list[Any]] = [
+    [Op.PUSH, b"q", b"text/plain", [b"one", b"two"], b"producer", 1],
+    [Op.PUSH, b"q", None, [b"three"], None, 0],
+    [Op.PUSH_ITEMS, b"q", [[b"four", None, [[b"x-a", b"1"]], b"key"], [b"five", b"t", [], None]]],
+    [Op.PULL, b"q", 2],
+    [Op.PULL_ANY, b"q", 2],
+    [Op.ACK, b"q", [1, 2]],
+    [Op.NACK, b"q", [1, 3]],
+    [Op.EXTEND, b"q", [2, 3]],
+    [Op.PUT_BACK, b"q", [1, 4]],
+    [Op.PUSH_ALL, b"q", [b"six", None, [], None]],
+    [Op.SET_PROPERTIES, b"q", [[b"retry", 1], [b"timeout", 0], [b"hooks", [[b"pre_http_push", [[b"m", [b"x-a"]]]]]]]],
+    [Op.CLEAR_PROPERTIES, b"q"],
+    [Op.DELETE, b"q"],
+    [Op.SET_DEFAULTS, [[b"q", [[b"accum", 10], [b"retry", 0]]]]],
+    [Op.BARRIER],
+    [Op.FOUND, b"0123456789"],
+]
+
+
+def _paths(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Where in a command a value may be replaced."""
+    found = [path] if path else []
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            found += _paths(item, (*path, index))
+    return found
+
+
+def _replaced(value: Any, path: tuple[int, ...], new: Any) -> Any:
+    if not path:
+        return new
+    return [_replaced(item, path[1:], new) if index == path[0] else item for index, item in enumerate(value)]
+
+
+@st.composite
+def damaged_commands(draw: st.DrawFn) -> Any:
+    """A sound command with one value replaced by garbage, or cut short, or with something behind it."""
+    command = draw(st.sampled_from(SOUND))
+    how = draw(st.integers(0, 9))
+    if how == 0:
+        return command[: draw(st.integers(0, len(command)))]
+    if how == 1:
+        return [*command, draw(GARBAGE)]
+    return _replaced(command, draw(st.sampled_from(_paths(command))), draw(GARBAGE))
+
+
+COMMANDS = st.lists(
+    st.one_of(
+        st.sampled_from(SOUND),
+        damaged_commands(),
+        damaged_commands(),
+        st.tuples(st.integers(-1, 20))
+        .map(list)
+        .flatmap(lambda op: st.lists(GARBAGE, max_size=5).map(lambda a: op + a)),
+        GARBAGE,
+    ),
+    max_size=6,
+)
+
+
+@given(batches=st.lists(st.tuples(COMMANDS, st.integers(-1, 40)), min_size=1, max_size=6), cut=st.integers(0, 5))
+def test_garbage_in_the_log_neither_stops_nor_splits_the_replicas(batches: list[Any], cut: int) -> None:
+    first, second = Machine(compile_pattern), Machine(compile_pattern)
+    now_us = 0
+    for sequence, (commands, step_s) in enumerate(batches, 1):
+        now_us += step_s * SECOND
+        logged = over_the_wire(commands)
+        statuses = {machine.apply(now_us, b"n", 1, sequence, logged).status for machine in (first, second)}
+        assert statuses == {"applied"}
+        _check_books(first)
+        if sequence == cut:
+            second = copied(second)
+    assert records(first) == records(second)
+    # What garbage left behind is of no consequence to sound clients, and both replicas answer them alike.
+    answers = [_use(Driver(machine)) for machine in (first, second)]
+    assert answers[0] == answers[1]
+
+
+def _check_books(machine: Machine) -> None:
+    for queue in machine.queues.values():
+        messages = [*queue.ready, *(entry[2] for entry in queue.delayed), *queue.leases.messages.values()]
+        contents = [
+            [message.content] if isinstance(message.content, bytes) else [part.content for part in message.content]
+            for message in messages
+        ]
+        assert queue.body_bytes == sum(len(body) for parts in contents for body in parts)
+        stored = sum(len(parts) for parts in contents)
+        assert stored <= queue.pushed_total
+        assert len(messages) + queue.acked_total + queue.dropped_total <= queue.pushed_total
+
+
+def _use(driver: Driver) -> list[Any]:
+    driver.defaults()
+    driver.delete(b"fresh")
+    driver.push(b"fresh", b"x", b"y")
+    driver.wait(10**7)
+    answers = [[(queue, bodies([one]), one[1]) for one in driver.pull_any(b"", 50) for queue in [one[0]]]]
+    driver.delete(b"fresh")
+    driver.push(b"fresh", b"z")
+    (taken,) = driver.pull(b"fresh")
+    answers += [bodies([taken]), driver.ack(b"fresh", taken[1])]
+    return answers
+
+
+@pytest.mark.parametrize("commands", [[command] for command in SOUND], ids=lambda commands: commands[0][0].name)
+def test_sound_commands_are_carried_out(commands: list[Any]) -> None:
+    """What the fuzzing damages is sound to begin with."""
+    results = Machine(compile_pattern).apply(0, b"n", 1, 1, over_the_wire(commands)).results
+    assert not isinstance(results[0], Fault)

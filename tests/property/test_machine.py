@@ -1,0 +1,299 @@
+"""The machine against the naive model: the same log must give the same results, sizes, order and contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from lmqcluster.core import Machine, lease, patterns
+from lmqcluster.core.machine import REMEMBER_US
+from lmqcluster.wire import limits
+
+from . import model as m
+from .driver import SECOND, compile_pattern, copied, records
+
+# Few names and contents, so that commands meet each other; patterns that match all, some and none of the names.
+QUEUES = st.sampled_from([b"a", b"a", b"ab", b"b"])
+PATTERNS = st.sampled_from([b"", b"", b"a", b"^b$", b"b|c", b"none"])
+CONTENTS = st.binary(max_size=3)
+TYPES = st.sampled_from([None, b"text/plain"])
+COUNTS = st.integers(0, 4)
+NODES = st.sampled_from([b"n1", b"n2"])
+PRODUCERS = st.sampled_from([None, b"p1", b"p2"])
+KEYS = st.sampled_from([None, b"k1", b"k2"])
+HEADERS = st.lists(
+    st.tuples(st.sampled_from([b"x-a", b"x-b", b"user-agent"]), CONTENTS).map(list),
+    max_size=3,
+    unique_by=lambda header: header[0],
+)
+HOOKS = st.lists(
+    st.tuples(
+        st.sampled_from([b"pre_http_push", b"other"]),
+        st.lists(
+            st.tuples(
+                st.just(b"lmq_hook_preserve_header"),
+                st.lists(st.sampled_from([b"x-a", b"x-b", b"absent"]), max_size=2),
+            ).map(list),
+            max_size=2,
+        ),
+    ).map(list),
+    max_size=2,
+)
+PROPERTIES = st.lists(
+    st.one_of(
+        st.tuples(st.just(b"accum"), st.sampled_from([0, 0, 1, 2000, 60_000, -1000])),
+        st.tuples(st.just(b"retry"), st.sampled_from([0, 1, 2, 2, -1, -5])),
+        st.tuples(st.just(b"timeout"), st.sampled_from([30, 1, 0.5, 0, -2, 5.25])),
+        st.tuples(st.just(b"hooks"), HOOKS),
+    ).map(list),
+    max_size=3,
+)
+ITEMS = st.tuples(CONTENTS, TYPES, HEADERS, KEYS).map(list)
+# A delivery is named by its age, because its number is known only when the batch is put together.
+AGES = st.lists(st.integers(0, 3) | st.integers(0, 12), min_size=1, max_size=3)
+
+
+def _command(op: int | st.SearchStrategy[int], *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.tuples(st.just(op) if isinstance(op, int) else op, *arguments).map(list)
+
+
+PUSH = _command(m.PUSH, QUEUES, TYPES, st.lists(CONTENTS, max_size=3), PRODUCERS, st.integers(1, 8))
+PUSH_ITEMS = _command(m.PUSH_ITEMS, QUEUES, st.lists(ITEMS, max_size=3))
+PUSH_ALL = _command(m.PUSH_ALL, PATTERNS, ITEMS)
+PULL = _command(m.PULL, QUEUES, COUNTS)
+PULL_ANY = _command(m.PULL_ANY, PATTERNS, COUNTS)
+SETTLE = _command(st.sampled_from([m.ACK, m.NACK, m.EXTEND, m.PUT_BACK]), st.none() | st.none() | QUEUES, AGES)
+SET_PROPERTIES = _command(m.SET_PROPERTIES, QUEUES, PROPERTIES)
+SET_DEFAULTS = _command(m.SET_DEFAULTS, st.lists(st.tuples(PATTERNS, PROPERTIES).map(list), max_size=3))
+REMOVE = _command(st.sampled_from([m.CLEAR_PROPERTIES, m.DELETE]), QUEUES)
+ANY_COMMAND = st.one_of(
+    PUSH,
+    PUSH_ITEMS,
+    PUSH_ALL,
+    PULL,
+    PULL_ANY,
+    SETTLE,
+    SETTLE,
+    SET_PROPERTIES,
+    SET_DEFAULTS,
+    REMOVE,
+    _command(m.BARRIER),
+)
+
+# Time stands still, moves a little, and jumps to where leases and windows end or keys are forgotten.
+STEPS_US = st.sampled_from(
+    [0] * 9 + [1, 500, -SECOND, SECOND // 2, SECOND, 2 * SECOND, 30 * SECOND, REMEMBER_US - 1, REMEMBER_US]
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sweep_often() -> Iterator[None]:
+    """Let internal tables be swept at the sizes that these logs reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lease, "_SWEEP_MIN", 0)
+        patch.setattr(patterns, "_SWEEP_MIN", 0)
+        yield
+
+
+class MachineAgainstModel(RuleBasedStateMachine):
+    """Feeds one log to the machine, to a replica that is replaced by its own snapshot now and then, and to the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Machine(compile_pattern)
+        self.replica = Machine(compile_pattern)
+        self.model = m.Model(lambda pattern, name: compile_pattern(pattern)(name), limits.IDEMPOTENCY_WINDOW_S)
+        self.stamp_us = 0
+        self.sent = {b"n1": [1, 0], b"n2": [1, 0]}  # incarnation and last sequence of each node
+        self.delivered: list[tuple[bytes, int]] = []
+        self.totals: dict[str, int] = {}
+        self.deleted = {"entered": 0, "acked": 0, "dropped": 0, "left": 0}
+
+    @initialize(salt=st.binary(min_size=10, max_size=10), start_us=st.sampled_from([0, 1_700_000_000 * SECOND]))
+    def found(self, salt: bytes, start_us: int) -> None:
+        self.stamp_us = start_us
+        self._send(b"n1", 1, 1, [[m.FOUND, salt]])
+        self.sent[b"n1"][1] = 1
+
+    def _batch(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
+        self.stamp_us += step_us
+        self.sent[node][1] += 1
+        self._send(node, *self.sent[node], commands)
+
+    # Each rule is drawn about as often as any other, so the common commands have several.
+
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH_ITEMS | PUSH_ALL, min_size=1, max_size=3))
+    def push(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
+        self._batch(node, step_us, commands)
+
+    @rule(node=NODES, step_us=STEPS_US, command=PULL)
+    def pull(self, node: bytes, step_us: int, command: list[Any]) -> None:
+        self._batch(node, step_us, [command])
+
+    @rule(node=NODES, step_us=STEPS_US, command=PULL_ANY)
+    def pull_any(self, node: bytes, step_us: int, command: list[Any]) -> None:
+        self._batch(node, step_us, [command])
+
+    @rule(node=NODES, step_us=STEPS_US, command=SETTLE)
+    def settle(self, node: bytes, step_us: int, command: list[Any]) -> None:
+        self._batch(node, step_us, [self._resolved(command)])
+
+    @rule(node=NODES, step_us=STEPS_US, properties=SET_PROPERTIES, push=PUSH)
+    def configure_and_push(self, node: bytes, step_us: int, properties: list[Any], push: list[Any]) -> None:
+        self._batch(node, step_us, [properties, push])
+
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(ANY_COMMAND, max_size=6))
+    def anything(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
+        self._batch(node, step_us, [self._resolved(command) for command in commands])
+
+    @rule(step_us=STEPS_US, count=COUNTS, queue=QUEUES)
+    def pull_and_settle_in_one_batch(self, step_us: int, count: int, queue: bytes) -> None:
+        coming = [self.model.deliveries + 1 + index for index in range(count)]
+        settles = [[op, queue, coming[index : index + 1]] for index, op in enumerate((m.NACK, m.PUT_BACK, m.ACK))]
+        self._batch(b"n1", step_us, [[m.PULL, queue, count], *settles])
+
+    @rule(node=NODES, oddity=st.sampled_from(["twice", "early", "earlier life", "restart"]), by=st.integers(0, 3))
+    def something_happens_to_a_node(self, node: bytes, oddity: str, by: int) -> None:
+        """Batches come twice, before their predecessor, or from an earlier life of the node; only once each counts."""
+        incarnation, last = self.sent[node]
+        commands = [[m.PUSH, b"a", None, [b"!"], None, 0]]
+        if oddity == "twice":
+            assert self._send(node, incarnation, last - by, commands) == "duplicate"
+        elif oddity == "early":
+            assert self._send(node, incarnation, last + 2 + by, commands) == "gap"
+        elif oddity == "earlier life" and last > 0:
+            assert self._send(node, incarnation - 1, by, commands) == "duplicate"
+        elif oddity == "restart":
+            self.sent[node] = [incarnation + 1 + by, 0]
+
+    @rule(which=st.sampled_from(["replica", "machine"]))
+    def restart_from_a_snapshot(self, which: str) -> None:
+        setattr(self, which, copied(getattr(self, which)))
+
+    def _resolved(self, command: list[Any]) -> list[Any]:
+        """The command with ages of deliveries replaced by queue and numbers; some are meant for the wrong queue."""
+        op, *arguments = command
+        if op not in (m.ACK, m.NACK, m.EXTEND, m.PUT_BACK):
+            return command
+        queue, ages = arguments
+        latest = self.delivered[::-1]
+        chosen = [latest[age % len(latest)] for age in ages if latest]
+        if queue is None:
+            queue = chosen[0][0] if chosen else b"a"
+        return [op, queue, [number for _, number in chosen] or [0, 7]]
+
+    def _send(self, node: bytes, incarnation: int, sequence: int, commands: list[list[Any]]) -> str:
+        note(f"apply({self.stamp_us}, {node!r}, {incarnation}, {sequence}, {commands!r})")
+        now_us = max(self.model.now_us, self.stamp_us)
+        before = {name: (queue, self._pullable(queue, now_us)) for name, queue in self.model.queues.items()}
+        status, expected = self.model.apply(self.stamp_us, node, incarnation, sequence, commands)
+        got = self.machine.apply(self.stamp_us, node, incarnation, sequence, commands)
+        self.replica.apply(self.stamp_us, node, incarnation, sequence, commands)
+        assert got.status == status
+        assert [_plain(result) for result in got.results] == [_plain(result) for result in expected]
+        self._remember_deliveries(expected)
+        self._count_deleted(before)
+        self._check_wakeups(before, now_us, {queue.name for queue in got.ready})
+        return status
+
+    @staticmethod
+    def _pullable(queue: m.Queue, now_us: int) -> bool:
+        return any(entry.due_us <= now_us and entry.remaining > 0 for entry in queue.entries)
+
+    def _remember_deliveries(self, results: list[Any]) -> None:
+        for result in results:
+            if isinstance(result, list):
+                self.delivered += [(one.queue, one.number) for one in result if isinstance(one, m.Delivery)]
+
+    def _count_deleted(self, before: dict[bytes, tuple[m.Queue, bool]]) -> None:
+        # A queue deleted and made anew within one batch loses count of what went through it in that batch alone.
+        for name, (queue, _) in before.items():
+            if self.model.queues.get(name) is not queue:
+                self.deleted["entered"] += queue.entered
+                self.deleted["acked"] += queue.acked
+                self.deleted["dropped"] += queue.dropped
+                self.deleted["left"] += len(queue.entries)
+
+    def _check_wakeups(self, before: dict[bytes, tuple[m.Queue, bool]], now_us: int, ready: set[bytes]) -> None:
+        """A queue that the batch made pullable is reported, so that waiting pulls are served."""
+        for name, queue in self.model.queues.items():
+            was_pullable = name in before and before[name] == (queue, True)
+            if self._pullable(queue, now_us) and not was_pullable:
+                assert name in ready, f"{name!r} can be pulled and nobody was told"
+
+    @invariant()
+    def same_queues(self) -> None:
+        assert self.machine.now_us == self.model.now_us
+        assert sorted(self.machine.queues) == sorted(self.model.queues)
+        for name, queue in self.model.queues.items():
+            real = self.machine.queues[name]
+            assert len(real) == len(queue.entries)
+            assert real.head_us() == self.model.head_us(name)
+            assert real.body_bytes == sum(_bytes(entry.content) for entry in queue.entries)
+            assert (real.acked_total, real.dropped_total) == (queue.acked, queue.dropped)
+
+    @invariant()
+    def same_properties(self) -> None:
+        for name in (b"a", b"ab", b"b", b"never"):
+            assert _text(self.machine.properties(name)) == _text(self.model.properties(name))
+
+    @invariant()
+    def nothing_is_lost_or_doubled(self) -> None:
+        for queue in self.model.queues.values():
+            assert queue.entered == len(queue.entries) + queue.acked + queue.dropped
+        assert self.deleted["entered"] == self.deleted["left"] + self.deleted["acked"] + self.deleted["dropped"]
+
+    @invariant()
+    def totals_never_fall(self) -> None:
+        totals = self.machine.totals()
+        assert all(totals[name] >= value for name, value in self.totals.items())
+        self.totals = totals
+
+    @invariant()
+    def replicas_are_equal(self) -> None:
+        assert records(self.machine) == records(self.replica)
+
+
+def _plain(result: Any) -> Any:
+    """A result of either side in one form."""
+    if not isinstance(result, list):
+        return result
+    return [_plain_delivery(one) for one in result]
+
+
+def _plain_delivery(one: Any) -> Any:
+    if isinstance(one, m.Delivery):
+        content = one.content
+        if isinstance(content, list):
+            content = [(kind, [tuple(header) for header in headers], body) for kind, headers, body in content]
+        return one.queue, one.number, one.retry, one.content_type, [tuple(h) for h in one.headers], content
+    if isinstance(one, tuple) and len(one) == 4:
+        queue, number, retry, message = one
+        content = message.content
+        if not isinstance(content, bytes):
+            content = [(part.content_type, list(part.headers), part.content) for part in content]
+        return queue, number, retry, message.meta[0], list(message.meta[1]), content
+    return one
+
+
+def _bytes(content: Any) -> int:
+    return len(content) if isinstance(content, bytes) else sum(len(body) for _, _, body in content)
+
+
+def _text(value: Any) -> Any:
+    """Properties with all strings as text and all sequences as lists."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, (list, tuple)):
+        return [_text(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _text(one) for key, one in value.items()}
+    return value
+
+
+TestMachineAgainstModel = MachineAgainstModel.TestCase

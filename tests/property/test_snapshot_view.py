@@ -1,0 +1,141 @@
+"""A snapshot view, read while the machine goes on, gives the state of the moment when it was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmqcluster.core import Machine, SnapshotView, lease, patterns, snapshot_view
+
+from . import model as m
+from .driver import SECOND, compile_pattern, over_the_wire, records
+from .test_machine import ANY_COMMAND, PULL, PUSH, PUSH_ITEMS, SET_PROPERTIES, SETTLE, STEPS_US
+
+BATCH = st.tuples(
+    STEPS_US, st.lists(st.one_of(PUSH, PUSH_ITEMS, PULL, SETTLE, SET_PROPERTIES, ANY_COMMAND), min_size=1, max_size=5)
+)
+BATCHES = st.lists(BATCH, max_size=12)
+# How many records are read before each batch.
+READS = st.lists(st.integers(0, 3), min_size=12, max_size=12)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_slices() -> Iterator[None]:
+    """Let a record end after two rows or a few bytes, so that many reads fall between two commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_view, "_ROWS_MAX", 2)
+        patch.setattr(snapshot_view, "_BODY_BYTES_MAX", 4)
+        patch.setattr(lease, "_SWEEP_MIN", 0)
+        patch.setattr(patterns, "_SWEEP_MIN", 0)
+        yield
+
+
+class Log:
+    """Feeds batches to a machine, naming deliveries by their age."""
+
+    def __init__(self) -> None:
+        self.machine = Machine(compile_pattern)
+        self.sequence = 0
+        self.stamp_us = 1_000 * SECOND
+        self.delivered: list[tuple[bytes, int]] = []
+
+    def apply(self, step_us: int, commands: list[list[Any]]) -> None:
+        self.sequence += 1
+        self.stamp_us += step_us
+        resolved = [self._resolved(command) for command in commands]
+        applied = self.machine.apply(self.stamp_us, b"n", 1, self.sequence, resolved)
+        for command, result in zip(resolved, applied.results, strict=True):
+            if command[0] in (m.PULL, m.PULL_ANY) and isinstance(result, list):
+                self.delivered += [(queue, number) for queue, number, _, _ in result]
+
+    def _resolved(self, command: list[Any]) -> list[Any]:
+        op, *arguments = command
+        if op not in (m.ACK, m.NACK, m.EXTEND, m.PUT_BACK):
+            return command
+        queue, ages = arguments
+        latest = self.delivered[::-1]
+        chosen = [latest[age % len(latest)] for age in ages if latest]
+        if queue is None:
+            queue = chosen[0][0] if chosen else b"a"
+        return [op, queue, [number for _, number in chosen] or [0, 7]]
+
+
+def _packed(found: Iterable[Any]) -> list[bytes]:
+    return [msgpack.packb(record) for record in found]
+
+
+@settings(max_examples=250)
+@given(before=BATCHES, during=BATCHES, reads=READS, after=BATCHES)
+def test_a_view_does_not_see_what_comes_later(
+    before: list[Any], during: list[Any], reads: list[int], after: list[Any]
+) -> None:
+    log, twin = Log(), Log()
+    for batch in before:
+        log.apply(*batch)
+        twin.apply(*batch)
+    expected = _packed(log.machine.snapshot())
+    view = log.machine.freeze_view()
+    found = view.records()
+    got: list[bytes] = []
+    for batch, count in zip(during, reads, strict=False):
+        got += _packed(islice(found, count))
+        log.apply(*batch)
+        twin.apply(*batch)
+    got += _packed(found)
+    view.close()
+    assert got == expected
+    _assert_no_trace(log.machine, view)
+    for batch in after:
+        log.apply(*batch)
+        twin.apply(*batch)
+    assert records(log.machine) == records(twin.machine)
+
+
+@settings(max_examples=100)
+@given(before=BATCHES, during=BATCHES)
+def test_a_machine_restored_from_a_view_is_the_machine_of_that_moment(before: list[Any], during: list[Any]) -> None:
+    log, twin = Log(), Log()
+    for batch in before:
+        log.apply(*batch)
+        twin.apply(*batch)
+    with log.machine.freeze_view() as view:
+        for batch in during:
+            log.apply(*batch)
+        restored = Machine.restore(compile_pattern, (over_the_wire(record) for record in view.records()))
+    twin_again = Log()
+    twin_again.__dict__.update(twin.__dict__, machine=restored, delivered=list(twin.delivered))
+    assert records(restored) == records(twin.machine)
+    for batch in during:
+        twin.apply(*batch)
+        twin_again.apply(*batch)
+    assert records(restored) == records(twin.machine)
+
+
+@given(before=BATCHES, during=BATCHES, count=st.integers(0, 10))
+def test_a_view_can_be_given_up_at_any_time(before: list[Any], during: list[Any], count: int) -> None:
+    log = Log()
+    for batch in before:
+        log.apply(*batch)
+    view = log.machine.freeze_view()
+    found = view.records()
+    read = list(islice(found, count))
+    for batch in during:
+        log.apply(*batch)
+    view.close()
+    _assert_no_trace(log.machine, view)
+    if not read or read[-1][0] != "end":
+        with pytest.raises(RuntimeError, match="closed"):
+            next(found)
+
+
+def _assert_no_trace(machine: Machine, view: SnapshotView) -> None:
+    assert all(queue.pre_images is None for queue in machine.queues.values())
+    assert view._pre_images is None
+    assert not view._queues
+    machine.freeze_view().close()

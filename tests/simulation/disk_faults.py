@@ -1,0 +1,143 @@
+"""Crashes, power failures, and disks that are full, slow, damaged or gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.fault_base import FaultBase
+from tests.simulation.host import DISK_S
+
+if TYPE_CHECKING:
+    from tests.simulation.host import Host
+
+__all__ = ["DiskFaults"]
+
+SLOW_DISK_S = (0.02, 1.0)
+WRITES_MAX = 40
+OPENING_WRITES_MAX = 10
+CLOCK_ERROR_S = 1e7
+
+
+class DiskFaults(FaultBase):
+    """Everything that a process or its disk suffers."""
+
+    def _strike(self, *, power: bool) -> Host | None:
+        """Whom to let die so: anybody who will remember, or one of a minority of those who forget."""
+        if self._subject.forgets(power=power):
+            return self._expendable()
+        host = self._hosts[self._leader_or_any()]
+        return host if host.running else None
+
+    def _restart(self) -> None:
+        """Kill a process and start it again."""
+        host = self._strike(power=False)
+        if host is not None:
+            host.kill()
+            self._later(host)
+
+    def _crash_in_writing(self) -> None:
+        """The same between two writes, or within one."""
+        self._crash_at_a_write(power=False)
+
+    def _power(self) -> None:
+        """A machine loses its power."""
+        host = self._strike(power=True)
+        if host is not None:
+            host.kill(power=True)
+            self._later(host)
+
+    def _power_in_writing(self) -> None:
+        """The same between two writes, or within one."""
+        self._crash_at_a_write(power=True)
+
+    def _crash_at_a_write(self, *, power: bool) -> None:
+        host = self._strike(power=power)
+        if host is None or (self._subject.forgets(power=power) and not self._subject.forgets(power=False)):
+            # When it strikes, others may have become weak.
+            return
+        folder = self._rng.choice(sorted(host.disks))
+        writes = self._rng.randrange(WRITES_MAX)
+        self._checkers.note("crash due", f"{host.id} {folder!r} after {writes} writes")
+        host.crash_in_writing(folder, writes, power=power)
+
+    def _crash_in_opening(self) -> None:
+        """A process dies, and its successor does while it opens the files."""
+        host = self._strike(power=True)
+        if host is not None:
+            host.kill(power=self._rng.random() < 0.5)
+            folder = self._rng.choice(sorted(host.disks))
+            writes = self._rng.randrange(OPENING_WRITES_MAX)
+            self._checkers.note("crash due", f"{host.id} {folder!r} after {writes} writes of opening")
+            host.crash_in_writing(folder, writes, power=self._rng.random() < 0.5)
+            self._later(host)
+
+    def _bad_write(self) -> None:
+        """A write fails, though there is room."""
+        host = self._hosts[self._leader_or_any()]
+        if host.running:
+            folder = self._rng.choice(sorted(host.disks))
+            writes = self._rng.randrange(WRITES_MAX)
+            self._checkers.note("bad write", f"{host.id} {folder!r} after {writes} writes")
+            host.fail_in_writing(folder, writes)
+
+    def _power_all(self) -> None:
+        """All machines lose their power at once; they come back one after the other."""
+        for host in self._hosts.values():
+            if host.running:
+                host.kill(power=True)
+                self._later(host)
+
+    def _full(self) -> None:
+        """The disk takes nothing new for a while."""
+        host = self._hosts[self._leader_or_any()]
+        self._checkers.note("full", host.id)
+        host.full = True
+        self._clock.after(self._duration(), self._empty, host)
+
+    def _empty(self, host: Host) -> None:
+        host.full = False
+
+    def _slow_disk(self) -> None:
+        host = self._hosts[self._leader_or_any()]
+        host.disk_s = SLOW_DISK_S
+        self._checkers.note("slow disk", host.id)
+        self._clock.after(self._duration(), setattr, host, "disk_s", DISK_S)
+
+    def _damage(self) -> None:
+        """While the process does not run, a bit of a file changes, or its end is gone, or all of it."""
+        host = self._expendable()
+        if host is None or self._weak(self._settled_members()):
+            return
+        host.kill()
+        files = [(folder, name) for folder, disk in sorted(host.disks.items()) for name in disk.names()]
+        folder, name = self._rng.choice(files)
+        disk = host.disks[folder]
+        how = self._rng.choice(["flip", "flip", "cut", "lose"])
+        if not disk.content(name):
+            how = "lose"
+        if folder == "":
+            # Without one of the two copies nothing is missed; without a word of both there is no node.
+            how = "flip"
+        self._checkers.note("damage", f"{host.id} {how} {folder}/{name}")
+        host.harmed = host.may_forget = host.lacking = True
+        if how == "flip":
+            disk.flip_bit(name, self._rng)
+        elif how == "cut":
+            disk.truncate(name, self._rng)
+        else:
+            disk.lose(name)
+        self._later(host)
+
+    def _lose_disk(self) -> None:
+        """A founder comes back with an empty disk and the list of members that it was founded with."""
+        host = self._expendable()
+        if host is None or host.id not in self._simulation.members or self._weak(self._settled_members()):
+            return
+        host.kill()
+        host.lose_disk()
+        self._later(host)
+
+    def _clock_jump(self) -> None:
+        host = self._hosts[self._leader_or_any()]
+        host.wall_offset_s = self._rng.uniform(-CLOCK_ERROR_S, CLOCK_ERROR_S)
+        self._checkers.note("clock", f"{host.id} by {host.wall_offset_s:.0f} s")

@@ -1,0 +1,44 @@
+"""The nemesis: draws faults from the run's seed, applies them and takes each back after a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.disk_faults import DiskFaults
+from tests.simulation.member_faults import MemberFaults
+from tests.simulation.network_faults import NetworkFaults
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.simulation.run import Simulation
+
+__all__ = ["Nemesis"]
+
+
+class Nemesis(NetworkFaults, DiskFaults, MemberFaults):
+    """One fault about every `profile.fault_every_s`, of the kinds and weights of `profile.faults`, until `until`."""
+
+    def __init__(self, simulation: Simulation, rng: random.Random) -> None:
+        super().__init__(simulation, rng)
+        self.until = float("inf")
+
+    def start(self) -> None:
+        if self._profile.faults:
+            self._clock.after(self._profile.fault_every_s, self._next)
+
+    def _next(self) -> None:
+        if self._clock.now >= self.until:
+            return
+        self._clock.after(self._rng.expovariate(1.0 / self._profile.fault_every_s), self._next)
+        kinds = list(self._profile.faults)
+        kind = self._rng.choices(kinds, [self._profile.faults[each] for each in kinds])[0]
+        getattr(self, f"_{kind}")()
+
+    def heal(self) -> None:
+        """End all faults at once."""
+        self._checkers.note("heal", "")
+        self._network.heal()
+        for host in self._hosts.values():
+            host.resume()
+            host.spare_the_disk()

@@ -1,0 +1,258 @@
+"""Clients of the simulated nodes and the book that is kept of what they were told."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lmqcluster.core import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lmqcluster.node.proposer import Group
+    from lmqcluster.wire.errors import LmqError
+    from tests.simulation.checkers import Checkers
+    from tests.simulation.host import Host
+
+__all__ = ["Consumer", "Ledger", "Push", "Raising", "Silent"]
+
+NUMBER_BYTES = 8
+LEASE_S = 5
+RETRIES = 1_000_000
+
+
+class Ledger:
+    """Pushes and deliveries by the number of the message; says at the end what does not add up."""
+
+    def __init__(self, checkers: Checkers, is_at_rest: Callable[[], bool]) -> None:
+        """`is_at_rest` tells whether consumers shall begin nothing more."""
+        self._checkers = checkers
+        self.is_at_rest = is_at_rest
+        self._stored: set[bytes] = set()
+        self._refused: set[bytes] = set()
+        self._settling: collections.Counter[bytes] = collections.Counter()
+        self._consumed: dict[bytes, int] = {}
+        self._met: set[bytes] = set()
+        self._deliveries: dict[int, str] = {}
+        self._leases: dict[bytes, list[_Lease]] = collections.defaultdict(list)
+        self._leased_us: dict[int, int] = {}
+        self._batches: dict[str, dict[bytes, tuple[int, int]]] = collections.defaultdict(dict)
+
+    def begin_anew(self) -> None:
+        """Forget all messages; the cluster has lost them."""
+        for book in (
+            self._stored,
+            self._refused,
+            self._settling,
+            self._consumed,
+            self._met,
+            self._deliveries,
+            self._leases,
+            self._leased_us,
+        ):
+            book.clear()
+
+    # Batches
+
+    def batch_applied(self, host: Host, origin: bytes, incarnation: int, sequence: int) -> None:
+        """Each node's batches are applied once and in order, on every replica."""
+        batches = self._batches[f"{host.id}.{host.life}"]
+        known, last = batches.get(origin, (0, 0))
+        if incarnation < known or sequence != (last + 1 if incarnation == known else 1):
+            detail = f"{host.id}: batch {sequence} of {origin.decode()} life {incarnation} after {last} of {known}"
+            self._checkers.report("batches out of order", detail)
+        batches[origin] = (incarnation, sequence)
+
+    def state_replaced(self, host: Host, sessions: Iterable[list[Any]]) -> None:
+        self._batches[f"{host.id}.{host.life}"] = {row[0]: (row[1], row[2]) for row in sessions}
+
+    def leased(self, stamp_us: int, deliveries: list[int]) -> None:
+        """A replica has applied a pull, at this log time."""
+        for delivery in deliveries:
+            self._leased_us.setdefault(delivery, stamp_us)
+
+    # What clients are told
+
+    def push_stored(self, host: Host, command: bytes) -> None:
+        number = command[:NUMBER_BYTES]
+        if number in self._refused:
+            self._checkers.report("answered twice", f"push {number.decode()} was refused, then stored")
+        if number in self._stored:
+            self._checkers.report("answered twice", f"push {number.decode()} was stored twice")
+        self._stored.add(number)
+        self._checkers.acknowledged[command] = host.application.index
+
+    def push_failed(self, command: bytes, error: LmqError) -> None:
+        if error.outcome == "not_applied":
+            self._refused.add(command[:NUMBER_BYTES])
+
+    def delivered(self, host: Host, delivery: int, content: bytes) -> None:
+        number = content[:NUMBER_BYTES]
+        where = f"{host.id} message {number.decode()}"
+        if delivery in self._deliveries:
+            self._checkers.report("delivered twice", f"delivery {delivery}: {self._deliveries[delivery]}, {where}")
+        # A node that lags learns late of what happened before the ack; the log's order counts.
+        if self._consumed.get(number, host.application.index) < host.application.index:
+            self._checkers.report("delivered after ack", where)
+        self._deliveries[delivery] = where
+        self._met.add(number)
+        self._leases[number].append(_Lease(self._leased_us[delivery], delivery))
+
+    def nacking(self, number: bytes, delivery: int) -> None:
+        """A client gives a message back; it may come again at once."""
+        for lease in self._leases[number]:
+            if lease.delivery == delivery:
+                lease.given_back = True
+
+    def settling(self, number: bytes) -> None:
+        """A client acks a message; it may never hear whether that worked."""
+        self._settling[number] += 1
+
+    def not_consumed(self, number: bytes) -> None:
+        """The ack came too late and changed nothing."""
+        self._settling[number] -= 1
+
+    def consumed(self, host: Host, number: bytes) -> None:
+        if number in self._consumed:
+            self._checkers.report("acked twice", f"message {number.decode()}")
+        self._consumed[number] = host.application.index
+
+    # The end
+
+    def check(self, contents: dict[str, list[bytes]]) -> None:
+        """`contents` are the numbers each replica holds."""
+        report = self._checkers.report
+        self._check_leases()
+        for name, numbers in contents.items():
+            counts = collections.Counter(numbers)
+            held = set(counts)
+            twice = [number for number, count in counts.items() if count > 1]
+            for kind, wrong in (
+                ("acknowledged lost", self._stored - held - set(+self._settling)),
+                ("stored twice", set(twice)),
+                ("held after ack", held & self._consumed.keys()),
+                ("refused but stored", self._refused & (held | self._met)),
+            ):
+                if wrong:
+                    report(kind, f"{name}: messages {sorted(each.decode() for each in wrong)[:5]}")
+        if len({tuple(numbers) for numbers in contents.values()}) > 1:
+            report("replicas differ", f"{ {name: len(numbers) for name, numbers in contents.items()} } messages")
+
+    def _check_leases(self) -> None:
+        """Nobody gets a message as long as somebody else has it."""
+        for number, leases in self._leases.items():
+            leases.sort(key=lambda lease: lease.stamp_us)
+            for lease, following in itertools.pairwise(leases):
+                if not lease.given_back and following.stamp_us - lease.stamp_us < LEASE_S * 1_000_000:
+                    detail = f"message {number.decode()}: {lease} {following}"
+                    self._checkers.report("delivered within a lease", detail)
+
+
+@dataclass
+class _Lease:
+    stamp_us: int
+    delivery: int
+    given_back: bool = False
+
+
+class Push:
+    """A client that waits for its push; a sink of the proposer."""
+
+    def __init__(self, host: Host, ledger: Ledger, command: bytes) -> None:
+        self._host = host
+        self._ledger = ledger
+        self._command = command
+
+    def completed(self, group: Group, result: Any) -> None:
+        self._ledger.push_stored(self._host, self._command)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self._ledger.push_failed(self._command, error)
+
+
+class Silent:
+    """A client that does not care."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        """Ignored."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """Ignored."""
+
+
+class Raising(Silent):
+    """A client that is gone when its answer comes."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        raise ConnectionError("the client is gone")
+
+
+class Consumer:
+    """Pulls one message after the other at one node, waiting if there is none; acks most, nacks some, forgets some.
+
+    It is a `Puller` of the node's pulls, and a sink for what it settles.
+    """
+
+    closed = False
+
+    def __init__(self, host: Host, replica: Any, queue: bytes, ledger: Ledger) -> None:
+        self._host = host
+        self._replica = replica
+        self._queue = queue
+        self._ledger = ledger
+        self._rng = host.rng
+        self.waiting: set[Any] = set()
+        # The node's first command, so that it precedes whatever is pushed through this node.
+        replica.submit([Op.SET_PROPERTIES, queue, [["timeout", LEASE_S], ["retry", RETRIES]]], self)
+
+    def next(self) -> None:
+        if self._ledger.is_at_rest():
+            return
+        count = self._rng.choice([1, 1, 5])
+        self._replica.node.service.pulls.start(self._queue, (self, None, count, self._rng.choice([0.0, 0.5, 3.0])))
+
+    def pulled(self, token: Any, delivered: list[Any]) -> None:
+        for _queue, number, _remaining, message in delivered:
+            self._ledger.delivered(self._host, number, message.content)
+            op = self._rng.choices([Op.ACK, Op.NACK, None], [0.7, 0.2, 0.1])[0]
+            if op is not None:
+                if op == Op.NACK:
+                    self._ledger.nacking(message.content[:NUMBER_BYTES], number)
+                sink = _Settled(self._host, self._ledger, message.content[:NUMBER_BYTES], acked=op == Op.ACK)
+                self._replica.submit([op, self._queue, [number]], sink)
+        self._replica.loop.call_later(self._rng.expovariate(10.0), self.next)
+
+    def pull_failed(self, token: Any, error: LmqError) -> None:
+        self._replica.loop.call_later(0.2, self.next)
+
+    def completed(self, group: Group, result: Any) -> None:
+        """The queue's properties are set."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """They may not be; then those of another node are."""
+
+
+class _Settled:
+    """Waits for an ack or nack to be confirmed."""
+
+    def __init__(self, host: Host, ledger: Ledger, number: bytes, *, acked: bool) -> None:
+        self._host = host
+        self._ledger = ledger
+        self._number = number
+        self._acked = acked
+        if acked:
+            ledger.settling(number)
+
+    def completed(self, group: Group, result: Any) -> None:
+        if not self._acked:
+            return
+        if result == [True]:
+            self._ledger.consumed(self._host, self._number)
+        else:
+            self._ledger.not_consumed(self._number)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """Unknown: the message may come again."""

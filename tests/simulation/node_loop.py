@@ -1,0 +1,184 @@
+"""The parts of the outside world that a node's own code looks up: event loop, threads, clocks, logger."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import lmqcluster.node.node
+import lmqcluster.node.proposer
+import lmqcluster.replication.log_clock
+import lmqcluster.replication.meta
+import lmqcluster.replication.node_storage
+import lmqcluster.replication.replica
+import lmqcluster.replication.snapshot_keeper
+import lmqcluster.replication.storage.snapshot_file
+from lmqcluster.replication.storage.disk_journal import DiskJournal
+from tests.simulation.host import Host
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+    from tests.simulation.clock import Clock
+
+__all__ = ["HostLoop", "SimWorker", "node_world", "storage_world"]
+
+TURN_S = 0.00005
+"""From one turn of a process's event loop to the next."""
+
+JOURNAL_DEFAULTS = DiskJournal.open.__func__.__kwdefaults__
+CACHE_BYTES = 4000
+"""Of the journal's commands in memory: the rest is read back."""
+BLOCK_BYTES = 600
+"""Of snapshots, so small that one needs many of them."""
+
+TICK_S = 0.05
+"""Longer than in production, because most ticks of a run are idle."""
+
+EPOCH_S = 1_700_000_000
+
+
+class _Timer:
+    """What `call_later` returns."""
+
+    __slots__ = ("cancelled",)
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class HostLoop:
+    """As much of asyncio's event loop as the node's synchronous parts use, on virtual time, for one life of a process."""
+
+    def __init__(self, host: Host, clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+        self._life = host.life
+
+    def time(self) -> float:
+        return self._clock.now
+
+    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> _Timer:
+        return self.call_later(TURN_S, callback, *arguments)
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *arguments: Any) -> _Timer:
+        timer = _Timer()
+        self._clock.after(delay_s, self._fire, timer, callback, arguments)
+        return timer
+
+    def _fire(self, timer: _Timer, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if not timer.cancelled and self._host.life == self._life:
+            self._host.input(self._run, timer, callback, arguments)
+
+    def _run(self, timer: _Timer, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        # It may have been cancelled while the process was paused.
+        if not timer.cancelled:
+            callback(*arguments)
+
+
+class SimWorker:
+    """A `Worker` that carries out each piece of work after a delay of the disk, and reports it a moment later."""
+
+    def __init__(self, host: Host, loop: HostLoop) -> None:
+        self._host = host
+        self._loop = loop
+        self._queue: deque[tuple[Any, Any]] = deque()
+        self._busy = False
+
+    def run(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self._queue.append((work, done))
+        if not self._busy:
+            self._begin()
+
+    def close(self) -> None:
+        self._queue.clear()
+
+    def _begin(self) -> None:
+        self._busy = True
+        self._loop.call_later(self._host.rng.uniform(*self._host.disk_s), self._carry_out)
+
+    def _carry_out(self) -> None:
+        if not self._queue:
+            return
+        work, done = self._queue.popleft()
+        error: Exception | None = None
+        try:
+            work()
+        except Exception as exc:  # noqa: BLE001 - it is handed to whoever gave the work
+            error = exc
+        self._loop.call_soon(done, error)
+        self._busy = False
+        if self._queue:
+            self._begin()
+
+
+class _Silence:
+    """A logger that nobody reads."""
+
+    def __getattr__(self, _level: str) -> Callable[..., None]:
+        return lambda *_arguments, **_fields: None
+
+
+def _boot() -> str:
+    return f"boot {Host.acting.boots}" if Host.acting is not None else ""
+
+
+def _clocks(clock: Clock) -> types.SimpleNamespace:
+    """The module `time`, as the process that runs just now sees it."""
+
+    def wall_s() -> float:
+        return EPOCH_S + clock.now + (0.0 if Host.acting is None else Host.acting.wall_offset_s)
+
+    return types.SimpleNamespace(
+        time=wall_s,
+        time_ns=lambda: int(wall_s() * 1e9),
+        monotonic=lambda: clock.now,
+        monotonic_ns=lambda: int(clock.now * 1e9),
+    )
+
+
+@contextlib.contextmanager
+def storage_world(clock: Clock) -> Iterator[None]:
+    """What the storage modules look up."""
+    replication = lmqcluster.replication
+    with contextlib.ExitStack() as patches, mock.patch.dict(JOURNAL_DEFAULTS, cache_bytes=CACHE_BYTES):
+        for module, name, value in (
+            (replication.meta, "time", _clocks(clock)),
+            (replication.meta, "log", _Silence()),
+            (replication.node_storage, "log", _Silence()),
+            (replication.node_storage, "boot_id", _boot),
+            (replication.storage.snapshot_file, "RAW_BYTES", BLOCK_BYTES),
+            (replication.storage.snapshot_file, "RAW_BYTES_MAX", BLOCK_BYTES),
+        ):
+            patches.enter_context(mock.patch.object(module, name, value))
+        yield
+
+
+@contextlib.contextmanager
+def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
+    """Clocks of the node's modules on virtual time, seeded randomness, no log lines."""
+    time = _clocks(clock)
+    randomness = types.SimpleNamespace(Random=lambda: rng)
+    silence = _Silence()
+    modules = lmqcluster
+    with storage_world(clock), contextlib.ExitStack() as patches:
+        for module, name, value in (
+            (modules.node.proposer, "time", time),
+            (modules.replication.log_clock, "time", time),
+            (modules.replication.replica, "random", randomness),
+            (modules.replication.replica, "TICK_S", TICK_S),
+            (modules.node.node, "os", types.SimpleNamespace(urandom=rng.randbytes)),
+            (modules.node.proposer, "log", silence),
+            (modules.replication.replica, "log", silence),
+            (modules.replication.snapshot_keeper, "log", silence),
+            (modules.node.node, "log", silence),
+        ):
+            patches.enter_context(mock.patch.object(module, name, value))
+        yield

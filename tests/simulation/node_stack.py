@@ -1,0 +1,291 @@
+"""The whole node above the sockets: service, pulls, proposer, replica, core and Raft, driven by simulated clients."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import msgpack
+
+import lmqcluster.node.node
+import lmqcluster.replication.replica
+from lmqcluster.core import Op
+from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.node import Node
+from lmqcluster.node.proposer import Group
+from lmqcluster.replication import messages
+from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.replica import Replica
+from lmqcluster.replication.settings import RaftSettings
+from tests.simulation.hardened import PeerTransport, core_settings, open_storage
+from tests.simulation.journal import WatchedJournal
+from tests.simulation.node_clients import Consumer, Push, Raising, Silent
+from tests.simulation.node_loop import HostLoop, SimWorker, node_world
+from tests.simulation.raft_state import RaftState
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from lmqcluster.core import Applied, Machine
+    from lmqcluster.replication.node_storage import NodeStorage
+    from tests.simulation.clock import Clock
+    from tests.simulation.host import Host
+    from tests.simulation.node_clients import Ledger
+    from tests.simulation.run import Simulation
+
+__all__ = ["NodeReplica", "NodeSubject"]
+
+QUEUE = b"q"
+NUMBER = re.compile(rb"(\d{8}):")
+
+
+class _Transport(PeerTransport):
+    """`PeerTransport` of the replication package without sockets."""
+
+    def __init__(self, host: Host, node_id: str, on_frame: Any) -> None:
+        super().__init__(host, [])
+        self.me = mock.NonCallableMock(address=node_id)
+        self._on_frame = on_frame
+
+    def addNode(self, node: PeerNode) -> None:  # noqa: N802 - the library's name
+        if node.id != self._host.id:
+            super().addNode(node)
+
+    def deliver(self, peer: str, message: bytes) -> None:
+        self._on_frame(PeerNode(peer, peer), messages.decode(message))
+
+    def connected_ids(self) -> set[str]:
+        return {node_id for node_id in self._nodes if self._host.session(node_id) is not None}
+
+
+class _Failure:
+    """What a node makes known when its replication has stopped: here its process ends."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._result: Exception | None = None
+
+    def done(self) -> bool:
+        return self._result is not None
+
+    def set_result(self, error: Exception) -> None:
+        self._result = error
+        self._host.fail(error)
+
+
+class _SimNode(Node):
+    """A node whose files and event loop are simulated."""
+
+    def __init__(self, host: Host, storage: NodeStorage, ledger: Ledger) -> None:
+        super().__init__(NodeConfig(name=host.id))
+        self._host = host
+        self._ledger = ledger
+        self._storage = storage
+        self._about.raft = host.id
+        self.failure = _Failure(host)
+        self._build()
+
+    def batch_applied(
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Any], applied: Applied
+    ) -> None:
+        if applied.status == "applied":
+            self._ledger.batch_applied(self._host, origin, incarnation, sequence)
+        for command, result in zip(commands, applied.results, strict=False):
+            if command[0] == Op.PULL and type(result) is list:
+                self._ledger.leased(
+                    self.replica.machine.now_us, [number for _queue, number, _remaining, _message in result]
+                )
+        super().batch_applied(now_us, origin, incarnation, sequence, commands, applied)
+
+    def state_replaced(self) -> None:
+        self._ledger.state_replaced(self._host, self.replica.machine.sessions.records())
+        super().state_replaced()
+
+
+class _WatchedReplica(Replica):
+    """Shows the checkers what it applies, and the states of its snapshots."""
+
+    def __init__(self, storage: NodeStorage, *arguments: Any) -> None:
+        super().__init__(storage, *arguments)
+        self.host: Host = self.transport._host
+        if storage.latest is not None:
+            self._show_restored(storage.latest.index)
+
+    def _apply(self, index: int, command: bytes) -> None:
+        self.host.apply(index, command)
+        super()._apply(index, command)
+
+    def position(self) -> tuple[int, int, dict[str, str]]:
+        self._show_state()
+        return super().position()
+
+    def replace_machine(self, machine: Machine) -> None:
+        super().replace_machine(machine)
+        self._show_restored(self.core.applied_index())
+
+    def _show_restored(self, index: int) -> None:
+        self.host.checkers.restored_up_to(self.host, index)
+        self._show_state()
+
+    def _show_state(self) -> None:
+        self.host.checkers.state(self.host, self.core.applied_index(), _digest(self.machine))
+
+
+def _digest(machine: Machine) -> bytes:
+    packer = msgpack.Packer()
+    digest = hashlib.blake2b(digest_size=8)
+    for record in machine.snapshot():
+        digest.update(packer.pack(record))
+    return digest.digest()
+
+
+class NodeReplica(RaftState):
+    """One life of a node's process."""
+
+    def __init__(
+        self, host: Host, storage: NodeStorage, ledger: Ledger, loop: HostLoop, settings: RaftSettings
+    ) -> None:
+        self._host = host
+        self._ledger = ledger
+        self._settings = settings
+        self.loop = loop
+        self.journal = storage.journal = WatchedJournal(storage.journal, host, durable=storage.durable)
+        self._build(storage)
+        replica = self.node.replica
+        if storage.latest is not None:
+            ledger.state_replaced(host, replica.machine.sessions.records())
+        for node_id, address in replica.core.members().items():
+            replica.transport.addNode(PeerNode(node_id, address))
+        replica._tick()
+        self._consumer = Consumer(host, self, QUEUE, ledger)
+        loop.call_later(1.0, self._consumer.next)
+
+    def _build(self, storage: NodeStorage) -> None:
+        """Build the node with our loop, transport and workers, and an apply that the checkers see."""
+        host = self._host
+
+        def transport(_me: Any, _secret: bytes, on_frame: Any, _on_ask: Any) -> _Transport:
+            host.transport = _Transport(host, storage.meta.node_id, on_frame)
+            return host.transport
+
+        def worker(_name: str) -> SimWorker:
+            return SimWorker(host, self.loop)
+
+        module = lmqcluster.replication.replica
+        with (
+            mock.patch("asyncio.get_running_loop", return_value=self.loop),
+            mock.patch.object(module, "PeerTransport", transport),
+            mock.patch.object(module, "ThreadWorker", worker),
+            mock.patch.object(lmqcluster.node.node, "Replica", _WatchedReplica),
+            mock.patch.object(lmqcluster.node.node, "RaftSettings", return_value=self._settings),
+        ):
+            self.node = _SimNode(host, storage, self._ledger)
+        self.core = self.node.replica.core
+
+    @property
+    def recovering(self) -> bool:
+        return self.core.is_recovering()
+
+    def tick(self) -> None:
+        """The node sets its own timers."""
+
+    def step(self) -> None:
+        """The node schedules its own steps."""
+
+    def propose(self, command: bytes) -> None:
+        """A client pushes `command`."""
+        push = Push(self._host, self._ledger, command)
+        self.submit([Op.PUSH, QUEUE, None, [command], None, 0], push)
+
+    def propose_poison(self) -> None:
+        """An entry that is no batch, and a batch with a command that does not exist."""
+        self.node.replica._propose(b"\xc1poison")
+        self.submit([250, b"poison"], Silent())
+
+    def propose_with_raising_callback(self, command: bytes) -> None:
+        self.submit([Op.PUSH, QUEUE, None, [command], None, 0], Raising())
+
+    def submit(self, command: list[Any], sink: Any) -> None:
+        self.node.service.proposer.add(Group(command, [sink], sink), 64)
+
+    def change_members(self, add: bool, member: str) -> None:
+        self.core.propose_change("add" if add else "rem", member, member, lambda _done: None)
+        self.node.replica.wake()
+
+    def admit(self, member: str) -> None:
+        """As `Replica.answer` does it for a node that joins, without waiting."""
+        self.core.learn(member, member)
+        lag = self.core.learner_lag(member)
+        if lag is not None and lag <= self._settings.learner_lag_max:
+            self.change_members(True, member)
+        self.node.replica.wake()
+
+    def learn_only(self, member: str) -> None:
+        self.core.learn(member, member)
+        self.node.replica.wake()
+
+    def transfer(self, member: str | None) -> None:
+        self.core.transfer_leadership(member)
+        self.node.replica.wake()
+
+    def take_snapshot(self) -> None:
+        self.node.replica.in_step(self.node.replica.snapshots.request)
+
+    def contents(self) -> list[bytes]:
+        """The commands that this replica's queues hold, as their numbers, by what its snapshot says."""
+        packed = b"".join(msgpack.packb(record) for record in self.node.replica.machine.snapshot())
+        return NUMBER.findall(packed)
+
+    def digest(self) -> bytes:
+        """Of the whole state."""
+        return _digest(self.node.replica.machine)
+
+    def stop(self) -> None:
+        self.node.replica._failed = True
+
+
+class NodeSubject:
+    """Nodes with the settings of production, but for sizes."""
+
+    name = "node"
+    tick_s = 1.0
+    shared_connections = False
+    fail_stop = True
+    retries = True
+    wants_steps = False
+
+    def __init__(self, *, log_entries: int | None = None, durability: str = "memory") -> None:
+        self._settings = core_settings(log_entries)
+        self._durability = durability
+        self._ledger: Ledger | None = None
+
+    def forgets(self, *, power: bool) -> bool:
+        return self._durability == "memory" or (power and self._durability == "process")
+
+    def world(self, simulation: Simulation) -> AbstractContextManager[None]:
+        from tests.simulation.node_clients import Ledger
+
+        self._ledger = Ledger(simulation.checkers, simulation.is_at_rest)
+        self._clock: Clock = simulation.clock
+        return node_world(simulation.clock, simulation.library_rng)
+
+    def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> NodeReplica:
+        assert self._ledger is not None
+        storage = open_storage(host, peers, self._durability, joining=joining)
+        return NodeReplica(host, storage, self._ledger, HostLoop(host, self._clock), self._settings)
+
+    def begin_anew(self) -> None:
+        assert self._ledger is not None
+        self._ledger.begin_anew()
+
+    def check_end(self, simulation: Simulation) -> None:
+        assert self._ledger is not None
+        replicas = {host.id: host.replica for host in simulation.voters() if host.replica}
+        self._ledger.check({name: replica.contents() for name, replica in replicas.items()})
+        digests = {name: replica.digest().hex() for name, replica in replicas.items()}
+        if len(set(digests.values())) > 1:
+            simulation.checkers.report("states differ", f"{digests}")

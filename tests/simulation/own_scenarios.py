@@ -1,0 +1,276 @@
+"""Scripted runs for what random ones meet too rarely: each breaks a promise if one of our own rules is switched off.
+
+They reach into our Raft core, so stock PySyncObj is not compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from lmqcluster.replication.membership import PeerNode
+from tests.simulation.stage import FAST_S, Scenario, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.host import Host
+    from tests.simulation.interfaces import Subject
+
+__all__ = ["OWN_SCENARIOS"]
+
+
+def back_up_a_long_term(subject: Subject) -> set[str]:
+    """D14: hundreds of divergent entries of one term cost one round trip, not one each."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        old, others = stage.elect()
+        stage.cut([old], others)
+        stage.propose(old, 300, size_bytes=20)
+        stage.run_for(6.0)
+        second = stage.leader()
+        stage.propose(second, 320, size_bytes=20)
+        stage.run_for(2.0)
+        for one, other in ((second, old), (old, second)):
+            stage.network.slow(one.id, other.id, (0.08, 0.08))
+        stage.join_all()
+        stage.run_for(10.0)
+        behind = old.replica.journal.view.last + 20 < second.replica.journal.view.last
+        return ({"not converged"} if behind else set()) | stage.finish()
+
+
+def snapshot_refused(subject: Subject) -> set[str]:
+    """D4: a snapshot that turns out damaged when it is installed has not been installed."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (follower, other) = stage.elect()
+        stage.cut([follower], [leader, other])
+        for _ in range(30):
+            stage.propose(leader, 3)
+            stage.run_for(0.05)
+        snapshots = follower.replica._snapshots
+        install = snapshots.install
+
+        refused: list[Any] = []
+
+        def refuse(receiver: Any, loaded: Callable[[Any], bool]) -> None:
+            refused.append(receiver)
+            loaded(None)
+
+        snapshots.install = refuse
+        stage.join_all()
+        stage.run_for(3.0)
+        assert refused, "a snapshot came"
+        snapshots.install = install
+        return stage.finish()
+
+
+def snapshot_behind_the_log(subject: Subject) -> set[str]:
+    """D5: a snapshot that comes late must not replace the longer log that a follower has acknowledged meanwhile."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (behind, other) = stage.elect()
+        stage.propose(leader, 10)
+        stage.run_for(1.0)
+        for follower, delay_s in ((behind, 0.3), (other, 0.1)):
+            stage.network.slow(leader.id, follower.id, (delay_s, delay_s))
+        stage.network.slow(behind.id, leader.id, (0.3, 0.3))
+        before = leader.replica.commit_index
+        stage.propose(leader, 5)
+        stage.run_for(0.05)
+        stage.propose(leader, 5)
+        while leader.replica.commit_index == before:
+            stage.run_for(0.001)
+        stage.cut([other], [leader, behind])
+        leader.input(leader.replica.take_snapshot)
+        while behind.replica.journal.view.last < leader.replica.journal.view.last:
+            stage.run_for(0.001)
+        assert behind.replica.commit_index < leader.replica.core._snapshots.latest().index
+        for message in _snapshot_messages(leader):
+            behind.input(behind.replica.core._on_snapshot, PeerNode(leader.id, leader.id), message)
+        stage.run_for(2.0)
+        for one, another in ((leader, behind), (behind, leader), (leader, other)):
+            stage.network.slow(one.id, another.id, FAST_S)
+        stage.join_all()
+        return stage.finish()
+
+
+def _snapshot_messages(leader: Host) -> list[dict[str, Any]]:
+    """The latest snapshot as its leader sends it."""
+    core = leader.replica.core
+    info = core._snapshots.latest()
+    return [
+        {
+            "type": "snapshot",
+            "term": core.term(),
+            "seq": 0,
+            "index": info.index,
+            "index_term": info.term,
+            "number": number,
+            "count": info.blocks,
+            "last": leader.replica.journal.last_index,
+            "data": core._snapshots.read_block(info, number),
+        }
+        for number in range(info.blocks)
+    ]
+
+
+def candidate_cut_off(subject: Subject) -> set[str]:
+    """D22: a node that nobody heard campaigning has a newer term than the leader, who must hear of it."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (candidate, other) = stage.elect()
+        stage.cut([candidate], [leader, other])
+        stage.run_for(1.0)
+        # It won its pre-votes; then the link broke.
+        candidate.input(candidate.replica.core._SyncObj__setCurrentTerm, leader.replica.term + 3, candidate.id)
+        stage.run_for(1.0)
+        stage.join_all()
+        return stage.finish()
+
+
+def deaf_follower(subject: Subject) -> set[str]:
+    """D23: a follower that does not hear the leader for a while, but is heard, must not unseat it."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (deaf, _) = stage.elect()
+        term = leader.replica.term
+        for _ in range(3):
+            stage.network.block(leader.id, deaf.id)
+            stage.run_for(3.0)
+            stage.network.unblock(leader.id, deaf.id)
+            stage.run_for(3.0)
+        disturbed = not leader.replica.is_leader or leader.replica.term != term
+        return ({"leader disturbed"} if disturbed else set()) | stage.finish()
+
+
+def joiner_that_cannot_catch_up(subject: Subject) -> set[str]:
+    """Learners: a node that gets nothing must not count, or the cluster, which lacks a member, stands still."""
+    stage = Stage(subject, 3, spares=1)
+    with stage.simulation.world():
+        leader, (dead, other) = stage.elect()
+        dead.kill()
+        joiner = stage.simulation.hosts["n4"]
+        joiner.start(stage.simulation.members, joining=True)
+        for _ in range(10):
+            leader.input(leader.replica.admit, joiner.id)
+            for host in (leader, other):
+                stage.network.block(host.id, joiner.id)
+            stage.run_for(0.3)
+        acknowledged = len(stage.simulation.checkers.acknowledged)
+        stage.propose(leader, 3)
+        stage.run_for(2.0)
+        stands = len(stage.simulation.checkers.acknowledged) < acknowledged + 3
+        for host in (leader, other):
+            stage.network.unblock(host.id, joiner.id)
+        stage.simulation.revive(dead)
+        return ({"stands still"} if stands else set()) | stage.finish()
+
+
+def two_changes_at_once(subject: Subject) -> set[str]:
+    """D24: two nodes added at once could commit with two majorities that have no member in common."""
+    stage = Stage(subject, 3, spares=2)
+    with stage.simulation.world():
+        leader, others = stage.elect()
+        added = [stage.simulation.hosts[name] for name in ("n4", "n5")]
+        for host in added:
+            host.start(stage.simulation.members, joining=True)
+        for host in added:
+            leader.input(leader.replica.learn_only, host.id)
+        stage.run_for(2.0)
+        # Both additions reach the new nodes only; the others elect a leader by the old list.
+        stage.cut([leader, *added], others)
+        for host in added:
+            leader.input(leader.replica.change_members, True, host.id)
+        stage.run_for(0.3)
+        stage.propose(leader, 3)
+        for host in others:
+            stage.propose(host, 3)
+        stage.run_for(6.0)
+        for host in others:
+            stage.propose(host, 3)
+        stage.run_for(2.0)
+        stage.join_all()
+        return stage.finish()
+
+
+def disk_lost_behind_a_stale_leader(subject: Subject) -> set[str]:
+    """A member that has lost its disk, its term and vote included, meets a leader that does not know yet that it is none.
+
+    What it says must not count for that one, whose newest entries and whose next ones the real leader does not have.
+    """
+    kinds: set[str] = set()
+    for uncommitted in (3, 0):
+        kinds |= _disk_lost_behind_a_stale_leader(subject, uncommitted)
+    return kinds
+
+
+def _disk_lost_behind_a_stale_leader(subject: Subject, uncommitted: int) -> set[str]:
+    # No promise may depend on how soon a leader notices that it is none.
+    subject._settings = dataclasses.replace(subject._settings, quorum_lost_s=5.0)
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        stale, (one, other) = stage.elect()
+        stage.propose(stale, 5)
+        stage.run_for(1.0)
+        stage.network.break_off(stale.id, one.id, notice_s=(0.0, 0.0))
+        stage.network.break_off(stale.id, other.id, notice_s=(0.0, 0.0))
+        stage.cut([stale], [one, other])
+        stage.propose(stale, uncommitted)
+        while not any(host.replica.is_leader for host in (one, other)):
+            stage.run_for(0.001)
+        real, lost = (one, other) if one.replica.is_leader else (other, one)
+        stage.propose(real, 3)
+        stage.run_for(0.03)
+        stage.cut([real], [lost])
+        lost.kill()
+        lost.lose_disk()
+        lost.start(stage.simulation.members)
+        stage.network.join(stale.id, lost.id)
+        for _ in range(40):
+            stage.run_for(0.02)
+            met = lost.replica.commit_index == stale.replica.commit_index
+            if met and stale.replica.is_leader:
+                stage.propose(stale, 1)
+        stage.run_for(1.0)
+        stage.join_all()
+        return stage.finish()
+
+
+def follower_lost_in_transfer(subject: Subject) -> set[str]:
+    """A follower that dies while it is sent a snapshot must not keep the leader's log from being cut."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (follower, other) = stage.elect()
+        stage.cut([follower], [leader, other])
+        for _ in range(30):
+            stage.propose(leader, 3)
+            stage.run_for(0.05)
+        stage.network.slow(leader.id, follower.id, (0.5, 0.5))
+        stage.join_all()
+        while not leader.replica.core.snapshots_in_use():
+            stage.run_for(0.01)
+        follower.kill()
+        for _ in range(100):
+            stage.propose(leader, 3)
+            stage.run_for(0.05)
+        log = leader.replica.journal.view
+        kinds = {"log not cut"} if log.last - log.first > 150 else set()
+        stage.network.slow(leader.id, follower.id, FAST_S)
+        stage.simulation.revive(follower)
+        return kinds | stage.finish()
+
+
+OWN_SCENARIOS = {
+    "follower lost in transfer": Scenario(follower_lost_in_transfer, None, log_entries=10),
+    "D14 a long term": Scenario(back_up_a_long_term, None, mended=("core",)),
+    "D4 snapshot refused": Scenario(snapshot_refused, None, mended=("core",), log_entries=10),
+    "D5 snapshot behind the log": Scenario(snapshot_behind_the_log, None, mended=("core",)),
+    "D22 candidate cut off": Scenario(candidate_cut_off, None),
+    "D23 deaf follower": Scenario(deaf_follower, None),
+    "D24 two changes at once": Scenario(two_changes_at_once, None),
+    "learner that cannot catch up": Scenario(joiner_that_cannot_catch_up, None, durability="disk"),
+    "disk lost behind a stale leader": Scenario(
+        disk_lost_behind_a_stale_leader, None, mended=("core",), durability="disk"
+    ),
+}

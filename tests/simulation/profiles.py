@@ -1,0 +1,99 @@
+"""The kinds of runs: how many nodes, which faults, how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["PROFILES", "Profile"]
+
+NET_FAULTS = {
+    "slow": 4.0,
+    "cut": 2.0,
+    "isolate": 2.0,
+    "split": 1.0,
+    "one_way": 2.0,
+    "flap": 1.0,
+    "pause": 2.0,
+}
+# Fewer, so that more of the other kinds is done while there is a leader.
+SOME_NET_FAULTS = {kind: weight / 4 for kind, weight in NET_FAULTS.items()}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Times in virtual seconds. `faults` maps the nemesis' methods to weights."""
+
+    name: str
+    nodes: int = 3
+    duration_s: float = 30.0
+    quiet_s: float = 40.0
+    delay_s: tuple[float, float] = (0.0002, 0.002)
+    slow_s: tuple[float, float] = (0.05, 0.45)
+    faults: dict[str, float] = field(default_factory=dict)
+    fault_every_s: float = 1.0
+    propose_every_s: float = 0.044
+    command_bytes: tuple[int, int] = (10, 600)
+    log_entries: int | None = None
+    """Keep about so many entries and a snapshot instead of older ones; None: keep all."""
+    durability: str = "memory"
+    spares: int = 0
+    """Machines that are not members at first."""
+
+
+def _on_disk(name: str, faults: dict[str, float], **options: Any) -> Profile:
+    """A profile of durability ``disk``, in which snapshots are taken and the log is cut all the time."""
+    return Profile(name, faults={**SOME_NET_FAULTS, **faults}, durability="disk", log_entries=60, **options)
+
+
+CRASHES = {"restart": 2.0, "crash_in_writing": 3.0, "crash_in_opening": 1.0}
+POWER = {"power": 2.0, "power_in_writing": 3.0}
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        # In durability memory.
+        Profile("calm", faults={"slow": 1.0}, fault_every_s=0.5),
+        Profile("net", faults=NET_FAULTS),
+        Profile("net5", nodes=5, faults=NET_FAULTS, fault_every_s=0.6),
+        # Every link 50 ms longer, each way, and nothing else: the cluster has to elect and to go on.
+        Profile("delay50", delay_s=(0.05, 0.06)),
+        Profile("snapshot", faults=NET_FAULTS, log_entries=30),
+        Profile("restart", faults={**NET_FAULTS, "restart": 5.0}),
+        Profile("member", faults={**NET_FAULTS, "membership": 8.0}, spares=2),
+        Profile("churn", faults={**NET_FAULTS, "membership": 5.0, "restart": 4.0}, spares=2, log_entries=60),
+        # In durability process: the log survives the end of the process, but not that of the machine.
+        Profile(
+            "process",
+            faults={**SOME_NET_FAULTS, "restart": 3.0, "crash_in_writing": 2.0, "power": 3.0},
+            durability="process",
+            log_entries=60,
+        ),
+        # In durability disk.
+        _on_disk("disk", NET_FAULTS),
+        _on_disk("crash", CRASHES),
+        _on_disk("power", POWER),
+        _on_disk("powerall", {**POWER, "power_all": 2.0}),
+        _on_disk("full", {"full": 4.0, "bad_write": 3.0, "restart": 0.5}),
+        _on_disk("slowdisk", {"slow_disk": 5.0, "power": 1.0, "restart": 1.0}),
+        _on_disk("damage", {"damage": 4.0, "crash_in_opening": 1.0, "crash_in_writing": 1.0, "power_in_writing": 1.0}),
+        _on_disk("lostdisk", {"lose_disk": 4.0, "crash_in_opening": 1.0, "power_in_writing": 2.0}),
+        _on_disk("clock", {"clock_jump": 4.0, "restart": 2.0, "transfer": 2.0, "power": 1.0}),
+        _on_disk("join", {"join": 5.0, "leave": 4.0, "crash_in_writing": 2.0, "snapshot": 1.0}, spares=5),
+        _on_disk("members", {"membership": 6.0, **CRASHES, **POWER}, spares=2),
+        _on_disk("transfer", {"transfer": 6.0, "snapshot": 2.0, "crash_in_writing": 1.0}),
+        _on_disk("rolling", {"rolling": 1.0, "snapshot": 1.0}, fault_every_s=2.0),
+        _on_disk(
+            "five",
+            {"damage": 2.0, "lose_disk": 1.0, "power_all": 0.5, "slow_disk": 1.0, "full": 1.0, **CRASHES, **POWER},
+            nodes=5,
+            fault_every_s=0.6,
+        ),
+        Profile(
+            "single",
+            nodes=1,
+            faults={**CRASHES, **POWER, "full": 1.0, "slow_disk": 1.0, "clock_jump": 1.0, "snapshot": 1.0},
+            durability="disk",
+            log_entries=60,
+        ),
+    )
+}

@@ -1,0 +1,35 @@
+"""Raft's state read from PySyncObj's private attributes, which all subjects share because all are its objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysyncobj import SyncObj
+
+__all__ = ["RaftState"]
+
+LEADER = 2
+
+
+class RaftState:
+    """The properties of `host.Replica` that the checkers read after every event."""
+
+    core: SyncObj
+
+    @property
+    def term(self) -> int:
+        return self.core._SyncObj__raftCurrentTerm
+
+    @property
+    def is_leader(self) -> bool:
+        return self.core._SyncObj__raftState == LEADER
+
+    @property
+    def commit_index(self) -> int:
+        return self.core._SyncObj__raftCommitIndex
+
+    @property
+    def members(self) -> list[str]:
+        core = self.core
+        return sorted([core.selfNode.id, *(node.id for node in core._SyncObj__otherNodes)])

@@ -1,0 +1,261 @@
+"""One run: a cluster of some subject under a profile's faults, from one seed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lmqcluster.replication.meta import NodeMeta
+from tests.simulation.checkers import Checkers, Violation
+from tests.simulation.clock import Clock
+from tests.simulation.faults import Nemesis
+from tests.simulation.host import Host
+from tests.simulation.library import deterministic_library
+from tests.simulation.network import Network
+from tests.simulation.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.interfaces import Subject
+    from tests.simulation.profiles import Profile
+
+__all__ = ["Report", "Simulation", "simulate"]
+
+PROBE_LIMIT_S = 10.0
+SETTLE_STEP_S = 1.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome; equal seeds give equal reports."""
+
+    subject: str
+    profile: str
+    seed: int
+    violations: tuple[Violation, ...]
+    proposed: int
+    acknowledged: int
+    elections: int
+    messages: int
+    fingerprint: str
+    trace: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """Replays the run."""
+        return f"python -m tests.simulation --seed {self.seed} --profile {self.profile} --subject {self.subject}"
+
+    @property
+    def kinds(self) -> set[str]:
+        return {violation.kind for violation in self.violations}
+
+    def __str__(self) -> str:
+        summary = (
+            f"{self.subject} {self.profile} seed {self.seed}: {self.acknowledged} of {self.proposed} acknowledged, "
+            f"{self.elections} elections, {self.messages} messages, {len(self.violations)} violations"
+        )
+        lines = [summary]
+        lines.extend(f"  {violation}" for violation in self.violations[:10])
+        if self.violations:
+            lines.append(f"  replay: {self.command} --trace")
+        return "\n".join(lines)
+
+
+class Simulation:
+    """The machines and what happens to them. Scripted scenarios drive it by hand, `simulate` by a seed."""
+
+    def __init__(self, subject: Subject, profile: Profile, seed: int, *, trace: bool = False) -> None:
+        self.profile = profile
+        self.seed = seed
+        self.subject = subject
+        self.clock = Clock()
+        self.library_rng = random.Random(f"{seed}:library")
+        self.checkers = Checkers(self.clock, retries=subject.retries)
+        if trace:
+            self.checkers.trace = []
+        self.network = Network(self.clock, seed, profile.delay_s, shared_connections=subject.shared_connections)
+        self.hosts: dict[str, Host] = {}
+        self._rng = random.Random(f"{seed}:supervisor")
+        self._at_rest = False
+        names = [f"n{number}" for number in range(1, profile.nodes + profile.spares + 1)]
+        self.members = names[: profile.nodes]
+        for name in names:
+            rng = random.Random(f"{seed}:{name}")
+            host = Host(name, self.clock, self.network, self.checkers, subject, rng, self._died)
+            self.hosts[name] = host
+            self.network.attach(host)
+        self.workload = Workload(
+            self.clock,
+            self.checkers,
+            self.hosts,
+            random.Random(f"{seed}:workload"),
+            every_s=profile.propose_every_s,
+            size_bytes=profile.command_bytes,
+        )
+
+    @contextlib.contextmanager
+    def world(self) -> Iterator[None]:
+        """Everything that belongs to the run happens within; the processes end with it."""
+        with deterministic_library(self.clock, self.library_rng), self.subject.world(self):
+            yield
+            for host in self.hosts.values():
+                host.kill()
+
+    def start_members(self) -> None:
+        for name in self.members:
+            self.hosts[name].start(self.members)
+
+    def begin_anew(self) -> None:
+        """Accept that all data is lost; only terms and votes still bind the members."""
+        self.checkers.begin_anew()
+        self.subject.begin_anew()
+
+    def is_at_rest(self) -> bool:
+        """Whether the time of faults and of load is over."""
+        return self._at_rest
+
+    def rest(self) -> None:
+        """No more load."""
+        self._at_rest = True
+
+    def _died(self, host: Host) -> None:
+        """A process has ended by itself: its supervisor starts it again, and an operator repairs what refuses to start."""
+        self.clock.after(self._rng.uniform(0.1, 1.5), self.revive, host)
+
+    def revive(self, host: Host) -> None:
+        """Start a dead member's process again."""
+        if host.running or host.retired:
+            return
+        if host.refused and not self._repair(host):
+            self._died(host)
+            return
+        # What has no data yet when it is started is given the list of members, or joins again.
+        host.start(self.members, joining=host.id not in self.members)
+
+    def _repair(self, host: Host) -> bool:
+        """As `lmq repair` does: give up log and snapshots, and have them sent by the leader; False if the disk is full."""
+        self.checkers.note("repair", host.id)
+        meta = NodeMeta.read(host.disk(""))
+        assert meta is not None
+        try:
+            meta.discard_data()
+        except OSError:
+            return False
+        host.may_forget = True
+        host.refused = host.harmed = False
+        return True
+
+    def run_for(self, duration_s: float, *, until_violation: bool = False) -> None:
+        violations = self.checkers.violations
+        self.clock.run_until(self.clock.now + duration_s, lambda: until_violation and bool(violations))
+
+    def voters(self) -> list[Host]:
+        """The machines that count now: running members, as the leader with the highest term sees it."""
+        leaders = [host.replica for host in self.hosts.values() if host.replica is not None and host.replica.is_leader]
+        if not leaders:
+            return [self.hosts[name] for name in self.members]
+        members = max(leaders, key=lambda replica: replica.term).members
+        return [self.hosts[name] for name in members]
+
+    def divergence(self) -> list[str]:
+        """What still differs among those that count: leaders, logs, commit indexes."""
+        found = []
+        hosts = self.voters()
+        leaders = [host.id for host in hosts if host.replica is not None and host.replica.is_leader]
+        if len(leaders) != 1:
+            found.append(f"leaders: {leaders}")
+        target = self.checkers.commit_index
+        for host in hosts:
+            if host.replica is None:
+                found.append(f"{host.id} does not run")
+                continue
+            log, commit = host.replica.journal.view, host.replica.commit_index
+            if not log.last == commit == target:
+                found.append(f"{host.id}: log to {log.last}, commit {commit} of {target}")
+            if host.replica.members != [each.id for each in hosts]:
+                found.append(f"{host.id}: members {host.replica.members} of {[each.id for each in hosts]}")
+        return found
+
+    def settle(self, limit_s: float) -> None:
+        """Run without faults until all agree and nothing is under way, at most `limit_s`."""
+        deadline = self.clock.now + limit_s
+        while self.clock.now < deadline:
+            self.run_for(SETTLE_STEP_S)
+            if not self.divergence():
+                break
+
+    def check_converged(self) -> None:
+        """After healing and quiet: the same log, the same commit index, the same history with all acknowledged."""
+        report = self.checkers.report
+        for difference in self.divergence():
+            report("not converged", difference)
+        last_acknowledged = max(self.checkers.acknowledged.values(), default=0)
+        for host in self.voters():
+            if host.application.index < last_acknowledged:
+                detail = f"{host.id} applied up to {host.application.index}, acknowledged is index {last_acknowledged}"
+                report("acknowledged lost", detail)
+        for command, index in self.checkers.acknowledged.items():
+            if command not in self.checkers.history[index][0]:
+                report("acknowledged lost", f"{command[:12]!r} was acknowledged at index {index}")
+        self.subject.check_end(self)
+
+    def probe(self) -> None:
+        """Each node that counts must carry out a proposal, be it the first it is given or a later one."""
+        acknowledged = self.checkers.acknowledged
+        probes: dict[str, list[bytes]] = {host.id: [] for host in self.voters()}
+        deadline = self.clock.now + PROBE_LIMIT_S
+        while self.clock.now < deadline:
+            missing = [name for name, sent in probes.items() if not any(each in acknowledged for each in sent)]
+            if not missing:
+                return
+            for name in missing:
+                probes[name].append(self.workload.propose(self.hosts[name]))
+            self.run_for(SETTLE_STEP_S)
+        for name in missing:
+            self.checkers.report("stuck", f"{name} carried out no probe within {PROBE_LIMIT_S} s")
+
+    def report(self) -> Report:
+        history = hashlib.blake2b(digest_size=8)
+        for index, (command, _) in sorted(self.checkers.history.items()):
+            history.update(b"%d %b;" % (index, command))
+        history.update(b"%d %d" % (self.clock.events_run, self.network.messages_sent))
+        return Report(
+            subject=self.subject.name,
+            profile=self.profile.name,
+            seed=self.seed,
+            violations=tuple(self.checkers.violations),
+            proposed=self.workload.proposed,
+            acknowledged=len(self.checkers.acknowledged),
+            elections=self.checkers.elections,
+            messages=self.network.messages_sent,
+            fingerprint=history.hexdigest(),
+            trace=tuple(self.checkers.trace or ()),
+        )
+
+
+def simulate(
+    subject: Subject, profile: Profile, seed: int, *, until_violation: bool = True, trace: bool = False
+) -> Report:
+    """Faults for `profile.duration_s`, then healing, quiet, and the checks of the end."""
+    simulation = Simulation(subject, profile, seed, trace=trace)
+    clock, checkers = simulation.clock, simulation.checkers
+    with simulation.world():
+        simulation.start_members()
+        nemesis = Nemesis(simulation, random.Random(f"{seed}:nemesis"))
+        nemesis.until = simulation.workload.until = clock.now + profile.duration_s
+        simulation.workload.start()
+        nemesis.start()
+        simulation.run_for(profile.duration_s, until_violation=until_violation)
+        if not (until_violation and checkers.violations):
+            nemesis.heal()
+            simulation.rest()
+            simulation.settle(profile.quiet_s)
+        if not (until_violation and checkers.violations):
+            simulation.probe()
+            simulation.settle(PROBE_LIMIT_S)
+            simulation.check_converged()
+        return simulation.report()

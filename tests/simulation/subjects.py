@@ -1,0 +1,24 @@
+"""What can be simulated, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.hardened import CoreSubject
+from tests.simulation.node_stack import NodeSubject
+from tests.simulation.stock import StockSubject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.interfaces import Subject
+    from tests.simulation.profiles import Profile
+
+__all__ = ["SUBJECTS", "subject"]
+
+SUBJECTS: dict[str, Callable[..., Subject]] = {"core": CoreSubject, "node": NodeSubject, "stock": StockSubject}
+
+
+def subject(name: str, profile: Profile) -> Subject:
+    """The subject `name` with the settings that `profile` asks for."""
+    return SUBJECTS[name](log_entries=profile.log_entries, durability=profile.durability)

@@ -1,0 +1,90 @@
+"""Simulated clusters: ours keep every promise under every profile, and the same checkers convict stock PySyncObj.
+
+More seeds, and other ones: `python -m tests.simulation --seed N --seeds M --jobs 2`.
+"""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from multiprocessing.pool import Pool
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.profiles import PROFILES
+from tests.simulation.run import Report, simulate
+from tests.simulation.subjects import subject
+from tests.simulation.tasks import Task
+
+SEEDS = {"core": 15, "node": 6}
+PROCESSES = 2
+ROOT = Path(__file__).parents[2]
+
+
+def run(name: str, profile: str, seed: int, *, until_violation: bool = True) -> Report:
+    return simulate(subject(name, PROFILES[profile]), PROFILES[profile], seed, until_violation=until_violation)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as processes:
+        yield processes
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", SEEDS)
+def test_no_promise_is_broken(name: str, profile: str, pool: Pool) -> None:
+    tasks = [Task(name, profile, seed) for seed in range(1, SEEDS[name] + 1)]
+    reports = [report for report, _seconds in pool.imap(Task.run, tasks)]
+    guilty = [str(report) for report in reports if report.violations]
+    assert not guilty, "\n" + "\n".join(guilty)
+    assert all(report.acknowledged for report in reports)
+
+
+def test_there_are_500_runs() -> None:
+    assert len(PROFILES) * sum(SEEDS.values()) >= 500
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_50_ms_on_every_link_elect_a_leader_and_go_on(name: str) -> None:
+    report = run(name, "delay50", 1)
+    assert 1 <= report.elections <= 3
+    assert report.acknowledged >= 0.9 * report.proposed
+
+
+@pytest.mark.parametrize(
+    ("profile", "seed", "kinds"),
+    [
+        ("calm", 2, {"promise broken", "committed entry removed", "commit without majority"}),
+        ("calm", 9, {"commit without majority", "stuck"}),
+        ("net", 10, {"commits differ", "applied differs", "leader lacks committed entry"}),
+        ("net5", 4, {"commit without majority", "stuck"}),
+        ("delay50", 3, {"promise broken", "committed entry removed", "commit without majority"}),
+        ("snapshot", 1, {"committed entry removed"}),
+        ("restart", 1, {"committed entry removed", "term went back"}),
+        ("member", 1, {"promise broken", "applied differs"}),
+    ],
+)
+def test_stock_breaks_promises(profile: str, seed: int, kinds: set[str]) -> None:
+    assert run("stock", profile, seed, until_violation=False).kinds >= kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"), [("stock", "churn"), *((name, profile) for name in SEEDS for profile in ("churn", "five"))]
+)
+def test_a_run_is_a_function_of_its_seed(name: str, profile: str) -> None:
+    """Even in another process, where strings hash differently."""
+    program = (
+        "from tests.simulation.test_simulation import run;"
+        f"print(run({name!r}, {profile!r}, 7, until_violation=False).fingerprint)"
+    )
+    fingerprints = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        )
+        fingerprints.add(done.stdout)
+    assert len(fingerprints) == 1

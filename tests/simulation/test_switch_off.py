@@ -1,0 +1,77 @@
+"""The simulator must notice each of our fixes: with any single one switched off, a run breaks a promise that it keeps else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.simulation.own_scenarios import OWN_SCENARIOS
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.subjects import SUBJECTS
+from tests.simulation.switches import SWITCHES
+from tests.simulation.tasks import Task
+
+ALL = {**SCENARIOS, **OWN_SCENARIOS}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run that shows the fix: a script, or a seed of a profile; and one of the promises that it breaks without the fix."""
+
+    switch: str
+    subject: str
+    kind: str
+    script: str = ""
+    profile: str = ""
+    seed: int = 0
+
+    def run(self) -> set[str]:
+        """The kinds of promises that are broken."""
+        if self.script:
+            scenario = ALL[self.script]
+            subject = SUBJECTS[self.subject](log_entries=scenario.log_entries, durability=scenario.durability)
+            return scenario.run(subject)
+        return Task(self.subject, self.profile, self.seed).run()[0].kinds
+
+
+CASES = [
+    Case("D1", "core", "committed entry removed", profile="calm", seed=1),
+    Case("D2", "core", "commits differ", profile="net", seed=2),
+    Case("D3", "core", "commit without majority", script="D3 reply of an earlier term"),
+    Case("D4", "core", "not converged", script="D4 snapshot refused"),
+    Case("D5", "core", "commit without majority", script="D5 snapshot behind the log"),
+    Case("D6", "core", "durable entry lost", profile="crash", seed=1),
+    Case("D8", "core", "durable entry lost", profile="power", seed=2),
+    Case("D8 lone member", "core", "commit without majority", profile="single", seed=1),
+    Case("D8 held replies", "node", "commit without majority", profile="power", seed=1),
+    Case("D9", "core", "log matching", profile="power", seed=2),
+    Case("D10", "core", "term went back", script="reply of an earlier life"),
+    Case("D11", "node", "commit without majority", profile="full", seed=2),
+    Case("D13", "core", "exception", profile="crash", seed=2),
+    Case("D14", "core", "not converged", script="D14 a long term"),
+    Case("D15", "node", "exception", script="D15 poisoned command"),
+    Case("D16", "node", "exception", script="D16 raising callback"),
+    Case("D19", "core", "exception", profile="net", seed=2),
+    Case("D22", "core", "not converged", script="D22 candidate cut off"),
+    Case("D23", "core", "leader disturbed", script="D23 deaf follower"),
+    Case("D24", "core", "commits differ", script="D24 two changes at once"),
+    Case("D25", "core", "not converged", script="joins by a list that fails"),
+    Case("recovering", "core", "leader lacks committed entry", profile="restart", seed=2),
+    Case("founding", "core", "two leaders in a term", profile="lostdisk", seed=4),
+    Case("forgetful", "core", "commits differ", script="disk lost behind a stale leader"),
+    Case("proof of leadership", "core", "commits differ", script="disk lost behind a stale leader"),
+    Case("snapshots in durability process", "core", "exception", profile="process", seed=2),
+    Case("learner", "core", "stands still", script="learner that cannot catch up"),
+]
+
+
+def test_every_switch_has_a_case() -> None:
+    assert {case.switch for case in CASES} == SWITCHES.keys()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.switch)
+def test_the_fix_is_missed(case: Case) -> None:
+    assert case.run() == set()
+    with SWITCHES[case.switch]():
+        assert case.kind in case.run()

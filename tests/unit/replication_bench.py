@@ -1,0 +1,119 @@
+"""A proposer with a log that the test drives by hand: batches are seen, lost, refused and applied when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from lmqcluster.core import Machine
+from lmqcluster.node.patterns import compile_pattern
+from lmqcluster.node.proposer import Group, Proposer
+from lmqcluster.node.pulls import Pulls
+from lmqcluster.wire.errors import LmqError
+
+ORIGIN, INCARNATION = b"n1", 7
+DEADLINE_S = 10.0
+
+
+class Clock:
+    """Log time as the test sets it."""
+
+    def __init__(self) -> None:
+        self.us = 1_000_000
+
+    def now_us(self) -> int:
+        return self.us
+
+    def advance(self, seconds: float) -> None:
+        self.us += int(seconds * 1_000_000)
+
+
+class Recorder:
+    """A sink that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def completed(self, group: Group, result: Any) -> None:
+        self.told.append(("ok", list(group.tickets), result))
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self.told.append((error.code, list(group.tickets), str(error.outcome)))
+
+    @property
+    def codes(self) -> list[str]:
+        return [told[0] for told in self.told]
+
+
+class Bench:
+    """The carrier, the log and the machine around a proposer and its pulls. Must be made inside a running loop.
+
+    Attributes:
+        sent: every batch that was handed to the carrier, as (sequence, payload).
+        leader: whether there is somebody to send to.
+    """
+
+    def __init__(self) -> None:
+        self.leader = True
+        self.sent: list[tuple[int, bytes]] = []
+        self.machine = Machine(compile_pattern)
+        self.machine.salt = b"s" * 10
+        self.clock = Clock()
+        self.proposer = Proposer(self, ORIGIN, INCARNATION)
+        self.pulls = Pulls(self.proposer, lambda: self.machine, self.clock)
+        self._taken = 0
+
+    def submit(self, sequence: int, batch: bytes) -> bool:
+        self.sent.append((sequence, batch))
+        return self.leader
+
+    def has_leader(self) -> bool:
+        return self.leader
+
+    @property
+    def sequences(self) -> list[int]:
+        """Numbers of the batches sent, in order."""
+        return [sequence for sequence, _payload in self.sent]
+
+    async def turn(self) -> None:
+        """Let everything that is scheduled for now happen."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def apply(self, position: int) -> str:
+        """Bring one of the batches sent into the log, as if it had arrived; returns its status."""
+        origin, incarnation, sequence, commands = msgpack.unpackb(self.sent[position][1], strict_map_key=False)
+        applied = self.machine.apply(self.clock.us, origin, incarnation, sequence, commands)
+        self.proposer.applied(sequence, applied)
+        if applied.ready:
+            self.pulls.notice(applied.ready)
+        return applied.status
+
+    async def settle(self) -> None:
+        """Apply everything sent and not applied yet, until nothing more is sent."""
+        await self.turn()
+        while self._taken < len(self.sent):
+            self._taken += 1
+            self.apply(self._taken - 1)
+            await self.turn()
+
+    def foreign(self, *commands: list[Any]) -> list[Any]:
+        """Apply a batch of another node; returns its results."""
+        sequence = self.machine.sessions.last_sequence(b"other", 1) + 1
+        applied = self.machine.apply(self.clock.us, b"other", 1, sequence, commands)
+        self.pulls.notice(applied.ready)
+        return applied.results
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that a timer brings about.
+
+    Raises:
+        TimeoutError: it does not come about.
+    """
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for is seen by asking only
+            await asyncio.sleep(0.001)

@@ -1,0 +1,39 @@
+"""One node at a time in a data directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from lmqcluster_cli.data_dir import hold_data_dir
+
+from lmqcluster.node.config import ConfigError
+
+
+def test_the_directory_is_made_and_free_again_afterwards(tmp_path: Path) -> None:
+    directory = tmp_path / "deep" / "n1"
+    for _ in range(2):
+        with hold_data_dir(directory):
+            assert directory.is_dir()
+
+
+def test_a_second_node_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+    with hold_data_dir(tmp_path):
+        with pytest.raises(ConfigError, match=r"another node runs .*--data-dir"), hold_data_dir(tmp_path):
+            pass
+        (tmp_path / "lmq.pid").write_text(f"{os.getpid()}\n")
+        with pytest.raises(ConfigError, match=f"process {os.getpid()}.*--data-dir"), hold_data_dir(tmp_path):
+            pass
+
+
+def test_a_pid_file_left_behind_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "lmq.pid").write_text("1\n")
+    with hold_data_dir(tmp_path):
+        pass
+
+
+def test_an_unusable_directory_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot use the data directory"), hold_data_dir(tmp_path / "file"):
+        pass

@@ -1,0 +1,28 @@
+"""The README says of the options and exit codes what the programs say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+from lmqcluster_cli.errors import EXIT_CODES_HELP
+from lmqcluster_cli.lmq import cli
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_options_is_what_lmq_config_docs_prints() -> None:
+    printed = CliRunner().invoke(cli, ["config", "docs"]).output
+    shown = re.search(
+        r"<!-- This table is the output of: lmq config docs -->\n(.*)<!-- /lmq config docs -->", README, re.DOTALL
+    )
+    assert shown is not None
+    assert shown[1] == printed
+    assert printed.count("\n") > 10
+
+
+def test_the_table_of_exit_codes_is_that_of_the_help() -> None:
+    table = dict(re.findall(r"^ +(\d+)  (.*)$", EXIT_CODES_HELP, re.MULTILINE))
+    shown = dict(re.findall(r"^\| (\d+) \| (.*) \|$", README, re.MULTILINE))
+    assert shown == table

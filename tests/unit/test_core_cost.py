@@ -1,0 +1,193 @@
+"""Design law 1: O(1) or O(log n) per operation. Work is counted, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lmqcluster.core import Op
+from lmqcluster.core.queue import DROPS_MAX, REPEATS_MAX
+from lmqcluster.wire import limits
+from tests.property.driver import Driver, bodies, numbers
+from tests.property.work import Work, counted
+
+Q = b"q"
+FEW, MANY = 500, 50_000
+SETTLED = 100
+
+
+def _leased(count: int) -> tuple[Driver, list[int]]:
+    driver = Driver()
+    for start in range(0, count, 1000):
+        driver.push(Q, *[b"x"] * min(1000, count - start))
+    return driver, [number for _ in range(0, count, 1000) for number in numbers(driver.pull(Q, 1000))]
+
+
+def _work_per_settlement(count: int, op: Op, order: Callable[[list[int]], list[int]]) -> Work:
+    driver, taken = _leased(count)
+    driver.wait(1)
+    chosen = order(taken)[:SETTLED]
+    with counted() as work:
+        results = [driver.do(op, Q, [number]) for number in chosen]
+    assert results == [[True]] * SETTLED
+    return work
+
+
+ORDERS = {
+    "oldest first": lambda taken: taken,
+    "newest first": lambda taken: taken[::-1],
+    "scattered": lambda taken: [taken[index * 7919 % len(taken)] for index in range(SETTLED)],
+}
+
+
+@pytest.mark.parametrize("op", [Op.ACK, Op.NACK, Op.EXTEND, Op.PUT_BACK])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
+def test_settling_costs_the_same_however_many_leases_there_are(op: Op, order: Callable[[list[int]], list[int]]) -> None:
+    """Spec 15.1: ack, nack, ext of the original cost time proportional to the messages in flight."""
+    few, many = (_work_per_settlement(count, op, order) for count in (FEW, MANY))
+    assert many.lines <= few.lines * 1.1 + SETTLED
+    assert sum(many.linear_calls.values()) <= sum(few.linear_calls.values())
+
+
+def test_acking_50_000_leases_in_pull_order_does_the_same_work_for_each() -> None:
+    """Spec 15.1: first, middle and last ack alike; the deque of deliveries is never searched."""
+    driver, taken = _leased(MANY)
+    lines = []
+    for index, number in enumerate(taken):
+        if index % 10_000 == 0 or index == MANY - 1:
+            with counted() as work:
+                driver.do(Op.ACK, Q, [number])
+            lines.append(work.lines)
+        else:
+            driver.do(Op.ACK, Q, [number])
+    assert driver.size(Q) == 0
+    assert max(lines) - min(lines) <= 5
+
+
+def _redelivery_work(count: int) -> float:
+    driver, _ = _leased(count)
+    driver.wait(30)
+    with counted() as work:
+        again = [number for _ in range(0, count, 1000) for number in numbers(driver.pull(Q, 1000))]
+    assert len(again) == count
+    return work.lines / count
+
+
+def test_expired_leases_are_taken_back_at_constant_work_each() -> None:
+    """Spec 2.2: timed-out messages need no background job, and no search either."""
+    assert _redelivery_work(10_000) <= _redelivery_work(1000) * 1.1
+
+
+def test_leases_with_growing_and_falling_deadlines_are_kept_in_order_cheaply() -> None:
+    """Deadlines out of order cost O(log n), not a search."""
+    driver = Driver()
+    timeouts = [(index * 7919) % 1000 + 1 for index in range(2000)]
+    driver.push(Q, *[b"%d" % timeout for timeout in timeouts])
+    with counted() as work:
+        for timeout in timeouts:
+            driver.set(Q, timeout=timeout)
+            driver.pull(Q)
+    assert work.lines <= 250 * len(timeouts)
+    driver.wait(2000)
+    with counted() as work:
+        order = [int(body) for _ in range(20) for body in bodies(driver.pull(Q, 100))]
+    assert order == sorted(order)
+    assert work.lines <= 100 * len(timeouts)
+
+
+def _exhausted(driver: Driver, queue: bytes, count: int) -> None:
+    driver.set(queue, retry=-1)
+    for start in range(0, count, 1000):
+        driver.push(queue, *[b""] * min(1000, count - start))
+        driver.wait(0.001)
+
+
+def test_passing_over_very_many_exhausted_messages_is_spread_over_several_pulls() -> None:
+    """Spec 2.2: passing over very many exhausted messages must not block the queue."""
+    driver = Driver()
+    _exhausted(driver, Q, 100_000)
+    driver.set(Q, retry=0)
+    driver.push(Q, b"x")
+    queue = driver.machine.queues[Q]
+    for passed in range(1, 11):
+        assert driver.pull(Q) is None
+        assert queue.dropped_total == passed * DROPS_MAX
+        assert queue.head_us() is not None
+        assert queue.head_us() <= driver.now_us, "the puller is to try again at once"
+    assert driver.drain(Q) == [b"x"]
+
+
+def test_pull_any_passes_over_no_more_than_a_pull() -> None:
+    """Spec 2.2, also if the exhausted messages have many due times, or lie in many queues."""
+    driver = Driver()
+    _exhausted(driver, b"deep", 30_000)
+    for index in range(300):
+        _exhausted(driver, b"flat-%d" % index, 100)
+    driver.wait(1)
+    driver.push(b"last", b"x")
+    dropped = 0
+    for _ in range(20):
+        delivered = driver.pull_any(b"")
+        before, dropped = dropped, driver.machine.totals()["dropped_total"]
+        assert dropped - before <= 2 * DROPS_MAX
+        if delivered:
+            break
+    assert bodies(delivered) == [b"x"]
+    assert dropped == 60_000
+
+
+def test_deliveries_that_expire_at_once_are_bounded_per_command() -> None:
+    """Spec 2.5 and design law 7: without a timeout one command could otherwise deliver one message for ever."""
+    driver = Driver()
+    driver.set(Q, timeout=0, retry=1 << 60)
+    driver.push(Q, b"x")
+    assert len(driver.pull(Q, 1 << 40)) == len(driver.pull_any(b"", 1 << 40)) == REPEATS_MAX
+
+
+def test_a_pull_of_all_there_is_takes_all_there_is() -> None:
+    """A node adds up the counts of pulls that come together, so a command may ask for more than any client may."""
+    driver = Driver()
+    for _ in range(12):
+        driver.push(Q, *[b""] * 1000)
+    assert len(driver.pull(Q, 1 << 40)) == 12_000 > limits.PULL_COUNT_MAX
+
+
+def _pull_any_work(queues: int) -> Work:
+    driver = Driver()
+    for index in range(queues):
+        driver.push(b"q%d" % (index * 7919 % queues), b"x", b"y")
+        driver.wait(0.001)
+    driver.pull_any(b"q", 0)
+    driver.pull_any(b"q")
+    with counted() as work:
+        for _ in range(100):
+            (delivery,) = driver.pull_any(b"q")
+            driver.ack(*delivery[:2])
+            driver.push(delivery[0], b"z")
+    return work
+
+
+def test_pull_any_costs_little_more_over_ten_thousand_queues() -> None:
+    """Spec 4: the earliest message of all matching queues, without asking every queue."""
+    few, many = _pull_any_work(10), _pull_any_work(10_000)
+    assert many.lines <= few.lines * 1.5
+
+
+def test_changing_default_rules_does_not_visit_the_queues() -> None:
+    """Spec 3.1: resolution is dynamic; a queue resolves its properties when it is next used."""
+    driver = Driver()
+    for index in range(2000):
+        driver.push(b"q%d" % index)
+    with counted() as work:
+        driver.defaults((b"q", {"retry": 0}))
+    assert work.lines < 200
+    driver.push(b"q7", b"x")
+    assert driver.pull_one(b"q7")[2] == 0
+
+
+def test_deleting_a_full_queue_is_one_step() -> None:
+    driver, _ = _leased(20_000)
+    with counted() as work:
+        driver.delete(Q)
+    assert work.lines < 200

@@ -1,0 +1,364 @@
+"""Group commit: what is sent when, sent again, given up, and told to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgpack
+import pytest
+
+from lmqcluster.core import Op
+from lmqcluster.node import proposer as module
+from lmqcluster.node.proposer import Group
+from lmqcluster.wire.errors import LmqError
+
+from .replication_bench import INCARNATION, ORIGIN, Bench, Recorder, until
+
+Scenario = Callable[[Bench, Recorder], Awaitable[None]]
+
+
+def run(scenario: Scenario) -> None:
+    """Run a scenario on a bench of its own, and close the bench."""
+
+    async def main() -> None:
+        bench = Bench()
+        await scenario(bench, Recorder())
+        bench.proposer.close(LmqError("shutting_down", "the test is over"))
+
+    asyncio.run(main())
+
+
+def push(bench: Bench, sink: Any, content: bytes, ticket: object = None, producer: bytes | None = None) -> Group:
+    """Add a push as a group of its own."""
+    group = Group([Op.PUSH, b"q", None, [content], producer, 1], [ticket], sink)
+    bench.proposer.add(group, len(content) + 64)
+    return group
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time limits that a test can wait for."""
+    monkeypatch.setattr(module, "SWEEP_S", 0.005)
+    monkeypatch.setattr(module, "RESEND_AFTER_S", 0.02)
+    monkeypatch.setattr(module, "NO_LEADER_AFTER_S", 0.05)
+    monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 0.1)
+
+
+def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        other = Recorder()
+        for number in range(3):
+            push(bench, sink, b"%d" % number, number)
+        bench.proposer.add(Group([Op.PULL, b"q", 1], ["pull"], other), 64)
+        assert bench.sent == [], "nothing is sent before the turn ends"
+        await bench.turn()
+        assert bench.sequences == [1]
+        origin, incarnation, sequence, commands = msgpack.unpackb(bench.sent[0][1])
+        assert (origin, incarnation, sequence, len(commands)) == (ORIGIN, INCARNATION, 1, 4)
+        assert sink.told == [], "nothing is told before the batch is applied"
+        assert bench.apply(0) == "applied"
+        assert sink.told == [("ok", [0], [0]), ("ok", [1], [0]), ("ok", [2], [0])]
+        assert other.codes == ["ok"]
+
+    run(scenario)
+
+
+def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for number in range(5):
+            push(bench, sink, b"%d" % number)
+            await bench.turn()
+        assert bench.sequences == [1, 2, 3]
+        bench.apply(0)
+        await bench.turn()
+        assert bench.sequences == [1, 2, 3, 4]
+        assert len(msgpack.unpackb(bench.sent[3][1])[3]) == 2, "what waited goes together"
+
+    run(scenario)
+
+
+def test_large_batches_go_one_at_a_time() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for _ in range(3):
+            push(bench, sink, b"x" * module.INFLIGHT_BYTES_MAX)
+        await bench.turn()
+        assert bench.sequences == [1]
+        await bench.settle()
+        assert bench.sequences == [1, 2, 3]
+        assert sink.codes == ["ok"] * 3
+
+    run(scenario)
+
+
+def test_batch_ends_with_the_bytes_it_may_have() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for _ in range(4):
+            push(bench, sink, b"x" * (module.BATCH_BYTES // 2))
+        await bench.turn()
+        assert [len(msgpack.unpackb(payload)[3]) for _sequence, payload in bench.sent] == [2, 2]
+
+    run(scenario)
+
+
+def test_tail_grows_until_it_is_full_or_sent() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        group = push(bench, sink, b"0")
+        for _ in range(module.GROUP_ITEMS_MAX - 1):
+            assert bench.proposer.tail is group
+            group.command[3].append(b"x")
+            group.tickets.append(None)
+            bench.proposer.grew(group, 9)
+        assert bench.proposer.tail is None, "full"
+        group = push(bench, sink, b"0")
+        assert bench.proposer.tail is group
+        bench.proposer.grew(group, module.BATCH_BYTES)
+        assert bench.proposer.tail is None, "large"
+        push(bench, sink, b"0")
+        await bench.turn()
+        assert bench.proposer.tail is None, "sent"
+
+    run(scenario)
+
+
+def test_without_a_leader_nothing_is_sent_until_there_is_one() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        bench.leader = False
+        push(bench, sink, b"x")
+        await bench.turn()
+        assert bench.sent == []
+        bench.leader = True
+        bench.proposer.resend()
+        assert bench.sequences == [1]
+
+    run(scenario)
+
+
+def test_change_of_the_leader_sends_all_again_in_order_and_each_is_applied_once() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for number in range(3):
+            push(bench, sink, b"%d" % number, number)
+            await bench.turn()
+        bench.proposer.resend()
+        assert bench.sequences == [1, 2, 3, 1, 2, 3]
+        # The old leader had brought the first two into the log after all.
+        statuses = [bench.apply(position) for position in (0, 1, 3, 4, 5, 2)]
+        assert statuses == ["applied", "applied", "duplicate", "duplicate", "applied", "duplicate"]
+        assert [told[1] for told in sink.told] == [[0], [1], [2]]
+        assert len(bench.machine.queues[b"q"]) == 3
+
+    run(scenario)
+
+
+def test_gap_sends_from_the_missing_one_on() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for number in range(3):
+            push(bench, sink, b"%d" % number, number)
+            await bench.turn()
+        # The first was lost on the way.
+        assert [bench.apply(1), bench.apply(2)] == ["gap", "gap"]
+        assert sink.told == []
+        await until(lambda: len(bench.sent) == 6)
+        assert bench.sequences[3:] == [1, 2, 3]
+        assert [bench.apply(position) for position in (3, 4, 5)] == ["applied"] * 3
+        assert [told[1] for told in sink.told] == [[0], [1], [2]]
+
+    run(scenario)
+
+
+def test_refusal_by_a_node_that_does_not_lead_sends_again_in_a_moment() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, sink, b"x")
+        await bench.turn()
+        for _ in range(10):
+            bench.proposer.resend_soon()
+        await until(lambda: len(bench.sent) > 1)
+        assert bench.sequences == [1, 1], "ten refusals are one reason"
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_silence_sends_again_with_growing_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 60.0)
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        loop = asyncio.get_running_loop()
+        push(bench, sink, b"x")
+        await bench.turn()
+        times = [loop.time()]
+        for count in range(2, 6):
+            await until(lambda count=count: len(bench.sent) >= count)
+            times.append(loop.time())
+        pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+        assert pauses[3] > 0.1, "the fourth time after eight times the first patience"
+        assert bench.sequences == [1] * 5
+        bench.apply(4)
+        assert sink.codes == ["ok"]
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_large_batches_get_time_for_slow_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 60.0)
+    monkeypatch.setattr(module, "RESEND_BYTES_PER_S", 10)
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, sink, b"x" * 10_000)
+        await bench.turn()
+        await asyncio.sleep(0.2)
+        assert bench.sequences == [1]
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_no_leader_takes_is_refused_as_not_applied() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        bench.leader = False
+        push(bench, sink, b"x", "ticket")
+        await until(lambda: sink.told)
+        assert sink.told == [("no_leader", ["ticket"], "not_applied")]
+        bench.leader = True
+        bench.proposer.resend()
+        assert bench.sent == [], "what was refused is never sent"
+        assert bench.proposer.pending() == 0
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_refused_push_of_a_producer_takes_its_later_ones_along() -> None:
+    """A later push that were stored would make the refused one look like a duplicate of what is stored."""
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        bench.leader = False
+        push(bench, sink, b"1", "old", b"p" * 16)
+        await asyncio.sleep(0.03)
+        push(bench, sink, b"2", "young of the same", b"p" * 16)
+        push(bench, sink, b"3", "young of another", b"q" * 16)
+        push(bench, sink, b"4", "young of nobody")
+        await until(lambda: sink.told)
+        refused = [told[1][0] for told in sink.told]
+        assert refused[:2] == ["old", "young of the same"]
+        bench.leader = True
+        bench.proposer.resend()
+        if len(refused) == 2:
+            await bench.settle()
+            assert [told[1][0] for told in sink.told[2:]] == ["young of another", "young of nobody"]
+            assert sink.codes[2:] == ["ok", "ok"]
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_outcome_that_stays_unknown_is_told_as_unknown_and_may_still_become_known() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, sink, b"x", "ticket")
+        await bench.turn()
+        await until(lambda: sink.told)
+        assert sink.told == [("unknown_outcome", ["ticket"], "unknown")]
+        await asyncio.sleep(0.02)
+        assert len(sink.told) == 1, "told once"
+        bench.apply(0)
+        assert sink.codes == ["unknown_outcome", "ok"]
+        assert bench.proposer.pending() == 0
+
+    run(scenario)
+
+
+def test_snapshot_that_covers_batches_makes_their_results_unknown_and_the_rest_is_sent_again() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for number in range(3):
+            push(bench, sink, b"%d" % number, number)
+            await bench.turn()
+        bench.proposer.covered(2)
+        assert sink.told == [("unknown_outcome", [0], "unknown"), ("unknown_outcome", [1], "unknown")]
+        assert bench.sequences == [1, 2, 3, 3]
+
+    run(scenario)
+
+
+def test_close_refuses_what_waits_and_does_not_know_what_was_sent() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, sink, b"x", "sent")
+        await bench.turn()
+        bench.leader = False
+        push(bench, sink, b"y", "waiting")
+        bench.proposer.close(LmqError("shutting_down", "going"))
+        assert sorted(told[:2] for told in sink.told) == [("shutting_down", ["waiting"]), ("unknown_outcome", ["sent"])]
+        with pytest.raises(LmqError, match="going"):
+            push(bench, sink, b"z")
+
+    run(scenario)
+
+
+def test_too_much_that_waits_is_refused_and_nothing_is_queued() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        bench.leader = False
+        body = b"x" * (40 * 1024 * 1024)
+        for _ in range(4):
+            push(bench, sink, body)
+        assert bench.proposer.is_full()
+        pending = bench.proposer.pending()
+        with pytest.raises(LmqError) as caught:
+            push(bench, sink, b"x")
+        assert (caught.value.code, caught.value.retryable) == ("overloaded", True)
+        assert bench.proposer.pending() == pending
+
+    run(scenario)
+
+
+def test_batch_that_no_peer_could_take_is_refused_and_the_next_one_goes() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        bench.proposer.add(Group([Op.ACK, b"n" * (module.BATCH_PAYLOAD_BYTES_MAX + 1), [1]], ["large"], sink), 64)
+        await bench.turn()
+        push(bench, sink, b"x", "next")
+        await bench.settle()
+        assert [(told[0], told[1]) for told in sink.told] == [("too_large", ["large"]), ("ok", ["next"])]
+        assert bench.sequences == [1]
+
+    run(scenario)
+
+
+def test_sink_that_raises_does_not_keep_others_from_their_results() -> None:
+    class Broken(Recorder):
+        def completed(self, group: Group, result: Any) -> None:
+            raise RuntimeError("broken")
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, Broken(), b"x")
+        push(bench, sink, b"y")
+        await bench.settle()
+        assert sink.codes == ["ok"]
+
+    run(scenario)
+
+
+def test_command_that_the_state_machine_refuses_is_told_as_such() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        bench.proposer.add(Group([Op.PULL, b"", 1], ["bad"], sink), 64)
+        push(bench, sink, b"y", "good")
+        await bench.settle()
+        assert [(told[0], told[1]) for told in sink.told] == [("bad_request", ["bad"]), ("ok", ["good"])]
+
+    run(scenario)
+
+
+def test_drained_waits_for_outcomes_but_not_for_ever() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        await bench.proposer.drained(10)
+        push(bench, sink, b"x")
+        waiting = asyncio.ensure_future(bench.proposer.drained(10))
+        await bench.turn()
+        assert not waiting.done()
+        await bench.settle()
+        await asyncio.wait_for(waiting, 5)
+        push(bench, sink, b"y")
+        await bench.proposer.drained(0.01)
+        assert sink.codes == ["ok"]
+
+    run(scenario)
