@@ -32,6 +32,7 @@ SWITCH_INTERVAL_S = 0.0005
 
 class _FrontEnd(Protocol):
     async def start(self) -> None: ...
+    def retire(self) -> None: ...
     async def stop(self, grace_s: float) -> None: ...
 
 
@@ -99,7 +100,9 @@ async def _run_until(stop: asyncio.Event, node: Node) -> int:
 
 
 async def _shut_down(node: Node, front_ends: list[_FrontEnd], pid_file: Path) -> None:
-    node.begin_shutdown()
+    for front_end in front_ends:
+        front_end.retire()
+    node.retire()
     await asyncio.gather(*(front_end.stop(GRACE_S) for front_end in front_ends))
     await node.stop()
     with contextlib.suppress(FileNotFoundError):

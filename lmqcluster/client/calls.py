@@ -23,7 +23,7 @@ from lmqcluster.wire.legacy_msgpack import pack
 
 from .replies import push_text
 
-__all__ = ["Call", "Control", "Once", "Pull", "Push", "PushMany", "Settle", "SettleMany", "push_texts"]
+__all__ = ["Call", "Control", "Moved", "Once", "Pull", "Push", "PushMany", "Settle", "SettleMany", "push_texts"]
 
 _packed_wait = lru_cache(maxsize=256)(pack)
 _NO_LIMIT = pack(1e8)
@@ -192,6 +192,10 @@ class SettleMany(Call):
             self.future.set_result([self.doubt and self.ends] * self.count)
 
 
+class Moved(Exception):  # noqa: N818 - not an error
+    """A pull that was to go to another node has been answered as empty: nothing was on its way to it."""
+
+
 class Pull(Call):
     """A pull of any kind, which may wait at the node.
 
@@ -200,10 +204,11 @@ class Pull(Call):
 
     Attributes:
         head: the body up to the last argument, the timeout.
+        moving: what `decode` is otherwise, while the pull is to leave the node it waits at.
         wait_until: loop time in seconds, or None for no limit.
     """
 
-    __slots__ = ("head", "wait_until")
+    __slots__ = ("head", "moving", "wait_until")
 
     waits = True
 
@@ -220,6 +225,7 @@ class Pull(Call):
         self.decode = decode
         self.doubt = False
         self.head = head
+        self.moving: Callable[[Any], Any] | None = None
         if wait_s is None:
             self.body = head + _NO_LIMIT
             self.wait_until = None
@@ -234,9 +240,23 @@ class Pull(Call):
         if self.wait_until is None:
             self.deadline = now + timeout_s
 
+    def move(self) -> None:
+        """The node was asked to end the wait early: if its answer is empty, the pull goes to another node."""
+        if self.moving is None:
+            self.moving = decode = self.decode
+            self.decode = lambda result: _unless_empty(decode(result))
+
     def renew(self, now: float) -> None:
         """Wait at the node for what is left of the time."""
+        if self.moving is not None:
+            self.decode, self.moving = self.moving, None
         if self.wait_until is None:
             self.deadline = math.inf
         else:
             self.body = self.head + pack(max(0.0, self.wait_until - now))
+
+
+def _unless_empty(pulled: Any) -> Any:
+    if pulled is None or pulled == []:
+        raise Moved
+    return pulled

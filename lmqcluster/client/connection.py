@@ -16,7 +16,7 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import make_unpacker
 
 from .addresses import NodeAddress
-from .calls import Call, Control
+from .calls import Call, Control, Moved
 from .requests import request_body
 
 __all__ = ["Connection", "Owner"]
@@ -37,6 +37,9 @@ class Owner(Protocol):
 
     def answered_error(self, connection: Connection, call: Call, element: Any) -> None:
         """The node answered `call` with an error; it is no longer pending."""
+
+    def answered_moved(self, call: Call) -> None:
+        """The node let go of a pull that is to go to another node; nothing was on its way to it."""
 
     def answered_late(self, call: Call, value: Any) -> None:
         """The node answered, but the caller has gone."""
@@ -187,6 +190,8 @@ class Connection(asyncio.Protocol):
                     continue
                 try:
                     call.future.set_result(call.decode(result))
+                except Moved:
+                    self._owner.answered_moved(call)
                 except asyncio.InvalidStateError:
                     self._owner.answered_late(call, call.decode(result))
                 except _NONSENSE:

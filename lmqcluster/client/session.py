@@ -26,7 +26,7 @@ from lmqcluster.wire.errors import LmqError, Outcome
 
 from .addresses import NodeAddress
 from .backoff import Backoff
-from .calls import Call, Control, Push
+from .calls import Call, Control, Pull, Push
 from .connection import Connection
 from .replies import RETRY_ELSEWHERE, parse_error
 
@@ -35,6 +35,8 @@ __all__ = ["Session"]
 _SWEEP_S = 0.25
 _DRAIN_SWEEPS = 2
 """How many sweeps a node that turns calls away gets to answer the others."""
+_SHUTDOWN_SWEEPS = 20
+"""The same for a node that shuts down: it answers what it took and then closes the connection itself."""
 _CANCEL_S = 1.0
 """How long a client that is being closed waits for the answers to pulls that it has cancelled."""
 _TURN_BYTES = 1024 * 1024
@@ -255,6 +257,11 @@ class Session:
         if call.waits:
             self._late(value)
 
+    def answered_moved(self, call: Call) -> None:
+        """A pull that waited at a node that is being left: it goes to the next one."""
+        if not call.future.done():
+            self._refused.append(call)
+
     def answered_error(self, connection: Connection, call: Call, element: Any) -> None:
         """Decide between telling the caller and trying again."""
         error = parse_error(element)
@@ -305,14 +312,21 @@ class Session:
     # --- draining -------------------------------------------------------------------------------------------------
 
     def _drain(self, connection: Connection, error: LmqError) -> None:
-        """The node turns calls away: let it answer what it took, then go to the next one."""
+        """The node turns calls away: let it answer what it took, then go to the next one.
+
+        Waiting pulls are called back first. Simply leaving would lose what is just being delivered to them until its lease ends.
+        """
         self._trouble = error
         if connection is self._connection and self._drain_sweeps == 0:
             self._leave_straight_path()
-            self._drain_sweeps = _DRAIN_SWEEPS
+            self._drain_sweeps = _SHUTDOWN_SWEEPS if error.code == "shutting_down" else _DRAIN_SWEEPS
+            for call in connection.pending.values():
+                if isinstance(call, Pull):
+                    call.move()
+                    connection.cancel(call)
 
     def _end_if_drained(self, connection: Connection) -> None:
-        if all(call.waits or isinstance(call, Control) for call in connection.pending.values()):
+        if all(isinstance(call, Control) for call in connection.pending.values()):
             connection.abort(f"the node turns calls away: {self._trouble}")
 
     # --- connecting -----------------------------------------------------------------------------------------------

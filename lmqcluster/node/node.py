@@ -139,18 +139,19 @@ class Node:
 
     async def stop(self) -> None:
         """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
-        self._stopping = True
+        self.retire()
         for timer in self._timers.values():
             timer.cancel()
         await hand_over(self.replica)
-        error = LmqError("shutting_down", "the node is shutting down; use another node")
-        self.service.pulls.close(error)
-        self.service.proposer.close(error)
+        self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))
         await self.replica.stop()
 
-    def begin_shutdown(self) -> None:
-        """From now on the node is not ready."""
+    def retire(self) -> None:
+        """From now on the node is not ready, and refuses clients, waiting pulls included; what it took goes on to its outcome."""
         self._stopping = True
+        error = LmqError("shutting_down", "the node is shutting down; use another node")
+        self.service.proposer.retire(error)
+        self.service.pulls.close(error)
 
     def _sample_memory(self) -> None:
         queues = self.replica.machine.queues.values()

@@ -111,7 +111,8 @@ class Proposer:
         self._patience_s = RESEND_AFTER_S
         self._last_sequence = 0
         self._scheduled = False
-        self._closed: LmqError | None = None
+        self._refusing: LmqError | None = None
+        self._closed = False
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         self._retry: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
@@ -124,8 +125,8 @@ class Proposer:
         Raises:
             LmqError: ``overloaded`` if too much is pending already, ``shutting_down``; nothing was queued.
         """
-        if self._closed is not None:
-            raise self._closed
+        if self._refusing is not None:
+            raise self._refusing
         if self._pending_bytes > PENDING_BYTES_MAX:
             raise LmqError(
                 "overloaded",
@@ -134,17 +135,18 @@ class Proposer:
         self._pending.append(group)
         self.tail = group
         self.grew(group, size_bytes)
+        self._flush_soon()
+
+    def add_first(self, group: Group) -> None:
+        """Queue a small command of the node itself before all that waits, also while clients are refused."""
+        if not self._closed:
+            self._pending.appendleft(group)
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
-
-    def add_first(self, group: Group) -> None:
-        """Queue a small command of the node itself before all that waits."""
-        if self._closed is None:
-            self._pending.appendleft(group)
-            if not self._scheduled:
-                self._scheduled = True
-                self._loop.call_soon(self._flush)
 
     def grew(self, group: Group, size_bytes: int) -> None:
         """Count bytes of an item that was appended to a group; a group with enough of them takes no more."""
@@ -221,7 +223,7 @@ class Proposer:
 
     def _resend_now(self) -> None:
         self._retry = None
-        if self._closed is None:
+        if not self._closed:
             self.resend()
 
     # --- outcomes -------------------------------------------------------------------------------------------------
@@ -239,9 +241,8 @@ class Proposer:
             self._complete(group, result)
         if not self.pending():
             self._idle.set()
-        elif self._pending and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._flush)
+        elif self._pending:
+            self._flush_soon()
 
     def covered(self, last_sequence: int) -> None:
         """A snapshot was installed that contains this node's batches up to `last_sequence`: applied, results lost."""
@@ -260,9 +261,15 @@ class Proposer:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), grace_s)
 
+    def retire(self, error: LmqError) -> None:
+        """Refuse new commands of clients with `error` from now on; what was taken goes on to its outcome."""
+        self._refusing = error
+        self.tail = None
+
     def close(self, error: LmqError) -> None:
         """Take no more; fail what is pending with `error`, what is in flight as unknown."""
-        self._closed = error
+        self._refusing = error
+        self._closed = True
         self._sweeper.cancel()
         if self._retry is not None:
             self._retry.cancel()

@@ -108,6 +108,7 @@ class Pulls:
         self._loop = asyncio.get_running_loop()
         self._queues: dict[bytes, _Line] = {}
         self._patterns: dict[bytes, _Line] = {}
+        self._closing: LmqError | None = None
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
 
@@ -156,7 +157,8 @@ class Pulls:
             self._finish(waiter)
 
     def close(self, error: LmqError) -> None:
-        """Answer all waiters with `error`."""
+        """Answer all waiters with `error`, now and from now on."""
+        self._closing = error
         for line in [*self._queues.values(), *self._patterns.values()]:
             for waiter in list(line.waiters):
                 if waiter.open:
@@ -221,6 +223,9 @@ class Pulls:
         for puller, token, count, wait_s in tickets:
             if wait_s is not None and wait_s <= 0:
                 puller.pulled(token, [])
+                continue
+            if self._closing is not None:
+                puller.pull_failed(token, self._closing)
                 continue
             if line is None and lines is self._patterns and len(lines) >= PATTERNS_MAX:
                 reason = f"pulls of this node wait on {PATTERNS_MAX} different patterns, the limit"
@@ -366,11 +371,7 @@ class Pulls:
         for name, number, _remaining, _message in delivered:
             by_queue.setdefault(name, []).append(number)
         for name, numbers in by_queue.items():
-            try:
-                self._proposer.add(Group([Op.PUT_BACK, name, numbers], [], self._returns), 16 * len(numbers))
-            except LmqError:
-                # The lease will end by itself; the only cost is the delay.
-                continue
+            self._proposer.add_first(Group([Op.PUT_BACK, name, numbers], [], self._returns))
 
 
 class _ClaimSink:

@@ -69,7 +69,9 @@ async def test_rolling_restart_under_load(cluster: Cluster) -> None:
             taker.pushing = False
             await asyncio.gather(*takers)
     print(f"rolling restart: longest pause {traffic.pause_s:.2f} s, {len(traffic.pushed)} pushes")
-    assert Counter(taker.pulled) == Counter(traffic.pushed)
+    lost, doubled = Counter(traffic.pushed) - Counter(taker.pulled), Counter(taker.pulled) - Counter(traffic.pushed)
+    assert not lost, f"{lost.total()} messages were not delivered, such as {list(lost)[:5]}"
+    assert not doubled, f"{doubled.total()} messages were delivered again, such as {list(doubled)[:5]}"
     assert traffic.pause_s < 10
     in_step(cluster)
 

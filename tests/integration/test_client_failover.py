@@ -59,8 +59,7 @@ async def test_killing_the_node_that_a_producer_uses(cluster: Cluster, victim: s
         assert client.address is not None
         assert node_of(cluster, client) is not used
         contents = await drain(client, "q")
-        assert Counter(contents) == Counter(range(PUSHES))
-        assert contents == sorted(contents), "one client's pushes keep their order"
+        assert contents == list(range(PUSHES)), "nothing is lost or doubled, and one client's pushes keep their order"
 
 
 @async_test

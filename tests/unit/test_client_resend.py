@@ -337,6 +337,40 @@ async def test_a_cancelled_pull_is_forgotten_by_the_node() -> None:
         assert [message.content for message in await client.pull_many("q", 5)] == [1]
 
 
+@pytest.mark.parametrize("refusal", ["shutting_down: x", "no_leader: x"])
+@async_test
+async def test_a_node_that_is_left_delivers_first_what_it_has_for_waiting_pulls(refusal: str) -> None:
+    cluster = ModelCluster()
+    cluster.push(b"q", [1], None, 0)
+
+    def script(request: Request) -> Fate | str:
+        if request.method == "push":
+            return refusal
+        return Fate.HOLD if request.method == "pull" and request.arguments[0] == b"q" else Fate.ANSWER
+
+    async with (
+        ScriptedNode(cluster, script) as first,
+        ScriptedNode(cluster) as second,
+        client_of(first, second) as client,
+    ):
+        delivered = asyncio.ensure_future(client.pull("q"))
+        waiting = asyncio.ensure_future(client.pull("empty"))
+        await first.until(lambda: first.methods() == ["pull", "pull"] and len(cluster.leases) == 1)
+        push = asyncio.ensure_future(client.push("other", 2))
+        await first.until(lambda: len(first.notifications) == 2)
+        first.answer_held()
+        message = await delivered
+        assert message is not None
+        assert message.content == 1
+        assert await push == "ok"
+        await second.until(lambda: "pull" in second.methods())
+        assert [request.arguments[0] for request in second.requests if request.method == "pull"] == [b"empty"]
+        await client.push("empty", 3)
+        message = await waiting
+        assert message is not None
+        assert message.content == 3
+
+
 @async_test
 async def test_a_message_that_arrives_for_a_cancelled_pull_is_put_back_uncharged() -> None:
     cluster = ModelCluster()

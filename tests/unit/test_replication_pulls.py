@@ -15,7 +15,7 @@ from lmqcluster.node.pulls import Waiter
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import PULL_COUNT_MAX
 
-from .replication_bench import Bench, until
+from .replication_bench import DEADLINE_S, Bench, until
 
 Scenario = Callable[[Bench], Awaitable[None]]
 
@@ -290,6 +290,30 @@ def test_close_answers_all_waits() -> None:
         bench.pulls.close(LmqError("shutting_down", "going"))
         assert sorted(client.got) == [(1, "shutting_down"), (2, "shutting_down")]
         assert (bench.pulls.waiting(), client.waiting) == (0, set())
+
+    run(scenario)
+
+
+def test_node_that_retires_puts_back_what_was_on_its_way_to_a_wait_and_answers_everybody() -> None:
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.pulls.start(b"q", (client, "waits", 1, None))
+        await bench.settle()
+        push(bench, b"1")
+        bench.pulls.start(b"empty", (client, "on its way", 1, None))
+        await bench.turn()
+        error = LmqError("shutting_down", "bye")
+        bench.proposer.retire(error)
+        bench.pulls.close(error)
+        assert client.got == [("waits", "shutting_down")]
+        with pytest.raises(LmqError, match="bye"):
+            bench.pulls.start(b"q", (client, "late", 1, None))
+        drained = asyncio.ensure_future(bench.proposer.drained(DEADLINE_S))
+        await bench.settle()
+        await drained
+        assert client.got[1:] == [("on its way", "shutting_down")]
+        assert bench.proposer.pending() == 0
+        assert left(bench) == [(b"1", 2)]
 
     run(scenario)
 

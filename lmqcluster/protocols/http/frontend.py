@@ -66,13 +66,18 @@ class HttpFrontEnd:
         self._listener = await loop.create_server(self._server, self._host, self._port, backlog=BACKLOG)
         self._port = self._listener.sockets[0].getsockname()[1]
 
-    async def stop(self, grace_s: float) -> None:
-        """Stop listening; requests under way have `grace_s` seconds, those that wait for a message are answered at once."""
+    def retire(self) -> None:
+        """Stop listening; requests that wait for a message are answered at once, as if their time were up."""
         if self._listener is None or self._server is None:
             return
         self._listener.close()
         self._server.pre_shutdown()
         self._waits.end()
+
+    async def stop(self, grace_s: float) -> None:
+        """Let requests under way be answered for up to `grace_s`, then close the connections."""
+        if self._listener is None or self._server is None:
+            return
         # aiohttp grants the time once for the handler and once for writing its answer.
         await self._server.shutdown(grace_s / 2)
         self._listener = None

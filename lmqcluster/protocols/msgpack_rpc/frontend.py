@@ -50,12 +50,13 @@ class RpcFrontEnd:
         self.port = self._server.sockets[0].getsockname()[1]
         self._sweep()
 
-    async def stop(self, grace_s: float) -> None:
-        """Accept nobody any more, let requests in flight be answered for up to `grace_s`, then close."""
+    def retire(self) -> None:
+        """Accept nobody any more. Requests are still read: the node refuses them, which tells a client more than silence."""
         if self._server is not None:
             self._server.close()
-        for connection in self._connections:
-            connection.pause_reading()
+
+    async def stop(self, grace_s: float) -> None:
+        """Let requests in flight be answered for up to `grace_s`, then close the connections."""
         await self.node.service.proposer.drained(grace_s)
         for timer in (self._timer, self._hold_timer):
             if timer is not None:
