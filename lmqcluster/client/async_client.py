@@ -331,8 +331,11 @@ class AsyncClient:
         """Ack: remove a message for good.
 
         Returns:
-            Awaited: whether its lease was alive. If not, it has been or will be redelivered, or was settled before. When the
-            connection was lost meanwhile and the repeated request finds no lease, the first one counts as done.
+            Awaited: whether its lease was alive. If not, it has been or will be redelivered, or was settled before. That stays
+            exact when the connection is lost and the client repeats the request.
+
+        Raises:
+            LmqError: awaited: ``unknown_outcome`` if no node answers in time.
         """
         return self._settle(b"done", queue, message_id, ends=True)
 

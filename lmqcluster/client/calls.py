@@ -4,7 +4,7 @@ A call is *in doubt* once a connection was lost while it was unanswered: it may 
 kind, and this module is where it is decided:
 
 * pushes carry a producer sequence number (or a key) under which the cluster stores them once, so they are sent again;
-* acks and nacks are sent again, and "no such lease" then counts as done, because the receipt is dead either way;
+* acks, nacks and returns are sent again as repetitions: the cluster knows whether an earlier attempt settled the receipt;
 * extends, property changes, deletes and reads can be repeated harmlessly;
 * pulls are sent again; a message that was on its way to us comes back when its lease ends;
 * a push to all queues of a pattern cannot be repeated: its outcome is unknown.
@@ -22,6 +22,7 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack
 
 from .replies import push_text
+from .requests import request_body, unpack_body
 
 __all__ = ["Call", "Control", "Moved", "Once", "Pull", "Push", "PushMany", "Settle", "SettleMany", "push_texts"]
 
@@ -137,7 +138,7 @@ def push_texts(results: Sequence[bytes]) -> list[str]:
 
 
 class Settle(Call):
-    """An ack, nack or extend of one message; the result is whether the lease was alive.
+    """An ack, nack or extend of one message; the result is whether it found the lease alive.
 
     Attributes:
         ends: whether the receipt is dead afterwards, which is not so for extend.
@@ -153,12 +154,19 @@ class Settle(Call):
         self.doubt = False
         self.ends = ends
 
+    def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
+        """In doubt, ask as for a repetition, which only the batch methods can."""
+        if self.doubt and self.ends and self.decode is _is_ok:
+            method, (queue, receipt) = unpack_body(self.body)
+            self.body = request_body(method + b"_many", [queue, [receipt], {"again": True}])
+            self.decode = _only_result
+
     def refused(self, error: LmqError) -> None:
-        """No such lease: True if the call itself may have ended it, else False."""
+        """There is no such lease."""
         if error.code not in _GONE:
             self.fail(error)
         elif not self.future.done():
-            self.future.set_result(self.doubt and self.ends)
+            self.future.set_result(False)
 
 
 def _is_ok(result: object) -> bool:
@@ -167,29 +175,55 @@ def _is_ok(result: object) -> bool:
     return True
 
 
+def _only_result(results: list[bool | None]) -> bool:
+    (result,) = known_results(results)
+    return result
+
+
+def known_results(results: list[bool | None]) -> list[bool]:
+    """Results of a repeated batch of settlements.
+
+    Raises:
+        LmqError: ``unknown_outcome``: the cluster does not know any more.
+    """
+    forgotten = results.count(None)
+    if forgotten:
+        reason = f"whether {forgotten} of {len(results)} receipts were settled is forgotten: the first answer was lost long ago"
+        raise LmqError("unknown_outcome", reason)
+    return [bool(result) for result in results]
+
+
 class SettleMany(Call):
     """As `Settle` for several messages of one queue."""
 
-    __slots__ = ("count", "ends")
+    __slots__ = ("again", "count", "ends")
 
     def __init__(
         self, future: asyncio.Future[list[bool]], body: bytes, deadline: float, ends: bool, count: int
     ) -> None:
         super().__init__(future, body, self._results, deadline)
+        self.again = False
         self.ends = ends
         self.count = count
 
-    def _results(self, results: list[bool]) -> list[bool]:
+    def _results(self, results: list[bool | None]) -> list[bool]:
         if len(results) != self.count:
             raise ValueError(f"expected {self.count} results")
-        return [True] * self.count if self.doubt and self.ends else [bool(result) for result in results]
+        return known_results(results)
+
+    def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
+        """In doubt, ask as for a repetition."""
+        if self.doubt and self.ends and not self.again:
+            method, arguments = unpack_body(self.body)
+            self.body = request_body(method, [*arguments, {"again": True}])
+            self.again = True
 
     def refused(self, error: LmqError) -> None:
-        """No such queue: the same answer for all."""
+        """There is no such queue."""
         if error.code not in _GONE:
             self.fail(error)
         elif not self.future.done():
-            self.future.set_result([self.doubt and self.ends] * self.count)
+            self.future.set_result([False] * self.count)
 
 
 class Moved(Exception):  # noqa: N818 - not an error

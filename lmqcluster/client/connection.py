@@ -190,6 +190,8 @@ class Connection(asyncio.Protocol):
                     continue
                 try:
                     call.future.set_result(call.decode(result))
+                except LmqError as exc:
+                    call.fail(exc)
                 except Moved:
                     self._owner.answered_moved(call)
                 except asyncio.InvalidStateError:

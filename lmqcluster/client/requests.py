@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lmqcluster.wire.errors import LmqError
-from lmqcluster.wire.legacy_msgpack import pack, pack_raw
+from lmqcluster.wire.legacy_msgpack import make_unpacker, pack, pack_raw
 from lmqcluster.wire.limits import REQUEST_BYTES_MAX
 
-__all__ = ["Heads", "encode_content", "name_bytes", "pack_array", "request_body", "split_batch"]
+__all__ = ["Heads", "encode_content", "name_bytes", "pack_array", "request_body", "split_batch", "unpack_body"]
 
 _HEADS_MAX = 10_000
 _SHORT = 1024
@@ -84,6 +84,13 @@ def request_body(method: bytes, arguments: Sequence[object]) -> bytes:
     if len(body) > REQUEST_BYTES_MAX:
         raise LmqError("too_large", f"the request has {len(body)} bytes, one may have {REQUEST_BYTES_MAX}")
     return body
+
+
+def unpack_body(body: bytes) -> tuple[bytes, list[object]]:
+    """Method and arguments of a body that `request_body` or `Heads` made."""
+    unpacker = make_unpacker(REQUEST_BYTES_MAX)
+    unpacker.feed(body)
+    return unpacker.unpack(), unpacker.unpack()
 
 
 def pack_array(encoded: Sequence[bytes]) -> bytes:

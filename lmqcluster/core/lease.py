@@ -76,12 +76,12 @@ class LeaseTable:
         head = self._head()
         return None if head is None else head[0]
 
-    def pop_head(self) -> Message:
-        """Remove and return the lease with the smallest (deadline, number); there must be one."""
+    def pop_head(self) -> tuple[int, Message]:
+        """Remove the lease with the smallest (deadline, number), which must be there; returns its number and message."""
         head = self._head()
         if head is None:
             raise LookupError("there is no lease")
-        return self.messages.pop(head[1])
+        return head[1], self.messages.pop(head[1])
 
     def _head(self) -> tuple[int, int] | None:
         messages, runs, late = self.messages, self._runs, self._late

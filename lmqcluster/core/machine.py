@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op
+from .endings import Ending, Endings
 from .message import Headers, Meta
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
@@ -22,6 +23,7 @@ SALT_BYTES = 10
 REMEMBER_US = 600 * 1_000_000
 """How long producers and idempotency keys are remembered: twice what the contract promises."""
 
+_ENDING_BY = {Op.ACK: None, Op.NACK: Ending.NACKED, Op.PUT_BACK: Ending.PUT_BACK}
 _ONLY_BYTES = {bytes}
 _ONLY_INTS = {int}
 _SEQUENCES = (list, tuple)
@@ -60,6 +62,7 @@ class Machine:
         self.sessions = BatchSessions()
         self.producers = Producers(REMEMBER_US)
         self.keys = IdempotencyKeys(REMEMBER_US)
+        self.endings = Endings()
         self._revision = 0
         self._ready: list[Queue] = []
         self._view: SnapshotView | None = None
@@ -130,7 +133,7 @@ class Machine:
         """
         if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
             raise ValueError("a queue name must have 1 to 255 bytes")
-        queue = Queue(name, settings_of(effective({}, self.rules, name)), self._revision)
+        queue = Queue(name, settings_of(effective({}, self.rules, name)), self._revision, self.endings)
         self.queues[name] = queue
         self.patterns.created(queue)
         return queue
@@ -270,6 +273,20 @@ class Machine:
         if queue.views:
             self._note_views(queue)
         return results
+
+    def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
+        """Whether a delivery that a command `op` (ack, nack or put back) finds no lease of was ended by such a command before.
+
+        Returns:
+            None if that is forgotten.
+        """
+        queue = self.queues.get(name)
+        if not 0 < number <= self.last_delivery or (queue is not None and number in queue.leases.messages):
+            return False
+        ending = self.endings.find(number)
+        if ending is None and number <= self.endings.floor:
+            return None
+        return ending == _ENDING_BY[op]
 
     # --- properties and the rest ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from .commands import Delivered, PushFlag
+from .endings import Ending, Endings
 from .lease import LeaseTable
 from .message import Message, Meta, Part, content_bytes
 from .properties import Settings
@@ -51,6 +52,7 @@ class Queue:
         "body_bytes",
         "delayed",
         "dropped_total",
+        "endings",
         "leases",
         "nacked_total",
         "name",
@@ -66,7 +68,7 @@ class Queue:
         "window",
     )
 
-    def __init__(self, name: bytes, settings: Settings, revision: int) -> None:
+    def __init__(self, name: bytes, settings: Settings, revision: int, endings: Endings) -> None:
         self.name = name
         self.own: dict[str, Any] = {}
         self.settings = settings
@@ -75,6 +77,7 @@ class Queue:
         self.ready: deque[Message] = deque()
         self.delayed: list[tuple[int, int, Message]] = []
         self.leases = LeaseTable()
+        self.endings = endings
         self.window: Message | None = None
         self.body_bytes = 0
         self.pre_images: PreImages | None = None
@@ -204,7 +207,8 @@ class Queue:
             if message is self.window:
                 self.window = None
             return message
-        message = self.leases.pop_head()
+        number, message = self.leases.pop_head()
+        self.endings.note(number, Ending.EXPIRED)
         if message.remaining > 0:
             self.redelivered_total += 1
         return message
@@ -238,6 +242,7 @@ class Queue:
             message = self._live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
+                self.endings.note(number, Ending.NACKED)
                 message.due_us = message.ready_us = now_us
                 self.ready.append(message)
                 self.nacked_total += 1
@@ -252,6 +257,7 @@ class Queue:
             message = self._live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
+                self.endings.note(number, Ending.PUT_BACK)
                 message.due_us = message.ready_us
                 message.remaining += 1
                 heappush(self.delayed, (message.due_us, message.sequence, message))

@@ -1,8 +1,8 @@
 """The records of a snapshot, and how a machine is made of them.
 
 The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
-it]``. In between stand the tables (sessions, producers, keys) in rows, and the queues by name, each followed by its messages in
-the order in which they stand. Messages come in slices of columns, because a column is written and read by C code:
+it]``. In between stand the tables (sessions, producers, keys, endings) in rows, and the queues by name, each followed by its
+messages in the order in which they stand. Messages come in slices of columns, because a column is written and read by C code:
 
     ["ready" or "delayed", [sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content]]
     ["leased", [delivery number], ... the same columns ..., [ready_us]]
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION", "Restoration"]
 
-VERSION = 2
+VERSION = 3
 
 _SEQUENCES = (list, tuple)
 _ONLY_INTS = {int}
@@ -49,6 +49,7 @@ class Restoration:
             "sessions": self._take_sessions,
             "producers": self._take_producers,
             "keys": self._take_keys,
+            "endings": self._take_endings,
             "queue": self._take_queue,
             "ready": self._take_ready,
             "delayed": self._take_delayed,
@@ -104,8 +105,8 @@ class Restoration:
     def _take_header(self, version: int, *state: Any) -> None:
         if version != VERSION:
             raise ValueError(f"the snapshot has version {version}, this program reads version {VERSION}")
-        machine_version, now_us, salt, last_delivery, last_sequence, rules, retired = state
-        _ints([machine_version, now_us, last_delivery, last_sequence, *retired])
+        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired = state
+        _ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
         machine = self._machine
         if machine_version > machine.VERSION_MAX:
             raise ValueError(
@@ -116,6 +117,7 @@ class Restoration:
             raise ValueError("the snapshot's header is malformed")
         machine.version, machine.now_us, machine.salt = machine_version, now_us, salt
         machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
+        machine.endings.floor = floor
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
         machine.rules = [
             Rule(_bytes(pattern), tuple(checked_properties(pairs)), machine.compile(pattern))
@@ -130,6 +132,9 @@ class Restoration:
 
     def _take_keys(self, rows: list[Any]) -> None:
         self._machine.keys.load(_typed(rows, (int, bytes, bytes, int)))
+
+    def _take_endings(self, rows: list[Any]) -> None:
+        self._machine.endings.load(_typed(rows, (int, int)))
 
     # --- queues ---------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class SnapshotView:
             ("sessions", machine.sessions.rows()),
             ("producers", machine.producers.rows()),
             ("keys", machine.keys.rows()),
+            ("endings", machine.endings.rows()),
         ]
         self._queues = {name: _FrozenQueue(queue, pre_images) for name, queue in machine.queues.items()}
 
@@ -219,6 +220,7 @@ def _header(machine: Machine) -> list[Any]:
         machine.salt,
         machine.last_delivery,
         machine.last_sequence,
+        machine.endings.floor,
         [[rule.pattern, [list(pair) for pair in rule.properties]] for rule in machine.rules],
         [machine.retired[counter] for counter in COUNTERS],
     ]

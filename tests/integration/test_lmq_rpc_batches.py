@@ -108,6 +108,25 @@ def test_many_replies_answer_for_each_id(rpc: Rpc, queue_name: str, method: str,
     assert sorted(drain_here(rpc, queue_name)) == after
 
 
+def test_a_repeated_settlement_is_told_what_the_first_one_did(cluster: Cluster, queue_name: str) -> None:
+    """done_many(name, [id], {again: true}) through another node: true for what such a call has settled before, and only for that."""
+    nodes = list(cluster)
+    with Rpc(nodes[0].rpc) as first, Rpc(nodes[1].rpc) as second:
+        first.call("push_many", queue_name, list(range(5)))
+        ids = [message[b"id"] for message in first.call("pull_many", queue_name, 4)]
+        assert first.call("done_many", queue_name, ids[:1]) == [True]
+        assert first.call("release_many", queue_name, ids[1:2]) == [True]
+        assert first.call("put_back_many", queue_name, ids[2:3]) == [True]
+        for verb, settled in (("done", 0), ("release", 1), ("put_back", 2)):
+            before = second.call(f"{verb}_many", queue_name, ids[:3], {"again": True})
+            assert before == [index == settled for index in range(3)], verb
+            assert second.call(f"{verb}_many", queue_name, ids[:3]) == [False] * 3
+        assert second.call("done_many", queue_name, ids[3:], {"again": True}) == [True]
+        assert second.call("done_many", queue_name, ids[3:], {"again": False}) == [False]
+        for verb, options in (("done", {}), ("done", {"again": 1}), ("done", 1), ("retain", {"again": True})):
+            assert second.error(f"{verb}_many", queue_name, ids, options) == b"function_clause"
+
+
 def test_many_replies_to_an_unknown_queue_are_all_false(rpc: Rpc, queue_name: str) -> None:
     """An unknown queue has no message under lease; it is not created."""
     assert rpc.call("done_many", queue_name, ["a", "b"]) == [False, False]

@@ -77,6 +77,7 @@ class Model:
         self.batches: list[tuple[bytes, int, int]] = []  # origin, incarnation, sequence of each batch applied
         self.produced: dict[bytes, tuple[int, int]] = {}  # producer: highest sequence, log time of its last push
         self.keyed: list[tuple[bytes, bytes, int, int]] = []  # queue, key, flag, log time
+        self.ended: dict[int, int | None] = {}  # delivery: the command that ended it, None for its time
 
     # Batches
 
@@ -152,7 +153,11 @@ class Model:
         return True
 
     def delete(self, name: bytes) -> bool:
-        return self.queues.pop(name, None) is not None
+        queue = self.queues.pop(name, None)
+        for entry in queue.entries if queue is not None else []:
+            if entry.state == "leased":
+                self.ended[entry.number] = ACK
+        return queue is not None
 
     # Push
 
@@ -246,6 +251,8 @@ class Model:
             if not due:
                 return None
             entry = min(due, key=lambda entry: entry.place)
+            if entry.state == "leased":
+                self.ended[entry.number] = None
             if entry.remaining > 0:
                 break
             queue.entries.remove(entry)
@@ -291,6 +298,7 @@ class Model:
             if entry is not None:
                 self.queues[name].entries.remove(entry)
                 self.queues[name].acked += 1
+                self.ended[number] = ACK
             results.append(entry is not None)
         return results
 
@@ -303,8 +311,19 @@ class Model:
             if entry is not None:
                 entry.state = "waiting"
                 entry.place = (self.now_us, LINE_LAST, self.end_of_line(self.queues[name]))
+                self.ended[number] = NACK
             results.append(entry is not None)
         return results
+
+    def settled_by(self, op: int, number: int, remembered: int) -> bool | None:
+        """Whether such a command has ended the delivery; None once more than `remembered` others ended other than by an ack."""
+        endings = [ended for ended, by in self.ended.items() if by != ACK]
+        forgotten = endings[:-remembered]
+        if number not in self.ended:
+            return False
+        if number not in endings[-remembered:] and number <= max(forgotten, default=0):
+            return None
+        return self.ended[number] == op
 
     def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         if name not in self.queues:
@@ -327,5 +346,6 @@ class Model:
                 entry.state = "waiting"
                 entry.place = (entry.place_before_lease[0], WINDOWS_FIRST, entry.arrival)
                 entry.remaining += 1
+                self.ended[number] = PUT_BACK
             results.append(entry is not None)
         return results

@@ -52,7 +52,7 @@ def test_leases_end_in_the_order_of_deadline_and_number(steps: list[Any], sweep_
                 expected[number] = other
             elif what == "pop" and live:
                 first = min(live, key=lambda number: (expected[number], number))
-                assert table.pop_head().sequence == first
+                assert table.pop_head()[1].sequence == first
                 del expected[first]
             assert table.head_us() == min(expected.values(), default=None)
             assert len(table) == len(expected)

@@ -10,7 +10,8 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.core import Machine, lease, patterns
+from lmqcluster.core import Machine, Op, lease, patterns
+from lmqcluster.core.endings import Endings
 from lmqcluster.core.machine import REMEMBER_US
 from lmqcluster.wire import limits
 
@@ -85,6 +86,8 @@ ANY_COMMAND = st.one_of(
     _command(m.BARRIER),
 )
 
+ENDINGS_MAX = 6
+
 # Time stands still, moves a little, and jumps to where leases and windows end or keys are forgotten.
 STEPS_US = st.sampled_from(
     [0] * 9 + [1, 500, -SECOND, SECOND // 2, SECOND, 2 * SECOND, 30 * SECOND, REMEMBER_US - 1, REMEMBER_US]
@@ -97,6 +100,7 @@ def sweep_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease, "_SWEEP_MIN", 0)
         patch.setattr(patterns, "_SWEEP_MIN", 0)
+        patch.setattr(Endings, "ENDINGS_MAX", ENDINGS_MAX)
         yield
 
 
@@ -236,6 +240,13 @@ class MachineAgainstModel(RuleBasedStateMachine):
             assert real.head_us() == self.model.head_us(name)
             assert real.body_bytes == sum(_bytes(entry.content) for entry in queue.entries)
             assert (real.acked_total, real.dropped_total) == (queue.acked, queue.dropped)
+
+    @invariant()
+    def same_endings(self) -> None:
+        for queue, number in self.delivered[-2 * ENDINGS_MAX :]:
+            for op in (Op.ACK, Op.NACK, Op.PUT_BACK):
+                expected = self.model.settled_by(op, number, ENDINGS_MAX)
+                assert self.machine.settled_by(op, queue, number) == expected, (op, number)
 
     @invariant()
     def same_properties(self) -> None:

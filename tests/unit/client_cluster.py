@@ -55,6 +55,7 @@ class ModelCluster:
         self.stored: list[Any] = []
         self.leases: dict[bytes, tuple[bytes, Any]] = {}
         self.settled: list[tuple[str, bytes]] = []
+        self.forgotten: set[bytes] = set()  # of these nothing is known any more
         self.last: dict[bytes, int] = {}
         self.keys: set[bytes] = set()
         self.late: list[Callable[[], Any]] = []
@@ -94,10 +95,12 @@ class ModelCluster:
             )
         return pulled
 
-    def settle(self, verb: str, message_id: bytes) -> bool:
+    def settle(self, verb: str, message_id: bytes, *, again: bool = False) -> bool | None:
         """End (or extend) a lease."""
+        if again and message_id in self.forgotten:
+            return None
         if message_id not in self.leases:
-            return False
+            return again and (verb, message_id) in self.settled
         self.settled.append((verb, message_id))
         if verb != "retain":
             queue, content = self.leases.pop(message_id)
@@ -300,7 +303,8 @@ class _Connection(asyncio.Protocol):
                 return (None, b"ok") if found else (b"throw:not_found", None)
             case "done_many" | "release_many" | "retain_many" | "put_back_many":
                 verb = request.method.removesuffix("_many")
-                return None, [cluster.settle(verb, message_id) for message_id in arguments[1]]
+                again = len(arguments) == 3 and arguments[2][b"again"]
+                return None, [cluster.settle(verb, message_id, again=again) for message_id in arguments[1]]
             case "push_all":
                 for queue in cluster.queues:
                     cluster.push(queue, [arguments[1]], None, 0)

@@ -250,13 +250,38 @@ async def _pulled(client: AsyncClient, cluster: ModelCluster, count: int = 1) ->
 
 @pytest.mark.parametrize("verb", ["done", "release"])
 @async_test
-async def test_a_repeated_ack_that_finds_no_lease_counts_as_done(verb: str) -> None:
+async def test_a_repeated_ack_is_told_what_became_of_the_first(verb: str) -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster, fates(verb, Fate.DROP_AFTER)) as node, client_of(node) as client:
         (message,) = await _pulled(client, cluster)
         assert await getattr(client, verb)("q", message.id) is True
-        assert node.methods().count(verb) == 2
+        assert node.methods()[-2:] == [verb, f"{verb}_many"]
         assert await getattr(client, verb)("q", message.id) is False, "a first attempt is told the truth"
+
+
+@pytest.mark.parametrize("verb", ["done", "release"])
+@async_test
+async def test_a_repeated_ack_whose_lease_ended_before_the_first_is_told_so(verb: str) -> None:
+    cluster = ModelCluster()
+    script = fates(verb, Fate.DROP_BEFORE)
+    async with ScriptedNode(cluster, script) as node, client_of(node) as client:
+        (message,) = await _pulled(client, cluster)
+        cluster.leases.clear()
+        assert await getattr(client, verb)("q", message.id) is False
+        assert node.methods()[-2:] == [verb, f"{verb}_many"]
+
+
+@async_test
+async def test_a_repeated_ack_of_which_nothing_is_known_any_more_has_an_unknown_outcome() -> None:
+    cluster = ModelCluster()
+    script = fates("done", Fate.DROP_AFTER)
+    async with ScriptedNode(cluster, script) as node, client_of(node) as client:
+        one, two = await _pulled(client, cluster, 2)
+        cluster.forgotten.add(one.id.encode())
+        with pytest.raises(LmqError, match="forgotten") as raised:
+            await client.done("q", one.id)
+        assert raised.value.outcome is Outcome.UNKNOWN
+        assert await client.done("q", two.id) is True
 
 
 @async_test

@@ -132,6 +132,17 @@ def _options(value: Any) -> dict[Any, Any]:
     return value
 
 
+def _is_again(op: Op, options: Any) -> bool:
+    if (
+        op == Op.EXTEND
+        or type(options) is not dict
+        or set(options) != {b"again"}
+        or type(options[b"again"]) is not bool
+    ):
+        raise LmqError("bad_arguments", "the options must be {again: bool}, and retain_many takes none")
+    return bool(options[b"again"])
+
+
 def _producer(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 2, 2)
     producer, first = text(arguments[0]), arguments[1]
@@ -240,14 +251,25 @@ def _settle(op: Op) -> Handler:
 
 
 def _settle_many(op: Op) -> Handler:
+    """``done_many`` and its like: ``(name, [id][, {"again": true}])``.
+
+    With *again* the caller repeats a request whose answer it has lost: a receipt that an earlier one has settled gives
+    true too, and one of which nothing is known any more gives nil.
+    """
+
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        arity(arguments, 2, 2)
+        arity(arguments, 2, 3)
         name, ids = text(arguments[0]), texts(arguments[1], PULL_COUNT_MAX)
+        again = len(arguments) == 3 and _is_again(op, arguments[2])
         parse = connection.service.receipts().parse
         numbers = [parse(one) for one in ids]
 
         def render(settled: list[bool] | None) -> bytes:
-            return pack([False] * len(numbers) if settled is None else settled)
+            results: list[bool | None] = [*settled] if settled is not None else [False] * len(numbers)
+            if again:
+                settled_by = connection.service.machine().settled_by
+                results = [ok or settled_by(op, name, number) for ok, number in zip(results, numbers, strict=True)]
+            return pack(results)
 
         if len(name) > NAME_BYTES_MAX:
             connection.succeed(msgid, render(None))
