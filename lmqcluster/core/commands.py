@@ -54,6 +54,10 @@ class Op(IntEnum):
     BARRIER = 14  # -> True
     FOUND = 15  # salt of message ids, 10 bytes -> True; only the first one counts
     UPGRADE = 16  # machine version -> the version from now on, which never falls
+    RESERVE = 17  # subscription, epoch, queue or pattern, whether pattern, count, lease us -> Reserved
+    RENEW = 18  # subscription, lease us -> how many batches live
+    SETTLE_BATCHES = 19  # subscription, epoch -> ([expired epoch], whether to repeat)
+    ABANDON_BATCHES = 20  # subscription -> whether to repeat
 
 
 class PushFlag(IntEnum):

@@ -35,13 +35,16 @@ class LeaseTable:
         """Lease `messages` under the consecutive numbers from `first`, all until `deadline_us`, which they carry."""
         last = first + len(messages) - 1
         self.messages.update(zip(range(first, last + 1), messages, strict=True))
+        self._place(deadline_us, first, last)
+        self._sweep_if_worn()
+
+    def _place(self, deadline_us: int, first: int, last: int) -> None:
         runs = self._runs
         if not runs or (deadline_us, first) > (runs[-1][0], runs[-1][2]):
             runs.append([deadline_us, first, last])
         else:
             for number in range(first, last + 1):
                 heappush(self._late, (deadline_us, number))
-        self._sweep_if_worn()
 
     def load(self, numbers: list[int], messages: list[Message]) -> None:
         """Add leases of a snapshot, whose numbers grow and whose messages carry their deadlines."""
@@ -51,20 +54,23 @@ class LeaseTable:
             if runs and runs[-1][0] == message.due_us and runs[-1][2] == number - 1:
                 runs[-1][2] = number
             else:
-                self._runs_or_late(number, message.due_us)
+                self._place(message.due_us, number, number)
 
     def reschedule(self, number: int, deadline_us: int) -> None:
         """Move the end of a live lease."""
         self.messages[number].due_us = deadline_us
-        self._runs_or_late(number, deadline_us)
+        self._place(deadline_us, number, number)
         self._sweep_if_worn()
 
-    def _runs_or_late(self, number: int, deadline_us: int) -> None:
-        runs = self._runs
-        if not runs or (deadline_us, number) > (runs[-1][0], runs[-1][2]):
-            runs.append([deadline_us, number, number])
-        else:
-            heappush(self._late, (deadline_us, number))
+    def reschedule_live(self, now_us: int, first: int, count: int, deadline_us: int) -> None:
+        """Move the ends of those leases under `count` consecutive numbers that are alive."""
+        for number in range(first, first + count):
+            message = self.messages.get(number)
+            if message is not None and message.due_us > now_us:
+                message.due_us = deadline_us
+        # Numbers that are not alive are skipped as those of settled leases are.
+        self._place(deadline_us, first, first + count - 1)
+        self._sweep_if_worn()
 
     def forget_order(self) -> None:
         """Drop the order of leases when none is left; otherwise it would stay in memory until the next lease."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
+from .batch_leases import BatchLeases
 from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op
 from .endings import Ending, Endings
 from .message import Headers, Meta
@@ -63,6 +64,7 @@ class Machine:
         self.producers = Producers(REMEMBER_US)
         self.keys = IdempotencyKeys(REMEMBER_US)
         self.endings = Endings()
+        self.batches = BatchLeases(self)
         self._revision = 0
         self._ready: list[Queue] = []
         self._view: SnapshotView | None = None
@@ -74,7 +76,7 @@ class Machine:
             Op.ACK: self._ack,
             Op.NACK: self._nack,
             Op.EXTEND: self._extend,
-            Op.PUT_BACK: self._put_back,
+            Op.PUT_BACK: self.put_back,
             Op.PUSH_ALL: self._push_all,
             Op.SET_PROPERTIES: self._set_properties,
             Op.CLEAR_PROPERTIES: self._clear_properties,
@@ -83,6 +85,10 @@ class Machine:
             Op.BARRIER: self._barrier,
             Op.FOUND: self._found,
             Op.UPGRADE: self._upgrade,
+            Op.RESERVE: self.batches.reserve,
+            Op.RENEW: self.batches.renew,
+            Op.SETTLE_BATCHES: self.batches.settle,
+            Op.ABANDON_BATCHES: self.batches.abandon,
         }
 
     # --- applying -------------------------------------------------------------------------------------------------
@@ -116,7 +122,7 @@ class Machine:
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
-    def _queue(self, name: bytes) -> Queue:
+    def queue(self, name: bytes) -> Queue:
         """The queue of that name with current settings, created if need be."""
         queue = self.queues.get(name)
         if queue is None:
@@ -169,7 +175,7 @@ class Machine:
             raise ValueError("a content type must be bytes or None")
         if producer is not None and (type(producer) is not bytes or type(first) is not int or abs(first) > _INT_MAX):
             raise ValueError("a producer must be bytes and its sequence an integer of 63 bits")
-        queue = self._queue(name)
+        queue = self.queue(name)
         duplicates = 0
         if producer is not None:
             duplicates = self.producers.admit(producer, first, len(contents), self.now_us)
@@ -188,7 +194,7 @@ class Machine:
 
     def _push_items(self, name: bytes, items: list[list[Any]]) -> list[int]:
         checked = [_checked_item(item) for item in items]
-        queue = self._queue(name)
+        queue = self.queue(name)
         return [self._push_item(queue, *item) for item in checked]
 
     def _push_item(
@@ -206,14 +212,14 @@ class Machine:
     def _push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
         content, content_type, headers, _key = _checked_item(item)
         names = sorted(self.patterns.view(pattern).queues)
-        return [(name, self._push_item(self._queue(name), content, content_type, headers, None)) for name in names]
+        return [(name, self._push_item(self.queue(name), content, content_type, headers, None)) for name in names]
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
     def _pull(self, name: bytes, count: int) -> list[Delivered] | None:
         if type(count) is not int:
             raise ValueError("a count must be an integer")
-        queue = self._queue(name)
+        queue = self.queue(name)
         dropped_before = queue.dropped_total
         delivered = self._take(queue, count)
         if not delivered and queue.dropped_total - dropped_before >= DROPS_MAX:
@@ -221,7 +227,13 @@ class Machine:
         return delivered
 
     def _take(self, queue: Queue, count: int) -> list[Delivered]:
-        delivered = queue.pull(self.now_us, count, self.last_delivery)
+        return self._counted(queue, queue.pull(self.now_us, count, self.last_delivery))
+
+    def take(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
+        """Lease up to `count` messages of a queue for a batch."""
+        return self._counted(queue, queue.lease(self.now_us, count, self.last_delivery, deadline_us))
+
+    def _counted(self, queue: Queue, delivered: list[Delivered]) -> list[Delivered]:
         self.last_delivery += len(delivered)
         if queue.views:
             self._note_views(queue)
@@ -239,7 +251,7 @@ class Machine:
                 break
             queue = earliest[1]
             dropped_before = queue.dropped_total
-            delivered += self._take(self._queue(queue.name), 1)
+            delivered += self._take(self.queue(queue.name), 1)
             drops += queue.dropped_total - dropped_before
         return None if not delivered and drops >= DROPS_MAX else delivered
 
@@ -258,7 +270,8 @@ class Machine:
     def _extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         return self._settle(name, numbers, Queue.extend)
 
-    def _put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+    def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Undo deliveries; None if there is no such queue."""
         return self._settle(name, numbers, Queue.put_back)
 
     def _settle(
@@ -292,13 +305,13 @@ class Machine:
 
     def _set_properties(self, name: bytes, pairs: list[Any]) -> bool:
         checked = checked_properties(pairs)
-        queue = self._queue(name)
+        queue = self.queue(name)
         queue.own.update(checked)
         self.refresh(queue)
         return True
 
     def _clear_properties(self, name: bytes) -> bool:
-        queue = self._queue(name)
+        queue = self.queue(name)
         queue.own.clear()
         self.refresh(queue)
         return True

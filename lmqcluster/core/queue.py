@@ -8,6 +8,7 @@ place; ``leases`` holds what is delivered, which comes back at its deadline.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,10 @@ class Queue:
         deadline_us = now_us + self.settings.timeout_us
         if deadline_us <= now_us:
             return self._pull_instantly_expiring(now_us, count, last_number, deadline_us)
+        return self.lease(now_us, count, last_number, deadline_us)
+
+    def lease(self, now_us: int, count: int, last_number: int, deadline_us: int) -> list[Delivered]:
+        """As `pull`, but until `deadline_us`, which must be later than now."""
         name = self.name
         first = number = last_number + 1
         taken: list[Message] = []
@@ -276,10 +281,15 @@ class Queue:
             results.append(live)
         return results
 
+    def renew(self, now_us: int, first: int, count: int, deadline_us: int) -> None:
+        """Let the leases under `count` consecutive numbers end at `deadline_us`."""
+        self._keep_pre_images(range(first, first + count))
+        self.leases.reschedule_live(now_us, first, count, deadline_us)
+
     def _live(self, number: int, now_us: int) -> Message | None:
         message = self.leases.messages.get(number)
         return message if message is not None and message.due_us > now_us else None
 
-    def _keep_pre_images(self, numbers: list[int]) -> None:
+    def _keep_pre_images(self, numbers: Iterable[int]) -> None:
         if self.pre_images is not None:
             self.pre_images.keep_leased(self.leases.messages, numbers)

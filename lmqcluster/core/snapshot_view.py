@@ -50,6 +50,7 @@ class SnapshotView:
             ("producers", machine.producers.rows()),
             ("keys", machine.keys.rows()),
             ("endings", machine.endings.rows()),
+            ("batches", machine.batches.rows()),
         ]
         self._queues = {name: _FrozenQueue(queue, pre_images) for name, queue in machine.queues.items()}
 

@@ -19,6 +19,9 @@ WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
 
 PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6, 7, 8
 PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
+RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES = 17, 18, 19, 20
+LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
+REFUSED = "refused"
 
 
 @dataclass(eq=False)
@@ -63,11 +66,34 @@ class Delivery:
     content: Any
 
 
-class Model:
-    """All queues. `search(pattern, name)` tells whether the pattern is found in the name."""
+@dataclass(eq=False)
+class Batch:
+    """A batch lease: (queue, number) of its deliveries in order."""
 
-    def __init__(self, search: Any, window_s: int) -> None:
+    deadline_us: int
+    sealed: bool = False
+    items: list[tuple[bytes, int]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Subscription:
+    """The batch leases of a consumer, by epoch."""
+
+    settled: int = 0
+    batches: dict[int, Batch] = field(default_factory=dict)
+
+
+class Model:
+    """All queues. `search(pattern, name)` tells whether the pattern is found in the name.
+
+    `step` is how many messages one command adds to a batch or takes from it, `block` how many in a row come from one queue.
+    """
+
+    def __init__(self, search: Any, window_s: int, step: int, block: int) -> None:
         self.search = search
+        self.step = step
+        self.block = block
+        self.subscriptions: dict[bytes, Subscription] = {}
         self.window_us = window_s * 1_000_000
         self.now_us = 0
         self.arrivals = 0
@@ -114,6 +140,10 @@ class Model:
             SET_DEFAULTS: self.set_defaults,
             BARRIER: lambda: True,
             FOUND: lambda _salt: True,
+            RESERVE: self.reserve,
+            RENEW: self.renew,
+            SETTLE_BATCHES: self.settle_batches,
+            ABANDON_BATCHES: self.abandon_batches,
         }[op](*arguments)
 
     # Properties
@@ -244,7 +274,7 @@ class Model:
             delivered.append(one)
         return delivered
 
-    def pull_one(self, name: bytes) -> Delivery | None:
+    def pull_one(self, name: bytes, deadline_us: int | None = None) -> Delivery | None:
         queue = self.queues[name]
         while True:
             due = [entry for entry in queue.entries if entry.due_us <= self.now_us]
@@ -262,7 +292,8 @@ class Model:
         entry.number = self.deliveries
         entry.state = "leased"
         entry.place_before_lease = entry.place
-        entry.place = (self.now_us + self.timeout_us(name), LEASES_NEXT, entry.number)
+        end_us = self.now_us + self.timeout_us(name) if deadline_us is None else deadline_us
+        entry.place = (end_us, LEASES_NEXT, entry.number)
         content = list(entry.content) if isinstance(entry.content, list) else entry.content
         return Delivery(name, entry.number, entry.remaining, entry.content_type, entry.headers, content)
 
@@ -349,3 +380,103 @@ class Model:
                 self.ended[number] = PUT_BACK
             results.append(entry is not None)
         return results
+
+    # Batch leases
+
+    def reserve(self, name: bytes, epoch: int, source: bytes, is_pattern: bool, count: int, lease_us: int) -> Any:
+        subscription = self.subscriptions.setdefault(name, Subscription())
+        if epoch <= subscription.settled:
+            return (SETTLED, 0, True, 0)
+        batch = subscription.batches.get(epoch)
+        if batch is None:
+            if any(other > epoch for other in subscription.batches):
+                return REFUSED
+            batch = Batch(self.now_us + lease_us)
+        elif batch.deadline_us <= self.now_us:
+            return (EXPIRED, len(batch.items), True, batch.deadline_us)
+        if not batch.sealed:
+            limit = min(self.step, count - len(batch.items))
+            taken = self.take_any(source, limit, batch) if is_pattern else self.take(source, limit, batch)
+            batch.sealed = taken < limit or len(batch.items) >= count
+        if not batch.items:
+            if not subscription.batches and not subscription.settled:
+                del self.subscriptions[name]
+            return (EMPTY, 0, batch.sealed, 0)
+        subscription.batches[epoch] = batch
+        return (LIVE, len(batch.items), batch.sealed, batch.deadline_us)
+
+    def take(self, name: bytes, limit: int, batch: Batch) -> int:
+        self.named(name)
+        taken = 0
+        while taken < limit:
+            one = self.pull_one(name, batch.deadline_us)
+            if one is None:
+                break
+            batch.items.append((name, one.number))
+            taken += 1
+        return taken
+
+    def take_any(self, pattern: bytes, limit: int, batch: Batch) -> int:
+        taken = 0
+        while taken < limit:
+            heads = [(self.head_us(name), name) for name in self.matching(pattern) if self.queues[name].entries]
+            if not heads or min(heads)[0] > self.now_us:
+                break
+            taken += self.take(min(heads)[1], min(self.block, limit - taken), batch)
+        return taken
+
+    def renew(self, name: bytes, lease_us: int) -> int:
+        subscription = self.subscriptions.get(name, Subscription())
+        live = [batch for batch in subscription.batches.values() if batch.deadline_us > self.now_us]
+        for batch in live:
+            batch.deadline_us = self.now_us + lease_us
+            for queue, number in batch.items:
+                entry = self.leased(queue, number) if queue in self.queues else None
+                if entry is not None:
+                    entry.place = (batch.deadline_us, LEASES_NEXT, number)
+        return len(live)
+
+    def settle_batches(self, name: bytes, epoch: int) -> Any:
+        subscription = self.subscriptions.setdefault(name, Subscription())
+        subscription.settled = max(subscription.settled, epoch)
+        expired = []
+        for one in sorted(subscription.batches):
+            if one <= epoch:
+                items = subscription.batches.pop(one).items
+                unbroken = [self.ack(queue, [number]) == [True] for queue, number in items]
+                if not all(unbroken):
+                    expired.append(one)
+        return expired, False
+
+    def abandon_batches(self, name: bytes) -> bool:
+        subscription = self.subscriptions.get(name, Subscription())
+        left = self.step
+        for epoch in sorted(subscription.batches, reverse=True):
+            batch = subscription.batches[epoch]
+            if left:
+                batch.sealed = False
+            while batch.items and left:
+                queue, number = batch.items.pop()
+                self.put_back(queue, [number])
+                left -= 1
+            if not batch.items:
+                del subscription.batches[epoch]
+        return bool(subscription.batches)
+
+    def read(self, name: bytes, epoch: int) -> Any:
+        """Contents of a batch: its state, or the messages, or None if one of them is not leased any more."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            return EMPTY
+        if epoch <= subscription.settled:
+            return SETTLED
+        batch = subscription.batches.get(epoch)
+        if batch is None or not batch.sealed:
+            return EMPTY
+        if batch.deadline_us <= self.now_us:
+            return EXPIRED
+        found = []
+        for queue, number in batch.items:
+            entries = self.queues[queue].entries if queue in self.queues else []
+            found += [(e.number, e.remaining) for e in entries if e.state == "leased" and e.number == number]
+        return found if len(found) == len(batch.items) else None

@@ -10,7 +10,8 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.core import Machine, Op, lease, patterns
+from lmqcluster.core import Fault, Machine, Op, batch_leases, lease, patterns
+from lmqcluster.core.batch_leases import BatchLeases, BatchState
 from lmqcluster.core.endings import Endings
 from lmqcluster.core.machine import REMEMBER_US
 from lmqcluster.wire import limits
@@ -86,7 +87,24 @@ ANY_COMMAND = st.one_of(
     _command(m.BARRIER),
 )
 
+SUBSCRIPTIONS = st.sampled_from([b"s1", b"s1", b"s2"])
+EPOCHS = st.integers(1, 4)
+LEASES_US = st.sampled_from([SECOND // 2, SECOND, 60 * SECOND])
+RESERVE = st.one_of(
+    _command(m.RESERVE, SUBSCRIPTIONS, EPOCHS, QUEUES, st.just(False), st.integers(1, 6), LEASES_US),
+    _command(m.RESERVE, SUBSCRIPTIONS, EPOCHS, PATTERNS, st.just(True), st.integers(1, 6), LEASES_US),
+)
+BATCH_COMMAND = st.one_of(
+    RESERVE,
+    RESERVE,
+    _command(m.RENEW, SUBSCRIPTIONS, LEASES_US),
+    _command(m.SETTLE_BATCHES, SUBSCRIPTIONS, EPOCHS),
+    _command(m.ABANDON_BATCHES, SUBSCRIPTIONS),
+)
+
 ENDINGS_MAX = 6
+STEP_MAX, BLOCK = 3, 2
+"""Small enough for these logs to need several steps."""
 
 # Time stands still, moves a little, and jumps to where leases and windows end or keys are forgotten.
 STEPS_US = st.sampled_from(
@@ -101,6 +119,10 @@ def sweep_often() -> Iterator[None]:
         patch.setattr(lease, "_SWEEP_MIN", 0)
         patch.setattr(patterns, "_SWEEP_MIN", 0)
         patch.setattr(Endings, "ENDINGS_MAX", ENDINGS_MAX)
+        patch.setattr(batch_leases, "STEP_MAX", STEP_MAX)
+        patch.setattr(batch_leases, "_BLOCK", BLOCK)
+        patch.setattr(batch_leases, "_ROW_RUNS", 1)
+        patch.setattr(BatchLeases, "REMEMBER_US", 1 << 60)
         yield
 
 
@@ -111,7 +133,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.machine = Machine(compile_pattern)
         self.replica = Machine(compile_pattern)
-        self.model = m.Model(lambda pattern, name: compile_pattern(pattern)(name), limits.IDEMPOTENCY_WINDOW_S)
+        self.model = m.Model(_found, limits.IDEMPOTENCY_WINDOW_S, STEP_MAX, BLOCK)
         self.stamp_us = 0
         self.sent = {b"n1": [1, 0], b"n2": [1, 0]}  # incarnation and last sequence of each node
         self.delivered: list[tuple[bytes, int]] = []
@@ -146,6 +168,14 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @rule(node=NODES, step_us=STEPS_US, command=SETTLE)
     def settle(self, node: bytes, step_us: int, command: list[Any]) -> None:
         self._batch(node, step_us, [self._resolved(command)])
+
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(BATCH_COMMAND | PUSH, min_size=1, max_size=4))
+    def lease_batches(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
+        self._batch(node, step_us, commands)
+
+    @rule(node=NODES, step_us=STEPS_US, command=RESERVE, again=st.integers(1, 3))
+    def reserve_again(self, node: bytes, step_us: int, command: list[Any], again: int) -> None:
+        self._batch(node, step_us, [command] * again)
 
     @rule(node=NODES, step_us=STEPS_US, properties=SET_PROPERTIES, push=PUSH)
     def configure_and_push(self, node: bytes, step_us: int, properties: list[Any], push: list[Any]) -> None:
@@ -242,6 +272,25 @@ class MachineAgainstModel(RuleBasedStateMachine):
             assert (real.acked_total, real.dropped_total) == (queue.acked, queue.dropped)
 
     @invariant()
+    def same_batches(self) -> None:
+        for name in (b"s1", b"s2"):
+            for epoch in range(1, 5):
+                expected = self.model.read(name, epoch)
+                for machine in (self.machine, self.replica):
+                    assert self._read(machine, name, epoch) == expected, (name, epoch)
+
+    @staticmethod
+    def _read(machine: Machine, name: bytes, epoch: int) -> Any:
+        state = machine.batches.state(name, epoch)
+        if state != BatchState.LIVE:
+            return state
+        size = machine.batches.subscriptions[name].batches[epoch].count
+        slices = [machine.batches.read(name, epoch, start, 2) for start in range(0, size, 2)]
+        if None in slices:
+            return None
+        return [(number, remaining) for part in slices for _, number, remaining, _ in part or ()]
+
+    @invariant()
     def same_endings(self) -> None:
         for queue, number in self.delivered[-2 * ENDINGS_MAX :]:
             for op in (Op.ACK, Op.NACK, Op.PUT_BACK):
@@ -270,8 +319,14 @@ class MachineAgainstModel(RuleBasedStateMachine):
         assert records(self.machine) == records(self.replica)
 
 
+def _found(pattern: bytes, name: bytes) -> bool:
+    return compile_pattern(pattern)(name)
+
+
 def _plain(result: Any) -> Any:
     """A result of either side in one form."""
+    if isinstance(result, Fault):
+        return m.REFUSED
     if not isinstance(result, list):
         return result
     return [_plain_delivery(one) for one in result]

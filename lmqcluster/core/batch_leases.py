@@ -1,0 +1,363 @@
+"""Batch leases: many messages under one lease, read again and again until they are settled together.
+
+A *subscription* holds one batch lease for each *epoch* that its consumer asks for. The same epoch always means the same
+messages in the same order, so that a consumer that crashed can take up exactly where it was. The messages are leased as by a
+pull, under ordinary delivery numbers; what a batch adds is the list of these numbers and one deadline.
+
+A batch grows by several commands, so that none takes long, and is *sealed* when it holds what was wanted or nothing more was
+there. Only then can it be read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .commands import Delivered
+from .queue import DROPS_MAX, Queue
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = ["BatchLease", "BatchLeases", "BatchState", "Reserved", "Subscription"]
+
+STEP_MAX = 10_000
+"""Most messages that one command adds to a batch or puts back."""
+_SETTLE_STEP = 100_000
+_ROW_RUNS = 1_000
+_INT_MAX = 1 << 62
+_BLOCK = 100
+"""How many messages in a row a pattern takes from one queue before it looks for the next that is due."""
+
+
+class BatchState(IntEnum):
+    """What became of an epoch. Part of replies between nodes and clients: never renumber."""
+
+    LIVE = 1
+    EMPTY = 2
+    SETTLED = 3
+    EXPIRED = 4
+
+
+class Reserved(NamedTuple):
+    """The answer to a reservation.
+
+    Attributes:
+        size: how many messages the batch has.
+        sealed: whether the batch is complete; otherwise the command has to be repeated.
+        deadline_us: log time of the end of the lease, 0 if there is no batch.
+    """
+
+    state: int
+    size: int
+    sealed: bool
+    deadline_us: int
+
+
+class BatchLease:
+    """The messages of one epoch.
+
+    Attributes:
+        count: how many there are.
+        runs: [queue, first delivery number, how many] in reading order.
+        starts: position in the batch of each run's first message.
+    """
+
+    __slots__ = ("count", "deadline_us", "runs", "sealed", "starts")
+
+    def __init__(self, deadline_us: int) -> None:
+        self.deadline_us = deadline_us
+        self.count = 0
+        self.sealed = False
+        self.runs: list[list[Any]] = []
+        self.starts: list[int] = []
+
+    def add(self, queue: bytes, first: int, count: int) -> None:
+        """Append consecutive deliveries of one queue."""
+        last = self.runs[-1] if self.runs else None
+        if last is not None and last[0] == queue and last[1] + last[2] == first:
+            last[2] += count
+        else:
+            self.runs.append([queue, first, count])
+            self.starts.append(self.count)
+        self.count += count
+
+    def drop(self, count: int) -> tuple[bytes, list[int]]:
+        """Remove up to `count` deliveries of the last run; returns their queue and numbers."""
+        run = self.runs[-1]
+        count = min(count, run[2])
+        run[2] -= count
+        self.count -= count
+        if not run[2]:
+            self.runs.pop()
+            self.starts.pop()
+        return run[0], list(range(run[1] + run[2], run[1] + run[2] + count))
+
+    def slice(self, start: int, count: int) -> Iterator[tuple[bytes, int, int]]:
+        """(queue, first number, how many) of the deliveries from position `start` on."""
+        position = bisect_right(self.starts, start) - 1
+        end = min(start + count, self.count)
+        while start < end:
+            queue, first, length = self.runs[position]
+            skipped = start - self.starts[position]
+            taken = min(length - skipped, end - start)
+            yield queue, first + skipped, taken
+            start += taken
+            position += 1
+
+
+class Subscription:
+    """The batch leases of one consumer.
+
+    Attributes:
+        settled: the highest epoch that was settled.
+        batches: by epoch, in growing order.
+        used_us: log time of the last command.
+    """
+
+    __slots__ = ("batches", "settled", "used_us")
+
+    def __init__(self) -> None:
+        self.settled = 0
+        self.used_us = 0
+        self.batches: dict[int, BatchLease] = {}
+
+
+class BatchLeases:
+    """All subscriptions, the least recently used first. Every method is one command of the state machine."""
+
+    SUBSCRIPTIONS_MAX = 10_000
+    BATCHES_MAX = 1_000
+    COUNT_MAX = 100_000
+    REMEMBER_US = 30 * 86_400 * 1_000_000
+    """How long an unused subscription is remembered, with its settled epoch."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    def reserve(self, name: bytes, epoch: int, source: bytes, is_pattern: bool, count: int, lease_us: int) -> Reserved:
+        """Lease up to `count` messages for an epoch, or continue, or tell what there is already.
+
+        Raises:
+            ValueError: an argument is out of range, or there are too many subscriptions or batches.
+        """
+        if _checked(count) > self.COUNT_MAX:
+            raise ValueError(f"a batch may have at most {self.COUNT_MAX} messages")
+        _checked(lease_us)
+        _checked(epoch)
+        # Before anything is changed: a bad pattern must leave no trace.
+        view = self._machine.patterns.view(source) if is_pattern else None
+        subscription = self._use(name)
+        if epoch <= subscription.settled:
+            return Reserved(BatchState.SETTLED, 0, True, 0)
+        now_us = self._machine.now_us
+        batch = subscription.batches.get(epoch)
+        if batch is None:
+            if len(subscription.batches) >= self.BATCHES_MAX:
+                raise ValueError(f"the subscription has {self.BATCHES_MAX} batches that are not settled, the limit")
+            if epoch < max(subscription.batches, default=0):
+                raise ValueError("a later epoch has been reserved already")
+            batch = BatchLease(now_us + lease_us)
+        elif batch.deadline_us <= now_us:
+            return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
+        if not batch.sealed:
+            limit = min(STEP_MAX, count - batch.count)
+            dry = not self._take(batch, limit, source) if view is None else not self._take_any(batch, limit, source)
+            batch.sealed = dry or batch.count >= count
+        if not batch.count:
+            subscription.batches.pop(epoch, None)
+            if not subscription.batches and not subscription.settled:
+                del self.subscriptions[name]
+            return Reserved(BatchState.EMPTY, 0, batch.sealed, 0)
+        subscription.batches[epoch] = batch
+        return Reserved(BatchState.LIVE, batch.count, batch.sealed, batch.deadline_us)
+
+    def renew(self, name: bytes, lease_us: int) -> int:
+        """Let all live batches end `lease_us` from now; returns how many there are.
+
+        Raises:
+            ValueError: the lease is not a positive integer.
+        """
+        _checked(lease_us)
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            return 0
+        self._touch(name, subscription)
+        now_us = self._machine.now_us
+        live = [batch for batch in subscription.batches.values() if batch.deadline_us > now_us]
+        for batch in live:
+            batch.deadline_us = now_us + lease_us
+            for queue_name, first, count in batch.runs:
+                queue = self._machine.queues.get(queue_name)
+                if queue is not None:
+                    queue.renew(now_us, first, count, batch.deadline_us)
+        return len(live)
+
+    def settle(self, name: bytes, epoch: int) -> tuple[list[int], bool]:
+        """Ack all batches up to an epoch.
+
+        Returns:
+            The epochs among them that had expired, and whether the command has to be repeated for the rest.
+
+        Raises:
+            ValueError: the epoch is not a positive integer, or there are too many subscriptions.
+        """
+        _checked(epoch)
+        subscription = self._use(name)
+        subscription.settled = max(subscription.settled, epoch)
+        expired: list[int] = []
+        settled = 0
+        for one in [one for one in subscription.batches if one <= epoch]:
+            if settled >= _SETTLE_STEP:
+                return expired, True
+            batch = subscription.batches.pop(one)
+            settled += batch.count
+            unbroken = [self._ack(run) for run in batch.runs]
+            if not all(unbroken):
+                expired.append(one)
+        return expired, False
+
+    def abandon(self, name: bytes) -> bool:
+        """Put the messages of all batches back, uncharged; returns whether the command has to be repeated for the rest."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            return False
+        self._touch(name, subscription)
+        left = STEP_MAX
+        while subscription.batches and left > 0:
+            epoch = max(subscription.batches)
+            batch = subscription.batches[epoch]
+            # From now on it cannot be read.
+            batch.sealed = False
+            while batch.count and left > 0:
+                queue_name, numbers = batch.drop(left)
+                left -= len(numbers)
+                self._machine.put_back(queue_name, numbers)
+            if not batch.count:
+                del subscription.batches[epoch]
+        return bool(subscription.batches)
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _use(self, name: bytes) -> Subscription:
+        if type(name) is not bytes or not 0 < len(name) <= 255:
+            raise ValueError("a subscription's name must have 1 to 255 bytes")
+        self._forget_unused()
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            if len(self.subscriptions) >= self.SUBSCRIPTIONS_MAX:
+                raise ValueError(f"there are {self.SUBSCRIPTIONS_MAX} subscriptions, the limit")
+            subscription = self.subscriptions[name] = Subscription()
+        self._touch(name, subscription)
+        return subscription
+
+    def _touch(self, name: bytes, subscription: Subscription) -> None:
+        subscription.used_us = self._machine.now_us
+        self.subscriptions.move_to_end(name)
+
+    def _forget_unused(self) -> None:
+        limit_us = self._machine.now_us - self.REMEMBER_US
+        while self.subscriptions:
+            name, oldest = next(iter(self.subscriptions.items()))
+            if oldest.used_us > limit_us:
+                return
+            # Leases that are still alive end by themselves.
+            del self.subscriptions[name]
+
+    def _take(self, batch: BatchLease, limit: int, name: bytes) -> bool:
+        """Lease up to `limit` messages of a queue; False if it has no more."""
+        return self._take_from(batch, limit, self._machine.queue(name))
+
+    def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
+        dropped_before = queue.dropped_total
+        first = self._machine.last_delivery + 1
+        taken = self._machine.take(queue, limit, batch.deadline_us)
+        if taken:
+            batch.add(queue.name, first, len(taken))
+        return len(taken) == limit or queue.dropped_total - dropped_before >= DROPS_MAX
+
+    def _take_any(self, batch: BatchLease, limit: int, pattern: bytes) -> bool:
+        """Lease up to `limit` messages of all queues that the pattern finds; False if they have no more."""
+        view = self._machine.patterns.view(pattern)
+        end = batch.count + limit
+        drops = 0
+        while batch.count < end and drops < DROPS_MAX:
+            earliest = view.earliest()
+            if earliest is None or earliest[0] > self._machine.now_us:
+                return False
+            queue = earliest[1]
+            dropped_before = queue.dropped_total
+            self._take_from(batch, min(_BLOCK, end - batch.count), queue)
+            drops += queue.dropped_total - dropped_before
+        return True
+
+    def _ack(self, run: list[Any]) -> bool:
+        """Whether all deliveries of the run were still leased."""
+        queue_name, first, count = run
+        queue = self._machine.queues.get(queue_name)
+        return queue is not None and all(queue.ack(self._machine.now_us, list(range(first, first + count))))
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def state(self, name: bytes, epoch: int) -> BatchState:
+        """What became of an epoch; an epoch that is not known, or not complete yet, is empty."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            return BatchState.EMPTY
+        if epoch <= subscription.settled:
+            return BatchState.SETTLED
+        batch = subscription.batches.get(epoch)
+        if batch is None or not batch.sealed:
+            return BatchState.EMPTY
+        return BatchState.LIVE if batch.deadline_us > self._machine.now_us else BatchState.EXPIRED
+
+    def read(self, name: bytes, epoch: int, start: int, count: int) -> list[Delivered] | None:
+        """Deliveries from position `start` on of a live batch; None if one of them is not leased any more."""
+        batch = self.subscriptions[name].batches[epoch]
+        found: list[Delivered] = []
+        for queue_name, first, length in batch.slice(start, count):
+            queue = self._machine.queues.get(queue_name)
+            leased = {} if queue is None else queue.leases.messages
+            for number in range(first, first + length):
+                message = leased.get(number)
+                if message is None:
+                    return None
+                found.append((queue_name, number, message.remaining, message))
+        return found
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def rows(self) -> Iterator[list[object]]:
+        """The table as of now for a snapshot, least recently used first; it may change while the rows are read."""
+        frozen: list[list[object]] = []
+        for name, subscription in self.subscriptions.items():
+            head = [name, subscription.settled, subscription.used_us]
+            frozen.append([*head, 0, 0, 0, []])
+            for epoch, batch in subscription.batches.items():
+                for start in range(0, len(batch.runs), _ROW_RUNS):
+                    runs = [list(run) for run in batch.runs[start : start + _ROW_RUNS]]
+                    frozen.append([*head, epoch, batch.deadline_us, int(batch.sealed), runs])
+        return iter(frozen)
+
+    def load(self, rows: Iterable[tuple[bytes, int, int, int, int, int, list[Any]]]) -> None:
+        """Add the rows of a snapshot, in the order they were written."""
+        for name, settled, used_us, epoch, deadline_us, sealed, runs in rows:
+            subscription = self.subscriptions.setdefault(name, Subscription())
+            subscription.settled, subscription.used_us = settled, used_us
+            if epoch:
+                batch = subscription.batches.setdefault(epoch, BatchLease(deadline_us))
+                batch.sealed = bool(sealed)
+                for queue, first, count in runs:
+                    batch.add(queue, _checked(first), _checked(count))
+
+
+def _checked(number: int) -> int:
+    if type(number) is not int or not 0 < number < _INT_MAX:
+        raise ValueError("a count, an epoch and a lease must be positive integers of 62 bits")
+    return number
