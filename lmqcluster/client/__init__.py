@@ -7,18 +7,24 @@ nothing of the server, only what both share: ``lmqcluster.wire``.
 
 from .async_client import AsyncClient
 from .backoff import Backoff
+from .batches import Backlog, BatchColumns, BatchLease, BatchMessage, Part
 from .message import Delivery, Message
 from .messages import Messages
 from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
 
 __all__ = [
     "AsyncClient",
+    "Backlog",
     "Backoff",
+    "BatchColumns",
+    "BatchLease",
+    "BatchMessage",
     "Client",
     "ClientOptions",
     "Delivery",
     "Message",
     "Messages",
+    "Part",
     "SyncMessage",
     "SyncMessages",
 ]

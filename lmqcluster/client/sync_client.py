@@ -15,6 +15,7 @@ from lmqcluster.wire.errors import LmqError
 from .addresses import NodeAddress
 from .async_client import AsyncClient, Name
 from .backoff import Backoff
+from .batches import Backlog, BatchColumns, BatchLease
 from .message import Delivery, Message, logger
 from .messages import Messages
 
@@ -151,6 +152,55 @@ class Client:
     def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
         """Give several messages of one queue back without a charged retry, see `AsyncClient.put_back_many`."""
         return self._run(lambda: self._client.put_back_many(queue, message_ids))
+
+    def reserve_batch(
+        self,
+        subscription: Name,
+        epoch: int,
+        *,
+        queue: Name | None = None,
+        pattern: Name | None = None,
+        count: int,
+        lease_s: float = 86_400.0,
+    ) -> BatchLease:
+        """Lease many messages together, for an epoch of a subscription, see `AsyncClient.reserve_batch`."""
+        return self._run(
+            lambda: self._client.reserve_batch(
+                subscription, epoch, queue=queue, pattern=pattern, count=count, lease_s=lease_s
+            )
+        )
+
+    def read_batch(self, subscription: Name, epoch: int, start: int, count: int) -> BatchColumns:
+        """Messages of a batch from position `start` on, see `AsyncClient.read_batch`."""
+        return self._run(lambda: self._client.read_batch(subscription, epoch, start, count))
+
+    def renew_batches(self, subscription: Name, lease_s: float = 86_400.0) -> int:
+        """Let all live batches of a subscription end later, see `AsyncClient.renew_batches`."""
+        return self._run(lambda: self._client.renew_batches(subscription, lease_s))
+
+    def settle_batches(self, subscription: Name, epoch: int) -> list[int]:
+        """Ack all batches up to an epoch, see `AsyncClient.settle_batches`."""
+        return self._run(lambda: self._client.settle_batches(subscription, epoch))
+
+    def abandon_batches(self, subscription: Name) -> str:
+        """Give all batches of a subscription back, see `AsyncClient.abandon_batches`."""
+        return self._run(lambda: self._client.abandon_batches(subscription))
+
+    def subscription(self, name: Name) -> dict[str, Any] | None:
+        """What is known of a subscription, see `AsyncClient.subscription`."""
+        return self._run(lambda: self._client.subscription(name))
+
+    def subscriptions(self) -> list[dict[str, Any]]:
+        """All subscriptions, see `AsyncClient.subscriptions`."""
+        return self._run(self._client.subscriptions)
+
+    def backlog(self, *, queue: Name | None = None, pattern: Name | None = None) -> Backlog:
+        """What can be pulled now, see `AsyncClient.backlog`."""
+        return self._run(lambda: self._client.backlog(queue=queue, pattern=pattern))
+
+    def peek(self, queue: Name, count: int, start_sequence: int = 0) -> BatchColumns:
+        """Look at messages without taking them, see `AsyncClient.peek`."""
+        return self._run(lambda: self._client.peek(queue, count, start_sequence))
 
     def delete(self, queue: Name) -> str:
         """Delete a queue with all its messages, see `AsyncClient.delete`."""

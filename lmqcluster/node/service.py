@@ -18,6 +18,7 @@ from ..wire.properties import Properties, Rules, properties_bytes, rules_bytes
 from .patterns import check_pattern
 from .proposer import Group, Proposer
 from .pulls import Pulls, Ticket, Waiter
+from .subscriptions import Subscriptions
 
 __all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueService"]
 
@@ -116,6 +117,7 @@ class QueueService:
 
     Attributes:
         stored_bytes: about how much memory the stored messages take; the node keeps it up to date.
+        subscriptions: batch leases.
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class QueueService:
         self._loop = asyncio.get_running_loop()
         self._receipts: ReceiptFormat | None = None
         self._futures = _FutureSink()
+        self.subscriptions = Subscriptions(self)
         self._flags = _FlagSink()
 
     # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
@@ -214,7 +217,7 @@ class QueueService:
             return [await self._push_plain(queue, items[0])]
         rows = [_row(item) for item in items]
         size = sum(map(_row_bytes, items))
-        flags: list[int] = await self._propose([Op.PUSH_ITEMS, queue, rows], size)
+        flags: list[int] = await self.propose([Op.PUSH_ITEMS, queue, rows], size)
         return flags
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
@@ -239,7 +242,7 @@ class QueueService:
         """Store a copy in every existing queue whose name the pattern finds; returns (queue, flag) sorted by queue."""
         check_pattern(pattern)
         self.check_push(len(item.content))
-        stored: list[tuple[bytes, int]] = await self._propose(
+        stored: list[tuple[bytes, int]] = await self.propose(
             [Op.PUSH_ALL, pattern, _row(item)], _row_bytes(item) + len(pattern)
         )
         return stored
@@ -298,7 +301,7 @@ class QueueService:
         if len(queue) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", f"there is no queue {shown(queue)}")
         numbers = [receipts.parse(one) for one in ids]
-        results: list[bool] | None = await self._propose([op, queue, numbers], 64 + 12 * len(numbers))
+        results: list[bool] | None = await self.propose([op, queue, numbers], 64 + 12 * len(numbers))
         if results is None:
             raise LmqError("queue_not_found", f"there is no queue {shown(queue)}")
         return results
@@ -308,31 +311,32 @@ class QueueService:
     async def set_properties(self, queue: bytes, properties: Properties) -> None:
         """Set some of a queue's own properties, keep the others; creates the queue."""
         self.check_name(queue)
-        await self._propose(
+        await self.propose(
             [Op.SET_PROPERTIES, queue, [list(pair) for pair in properties]], 64 + properties_bytes(properties)
         )
 
     async def clear_properties(self, queue: bytes) -> None:
         """Forget a queue's own properties; creates the queue."""
         self.check_name(queue)
-        await self._propose([Op.CLEAR_PROPERTIES, queue], 64)
+        await self.propose([Op.CLEAR_PROPERTIES, queue], 64)
 
     async def delete(self, queue: bytes) -> bool:
         """Delete a queue with its messages and properties; False if it does not exist. Waiting pulls stay."""
-        return len(queue) <= NAME_BYTES_MAX and bool(await self._propose([Op.DELETE, queue], 64))
+        return len(queue) <= NAME_BYTES_MAX and bool(await self.propose([Op.DELETE, queue], 64))
 
     async def set_defaults(self, rules: Rules) -> None:
         """Replace the default rules. Raises ``bad_pattern``."""
         for pattern, _ in rules:
             check_pattern(pattern.encode())
         rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
-        await self._propose([Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules))
+        await self.propose([Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules))
 
     async def barrier(self) -> None:
         """Afterwards local reads show everything that was acknowledged anywhere before the call."""
-        await self._propose([Op.BARRIER], 16)
+        await self.propose([Op.BARRIER], 16)
 
-    async def _propose(self, command: list[Any], size_bytes: int) -> Any:
+    async def propose(self, command: list[Any], size_bytes: int) -> Any:
+        """Have a command carried out; returns what the state machine returned."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self.proposer.add(Group(command, [future], self._futures), size_bytes)
         return await future

@@ -52,6 +52,8 @@ ERRORS: dict[str, ErrorSpec] = {
     "unknown_method": ErrorSpec(404, "undef", 2, False, _NO, "There is no such method with so many arguments"),
     "not_authorised": ErrorSpec(401, None, 77, False, _NO, "Credentials are missing or wrong"),
     "not_found": ErrorSpec(404, "throw:not_found", 66, False, _NO, "There is no such message under lease"),
+    "lease_expired": ErrorSpec(410, None, 66, False, _NO, "The batch lease has ended"),
+    "batch_not_found": ErrorSpec(404, None, 66, False, _NO, "The subscription has no such batch"),
     "queue_not_found": ErrorSpec(404, "throw:queue_not_found", 66, False, _NO, "There is no such queue"),
     "conflict": ErrorSpec(409, None, 75, True, _NO, "The request conflicts with one under way"),
     "too_large": ErrorSpec(413, None, 65, False, _NO, "The message or request is too large"),

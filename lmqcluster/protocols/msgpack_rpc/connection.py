@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -41,6 +41,8 @@ PARTIAL_BYTES_MAX = 256 * 1024 * 1024
 UNREAD_BYTES_MAX = 64 * 1024 * 1024
 """Most bytes of large responses that wait for a client to read them."""
 REQUESTS_PER_TURN = 512
+TASKS_MAX = 64
+"""Most requests of several steps that one connection may have under way."""
 _HEAD_BYTES = 16
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _UNDEF = "undef"
@@ -64,6 +66,7 @@ class Connection(asyncio.Protocol):
         self.service = owner.node.service
         self.closed = False
         self.waiting: set[Waiter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.producer: bytes | None = None
         self.next_sequence = 1
         self.push_error: LmqError | None = None
@@ -105,6 +108,8 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._account_partial(0)
         self.service.pulls.abandon(self)
+        for task in self._tasks:
+            task.cancel()
         self._owner.disconnected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -382,6 +387,29 @@ class Connection(asyncio.Protocol):
             raise LmqError("queue_not_found", "no queue has such a long name")
         else:
             proposer.add(Group([op, name, [number]], [msgid], self), 64)
+
+    def run(self, msgid: Any, result: Coroutine[Any, Any, bytes]) -> None:
+        """Answer a request that takes several steps with the encoded result of a coroutine.
+
+        Raises:
+            LmqError: ``overloaded``.
+        """
+        if len(self._tasks) >= TASKS_MAX:
+            result.close()
+            raise LmqError("overloaded", f"{TASKS_MAX} such requests of this connection are under way, the limit")
+        task = self._loop.create_task(self._answer(msgid, result))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, msgid: Any, result: Coroutine[Any, Any, bytes]) -> None:
+        try:
+            self.succeed(msgid, await result)
+        except LmqError as exc:
+            self.fail(msgid, exc.rpc_text())
+        except Exception:
+            # A bug, which must not leave the client without an answer.
+            log.exception("a request failed", peer=self.peer())
+            self.fail(msgid, LmqError("internal", "the node met a bug; its log has the details").rpc_text())
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ...wire.properties import Rules, parse_properties, parse_rules, properties_bytes, rules_bytes
 from . import replies
 from .arguments import arity, body_of, count, key_of, plain_item, text, texts, wait
+from .batch_methods import BATCH_METHODS
 from .connection import SMALL_BYTES, Connection, Handler
 
 __all__ = ["METHODS"]
@@ -377,5 +378,6 @@ METHODS: dict[bytes, Handler] = {
     b"producer": _producer,
     b"ping": _ping,
     b"cluster": _cluster,
+    **BATCH_METHODS,
 }
 """LMQ's methods and lmqcluster's. Nothing else can be called."""

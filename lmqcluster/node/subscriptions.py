@@ -1,0 +1,222 @@
+"""Batch leases as front ends use them: commands repeated until they are complete, and reads that are up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core import Op
+from ..core.batch_leases import STEP_MAX, BatchLeases, BatchState, Reserved
+from ..core.commands import Delivered
+from ..core.message import Message, content_bytes
+from ..wire.errors import LmqError
+from ..wire.limits import NAME_BYTES_MAX
+from .patterns import check_pattern
+
+if TYPE_CHECKING:
+    from .service import QueueService
+
+__all__ = ["Backlog", "BatchInfo", "SubscriptionInfo", "Subscriptions"]
+
+LEASE_S_MAX = 30 * 86_400
+SLICE_BYTES_MAX = 16 * 1024 * 1024
+"""A slice ends with the message that exceeds this, however many were asked for."""
+_NAMES = {state: state.name.lower() for state in BatchState}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """One batch lease.
+
+    Attributes:
+        state: ``live``, ``empty`` (nothing was there), ``settled`` or ``expired``.
+        expires_in_s: seconds until the lease ends, 0 if there is none.
+    """
+
+    epoch: int
+    state: str
+    count: int
+    expires_in_s: float
+
+
+class SubscriptionInfo(NamedTuple):
+    """A subscription: its highest settled epoch, and the batches that are not settled."""
+
+    name: bytes
+    settled: int
+    batches: list[BatchInfo]
+
+
+class Backlog(NamedTuple):
+    """What can be pulled now: how many messages, and the log time in microseconds since which the oldest one waits."""
+
+    messages: int
+    oldest_due_us: int | None
+
+
+class Subscriptions:
+    """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
+
+    def __init__(self, service: QueueService) -> None:
+        self._service = service
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    async def reserve(
+        self, name: bytes, epoch: int, source: bytes, *, is_pattern: bool, count: int, lease_s: float
+    ) -> BatchInfo:
+        """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that a pattern finds, for an epoch.
+
+        An epoch that has a batch already keeps it, whatever the other arguments are.
+        """
+        _check_name(name)
+        if is_pattern:
+            check_pattern(source)
+        else:
+            self._service.check_name(source)
+        _check_range("an epoch", epoch, 1 << 61)
+        _check_range("a count", count, BatchLeases.COUNT_MAX)
+        command = [Op.RESERVE, name, epoch, source, is_pattern, count, _microseconds(lease_s)]
+        while True:
+            reserved: Reserved = await self._service.propose(command, 128 + 16 * STEP_MAX)
+            if reserved.sealed:
+                return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+
+    async def renew(self, name: bytes, lease_s: float) -> int:
+        """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
+        _check_name(name)
+        renewed: int = await self._service.propose([Op.RENEW, name, _microseconds(lease_s)], 64)
+        return renewed
+
+    async def settle(self, name: bytes, epoch: int) -> list[int]:
+        """Ack all batches up to an epoch; returns those whose lease had ended, so that messages may have come again."""
+        _check_name(name)
+        _check_range("an epoch", epoch, 1 << 61)
+        expired: list[int] = []
+        more = True
+        while more:
+            found, more = await self._service.propose([Op.SETTLE_BATCHES, name, epoch], 64)
+            expired += found
+        return expired
+
+    async def abandon(self, name: bytes) -> None:
+        """Put the messages of all batches of a subscription back in their places, uncharged."""
+        _check_name(name)
+        while await self._service.propose([Op.ABANDON_BATCHES, name], 64):
+            pass
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def read(self, name: bytes, epoch: int, start: int, count: int) -> list[Delivered]:
+        """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end."""
+        await self._service.barrier()
+        batches = self._service.machine().batches
+        state = batches.state(name, epoch)
+        if state == BatchState.EMPTY:
+            raise LmqError("batch_not_found", f"subscription {_shown(name)} has no batch for epoch {epoch}")
+        found = batches.read(name, epoch, start, min(count, STEP_MAX)) if state == BatchState.LIVE else None
+        if found is None:
+            reason = {
+                BatchState.LIVE: "some of its messages were settled one by one, or their queue was deleted",
+                BatchState.SETTLED: "it was settled",
+                BatchState.EXPIRED: "its lease ended, and its messages went back to their queues",
+            }[state]
+            raise LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
+        return found[: _fitting([message for _, _, _, message in found])]
+
+    async def show(self, name: bytes) -> SubscriptionInfo | None:
+        """One subscription, None if it is not known."""
+        await self._service.barrier()
+        return self._subscription(name)
+
+    async def show_all(self) -> list[SubscriptionInfo]:
+        """All subscriptions by name."""
+        await self._service.barrier()
+        found = [self._subscription(name) for name in sorted(self._service.machine().batches.subscriptions)]
+        return [one for one in found if one is not None]
+
+    async def backlog(self, source: bytes, *, is_pattern: bool) -> Backlog:
+        """What can be pulled now from a queue, or from all queues that a pattern finds."""
+        if is_pattern:
+            check_pattern(source)
+        await self._service.barrier()
+        machine = self._service.machine()
+        if is_pattern:
+            queues = list(machine.patterns.view(source).queues.values())
+        else:
+            queues = [queue for queue in [machine.queues.get(source)] if queue is not None]
+        heads = [head for head in (queue.head_us() for queue in queues) if head is not None and head <= machine.now_us]
+        infos = [self._service.queue(queue.name) for queue in queues]
+        return Backlog(sum(info.ready for info in infos if info is not None), min(heads, default=None))
+
+    async def peek(self, queue: bytes, count: int, start_sequence: int) -> list[Message]:
+        """Up to `count` messages (at most 10,000 and about 16 MiB) that are not leased, in order of their sequence from
+        `start_sequence` on. Nothing is taken.
+        """
+        _check_range("a count", count, 1 << 61)
+        await self._service.barrier()
+        found = self._service.machine().queues.get(queue)
+        if found is None:
+            raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
+        waiting = [*found.ready, *(message for _, _, message in found.delayed)]
+        # Going through a long queue must not keep the node from its other work.
+        return await asyncio.to_thread(_first_from, waiting, min(count, STEP_MAX), start_sequence)
+
+    def _subscription(self, name: bytes) -> SubscriptionInfo | None:
+        batches = self._service.machine().batches
+        found = batches.subscriptions.get(name)
+        if found is None:
+            return None
+        # An unsealed batch is one whose consumer died while it was made: it is shown as it is, live.
+        rows = [
+            self._info(
+                epoch,
+                BatchState.LIVE if batch.deadline_us > self._service.machine().now_us else BatchState.EXPIRED,
+                batch.count,
+                batch.deadline_us,
+            )
+            for epoch, batch in found.batches.items()
+        ]
+        return SubscriptionInfo(name, found.settled, rows)
+
+    def _info(self, epoch: int, state: int, count: int, deadline_us: int) -> BatchInfo:
+        left_s = max(0, deadline_us - self._service.machine().now_us) / 1e6
+        return BatchInfo(epoch, _NAMES[BatchState(state)], count, left_s)
+
+
+def _first_from(messages: list[Message], count: int, start_sequence: int) -> list[Message]:
+    from_start = (message for message in messages if message.sequence >= start_sequence)
+    found = heapq.nsmallest(count, from_start, key=lambda message: message.sequence)
+    return found[: _fitting(found)]
+
+
+def _fitting(messages: list[Message]) -> int:
+    """How many of the messages make a slice."""
+    size = 0
+    for position, message in enumerate(messages, 1):
+        size += content_bytes(message.content)
+        if size > SLICE_BYTES_MAX:
+            return position
+    return len(messages)
+
+
+def _check_name(name: bytes) -> None:
+    if not 0 < len(name) <= NAME_BYTES_MAX:
+        raise LmqError("bad_name", f"a subscription's name must have 1 to {NAME_BYTES_MAX} bytes, this has {len(name)}")
+
+
+def _check_range(what: str, value: int, most: int) -> None:
+    if not 0 < value <= most:
+        raise LmqError("bad_request", f"{what} must be 1 to {most}, not {value}")
+
+
+def _microseconds(lease_s: float) -> int:
+    if not 0 < lease_s <= LEASE_S_MAX:
+        raise LmqError("bad_request", f"a lease must be more than 0 and at most {LEASE_S_MAX} seconds, not {lease_s}")
+    return max(1, int(lease_s * 1_000_000))
+
+
+def _shown(name: bytes) -> str:
+    return repr(name.decode("utf-8", "backslashreplace"))

@@ -1,0 +1,170 @@
+"""Methods for batch leases and for looking into queues.
+
+Unlike the others they take several steps, so their answers do not keep the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from ...core.message import Message, Meta
+from ...node.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
+from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import pack
+from .arguments import arity, text
+from .connection import Connection, Handler
+
+__all__ = ["BATCH_METHODS"]
+
+Arguments = list[Any]
+_Method = Callable[[Subscriptions, Connection, Arguments], Coroutine[Any, Any, Any]]
+
+
+def _slow(method: _Method) -> Handler:
+    def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+        connection.run(msgid, _packed(method(connection.service.subscriptions, connection, arguments)))
+
+    return handler
+
+
+async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
+    return pack(await result)
+
+
+async def _reserve(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[Any]:
+    """``reserve_batch(subscription, epoch, queue or pattern, {pattern, count, lease}) -> [state, count, seconds left]``."""
+    arity(arguments, 4, 4)
+    options = arguments[3]
+    if type(options) is not dict or set(options) != {b"pattern", b"count", b"lease"}:
+        raise LmqError("bad_arguments", "the options must be a map with pattern, count and lease")
+    is_pattern = options[b"pattern"]
+    if type(is_pattern) is not bool:
+        raise LmqError("bad_arguments", "pattern must be true or false")
+    info = await subscriptions.reserve(
+        text(arguments[0]),
+        _integer(arguments[1]),
+        text(arguments[2]),
+        is_pattern=is_pattern,
+        count=_integer(options[b"count"]),
+        lease_s=_seconds(options[b"lease"]),
+    )
+    return [info.state, info.count, info.expires_in_s]
+
+
+async def _read(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
+    """``read_batch(subscription, epoch, start, count) -> columns``."""
+    arity(arguments, 4, 4)
+    start = arguments[2]
+    if type(start) is not int or start < 0:
+        raise LmqError("bad_arguments", "the start must be an integer from 0 on")
+    name, epoch, count = text(arguments[0]), _integer(arguments[1]), _integer(arguments[3])
+    found = await subscriptions.read(name, epoch, start, count)
+    columns = _columns([message for _, _, _, message in found])
+    return {
+        "queue": _run_lengths(queue for queue, _, _, _ in found),
+        "id": [connection.service.receipts().prefix, [number for _, number, _, _ in found]],
+        **columns,
+    }
+
+
+async def _renew(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> int:
+    arity(arguments, 2, 2)
+    return await subscriptions.renew(text(arguments[0]), _seconds(arguments[1]))
+
+
+async def _settle(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[int]:
+    arity(arguments, 2, 2)
+    return await subscriptions.settle(text(arguments[0]), _integer(arguments[1]))
+
+
+async def _abandon(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> str:
+    arity(arguments, 1, 1)
+    await subscriptions.abandon(text(arguments[0]))
+    return "ok"
+
+
+async def _subscription(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> Any:
+    """``subscription(name)``: a map, nil if it is not known."""
+    arity(arguments, 1, 1)
+    found = await subscriptions.show(text(arguments[0]))
+    return None if found is None else _shown(found)
+
+
+async def _subscriptions(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[Any]:
+    arity(arguments, 0, 0)
+    return [{"name": one.name, **_shown(one)} for one in await subscriptions.show_all()]
+
+
+async def _backlog(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[Any]:
+    """``backlog(queue or pattern, is pattern) -> [messages, log time in microseconds or nil]``."""
+    arity(arguments, 2, 2)
+    if type(arguments[1]) is not bool:
+        raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
+    return list(await subscriptions.backlog(text(arguments[0]), is_pattern=arguments[1]))
+
+
+async def _peek(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> dict[str, Any]:
+    """``peek(queue, count, first sequence) -> columns``, without ids."""
+    arity(arguments, 3, 3)
+    start = arguments[2]
+    if type(start) is not int:
+        raise LmqError("bad_arguments", "a sequence must be an integer")
+    queue = text(arguments[0])
+    found = await subscriptions.peek(queue, _integer(arguments[1]), start)
+    return {"queue": [[queue, len(found)]] if found else [], "id": None, **_columns(found)}
+
+
+def _columns(messages: list[Message]) -> dict[str, Any]:
+    return {
+        "sequence": [message.sequence for message in messages],
+        "due": [message.ready_us for message in messages],
+        "retry": [message.remaining for message in messages],
+        "meta": _run_lengths(_meta(message.meta) for message in messages),
+        "body": [
+            message.content
+            if isinstance(message.content, bytes)
+            else [[*_meta(part[:2]), part.content] for part in message.content]
+            for message in messages
+        ],
+    }
+
+
+def _meta(meta: Meta) -> list[Any]:
+    return [meta[0], [list(header) for header in meta[1]]]
+
+
+def _run_lengths(values: Iterable[Any]) -> list[list[Any]]:
+    return [[value, len(list(run))] for value, run in groupby(values)]
+
+
+def _shown(info: SubscriptionInfo) -> dict[str, Any]:
+    return {"settled": info.settled, "batches": [asdict(one) for one in info.batches]}
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:
+        raise LmqError("bad_arguments", "epochs and counts must be integers")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if type(value) is not int and (type(value) is not float or not math.isfinite(value)):
+        raise LmqError("bad_arguments", f"a lease must be a number of seconds, at most {LEASE_S_MAX}")
+    return value
+
+
+BATCH_METHODS: dict[bytes, Handler] = {
+    b"reserve_batch": _slow(_reserve),
+    b"read_batch": _slow(_read),
+    b"renew_batches": _slow(_renew),
+    b"settle_batches": _slow(_settle),
+    b"abandon_batches": _slow(_abandon),
+    b"subscription": _slow(_subscription),
+    b"subscriptions": _slow(_subscriptions),
+    b"backlog": _slow(_backlog),
+    b"peek": _slow(_peek),
+}
