@@ -12,6 +12,7 @@ from .admin_cluster import check, join, leave, remove, snapshot, stats, status, 
 from .admin_drain import drain
 from .admin_queues import message, queue
 from .admin_replay import replay
+from .admin_subscriptions import subscription
 from .errors import EXIT_CODES_HELP, run
 from .target import Target, target_options
 
@@ -33,7 +34,7 @@ def cli(_target: Target) -> None:
 for command in (
     *(status, stats, check, join, leave, remove, transfer_leader),
     *(snapshot, backup, restore, recover),
-    *(queue, message, replay, drain),
+    *(queue, message, subscription, replay, drain),
 ):
     cli.add_command(command)
 

@@ -53,6 +53,7 @@ ERRORS: dict[str, ErrorSpec] = {
     "not_authorised": ErrorSpec(401, None, 77, False, _NO, "Credentials are missing or wrong"),
     "not_found": ErrorSpec(404, "throw:not_found", 66, False, _NO, "There is no such message under lease"),
     "lease_expired": ErrorSpec(410, None, 66, False, _NO, "The batch lease has ended"),
+    "subscription_not_found": ErrorSpec(404, None, 66, False, _NO, "There is no such subscription"),
     "batch_not_found": ErrorSpec(404, None, 66, False, _NO, "The subscription has no such batch"),
     "queue_not_found": ErrorSpec(404, "throw:queue_not_found", 66, False, _NO, "There is no such queue"),
     "conflict": ErrorSpec(409, None, 75, True, _NO, "The request conflicts with one under way"),

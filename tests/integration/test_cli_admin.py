@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lmqcluster import Client
+
 from .cluster import Cluster, NodeProcess, wait_for
 from .programs import run, run_in_terminal
 
@@ -143,6 +145,24 @@ def test_the_life_of_a_queue(admin, queue_name: str) -> None:
     assert "say --yes" in refused.one_line_error()
     assert admin("queue", "rm", queue_name, "--yes").code == 0
     assert admin("queue", "rm", queue_name, "--yes").code == 66
+
+
+def test_subscriptions_are_listed_and_given_back(admin, node: NodeProcess, queue_name: str) -> None:
+    missing = admin("subscription", "show", queue_name)
+    assert (missing.code, "no subscription of this name" in missing.one_line_error()) == (66, True)
+    for content in "abc":
+        admin("message", "push", queue_name, content)
+    with Client(node.rpc) as client:
+        client.reserve_batch(queue_name, 7, queue=queue_name, count=2)
+    [row] = [row for row in table(admin("subscription", "ls").out) if row["subscription"] == queue_name]
+    assert (row["settled"], row["batches"], row["messages"]) == ("0", "1", "2")
+    [batch] = table(admin("subscription", "show", queue_name).out)
+    assert (batch["epoch"], batch["state"], batch["messages"]) == ("7", "live", "2")
+    refused = admin("subscription", "abandon", queue_name)
+    assert refused.code == 2
+    assert f"would give back 2 messages that subscription {queue_name} holds" in refused.one_line_error()
+    assert admin("subscription", "abandon", queue_name, "--yes").code == 0
+    assert admin("message", "pull", queue_name, "--max", "5").out == "a\nb\nc\n"
 
 
 def test_a_person_is_asked_before_a_queue_is_deleted(admin, node: NodeProcess, queue_name: str) -> None:

@@ -12,6 +12,8 @@ import jsonschema
 import msgpack
 import pytest
 
+from lmqcluster import Client
+
 from .cluster import NodeProcess
 from .raw_http import Answer, Connection, call, settle
 
@@ -303,6 +305,22 @@ def test_one_queue(api: Api, queue_name: str) -> None:
     assert (queue["size"], queue["leased"], queue["acked_total"], queue["bytes"]) == (1, 0, 1, 2)
     assert api("DELETE", f"/v1/queues/{queue_name}").status == 204
     api.problem(api("DELETE", f"/v1/queues/{queue_name}"), 404, "queue_not_found")
+
+
+def test_subscriptions(api: Api, node: NodeProcess, queue_name: str) -> None:
+    path = f"/v1/subscriptions/{queue_name}"
+    for method, target in (("GET", path), ("POST", f"{path}/abandon")):
+        api.problem(api(method, target), 404, "subscription_not_found")
+    with Client(node.rpc) as client:
+        client.push_many(queue_name, ["a", "b", "c"])
+        client.reserve_batch(queue_name, 7, queue=queue_name, count=2, lease_s=100)
+    shown = api.ok("GET", path)
+    assert 90 < shown["batches"][0].pop("expires_in_s") <= 100
+    assert shown == {"name": queue_name, "settled": 0, "batches": [{"epoch": 7, "state": "live", "count": 2}]}
+    assert queue_name in [one["name"] for one in api.ok("GET", "/v1/subscriptions")["subscriptions"]]
+    assert api("POST", f"{path}/abandon", {}).status == 204
+    assert api.ok("GET", f"/v1/queues/{queue_name}")["ready"] == 3
+    assert api.ok("GET", path)["batches"] == []
 
 
 def test_properties(api: Api, queue_name: str) -> None:

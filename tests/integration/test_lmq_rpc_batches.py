@@ -109,7 +109,10 @@ def test_many_replies_answer_for_each_id(rpc: Rpc, queue_name: str, method: str,
 
 
 def test_a_repeated_settlement_is_told_what_the_first_one_did(cluster: Cluster, queue_name: str) -> None:
-    """done_many(name, [id], {again: true}) through another node: true for what such a call has settled before, and only for that."""
+    """done_many(name, [id], {again: true})
+
+    Through another node too: true for what such a call has settled before, and only for that.
+    """
     nodes = list(cluster)
     with Rpc(nodes[0].rpc) as first, Rpc(nodes[1].rpc) as second:
         first.call("push_many", queue_name, list(range(5)))

@@ -19,6 +19,7 @@ from .routing import Router
 from .target import split_target
 from .v1_cluster import ClusterRoutes
 from .v1_queues import QueueRoutes
+from .v1_subscriptions import SubscriptionRoutes
 from .waits import Waits
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class HttpFrontEnd:
         PropertyRoutes(node).add_to(self._router)
         StatsRoute(node).add_to(self._router)
         QueueRoutes(node, self._waits).add_to(self._router)
+        SubscriptionRoutes(node).add_to(self._router)
         ClusterRoutes(node).add_to(self._router)
         self._server: HttpServer | None = None
         self._listener: asyncio.Server | None = None

@@ -39,7 +39,7 @@ def build() -> Json:
                 "as long as there is a quorum to ask."
             ),
         },
-        "paths": {**_queue_paths(), **_cluster_paths(), **_health_paths(), **LMQ_PATHS},
+        "paths": {**_queue_paths(), **_subscription_paths(), **_cluster_paths(), **_health_paths(), **LMQ_PATHS},
         "components": {"schemas": SCHEMAS | {"Problem": _problem()}},
     }
 
@@ -169,6 +169,23 @@ def _queue_paths() -> Json:
                 ("nack", "Give messages back at once; each loses a retry"),
                 ("extend", "Start the leases of messages anew"),
             )
+        },
+    }
+
+
+def _subscription_paths() -> Json:
+    one = "/v1/subscriptions/{name}"
+    name = {**_NAME, "description": "Name of a subscription."}
+    abandon = "Put the messages of all its batches back in their places, uncharged"
+    return {
+        "/v1/subscriptions": {"get": _operation("listSubscriptions", "Who holds batch leases", "Subscriptions")},
+        one: {
+            "parameters": [name],
+            "get": _operation("getSubscription", "The batches that are not settled", "Subscription", not_found=True),
+        },
+        f"{one}/abandon": {
+            "parameters": [name],
+            "post": _operation("abandonBatches", abandon, None, not_found=True),
         },
     }
 

@@ -149,6 +149,23 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Queue": _object(_QUEUE),
     "QueueDetail": _object({**_QUEUE, "properties": _ref("Properties")}),
     "Queues": _object({"queues": _list(_ref("Queue")), "next": {"oneOf": [{"type": "null"}, _ref("Content")]}}),
+    "Subscription": _object(
+        {
+            "name": _ref("Content"),
+            "settled": {**_COUNT, "description": "The highest settled epoch."},
+            "batches": _list(
+                _object(
+                    {
+                        "epoch": _COUNT,
+                        "state": {"enum": ["live", "expired"]},
+                        "count": {**_COUNT, "description": "Messages."},
+                        "expires_in_s": {"type": "number", "minimum": 0},
+                    }
+                )
+            ),
+        }
+    ),
+    "Subscriptions": _object({"subscriptions": _list(_ref("Subscription"))}),
     "Node": _object(
         {
             "id": _STRING,

@@ -1,0 +1,66 @@
+"""The ``/v1/subscriptions`` routes: who holds batch leases, and giving them back when the consumer is gone for good."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ...wire.errors import LmqError
+from .lmq_errors import no_content
+from .media import Media, reply_media
+from .problem import on_error, refuse
+from .routing import Resource, Router
+
+if TYPE_CHECKING:
+    from ...node.node import Node
+    from ...node.subscriptions import SubscriptionInfo
+    from .reply import Reply
+    from .request import Request
+    from .routing import Handler
+
+__all__ = ["SubscriptionRoutes"]
+
+
+class SubscriptionRoutes:
+    """Translates requests to the node's subscriptions."""
+
+    def __init__(self, node: Node) -> None:
+        self._service = node.service
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        one = "/v1/subscriptions/{name}"
+        table: dict[str, dict[str, Handler]] = {
+            "/v1/subscriptions": {"GET": self.list_all},
+            one: {"GET": self.show},
+            f"{one}/abandon": {"POST": self.abandon},
+        }
+        for path, methods in table.items():
+            router.add(path, Resource(methods, on_error, refuse(*methods)))
+
+    async def list_all(self, request: Request) -> Reply:
+        """All subscriptions by name."""
+        media = reply_media(request)
+        found = await self._service.subscriptions.show_all()
+        return media.reply({"subscriptions": [_shown(one, media) for one in found]})
+
+    async def show(self, request: Request, name: bytes) -> Reply:
+        """One subscription."""
+        media = reply_media(request)
+        return media.reply(_shown(await self._known(name), media))
+
+    async def abandon(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
+        """Put the messages of all its batches back in their queues."""
+        await self._known(name)
+        await self._service.subscriptions.abandon(name)
+        return no_content()
+
+    async def _known(self, name: bytes) -> SubscriptionInfo:
+        found = await self._service.subscriptions.show(name)
+        if found is None:
+            raise LmqError("subscription_not_found", "there is no subscription of this name")
+        return found
+
+
+def _shown(info: SubscriptionInfo, media: Media) -> dict[str, Any]:
+    return {"name": media.name(info.name), "settled": info.settled, "batches": [asdict(one) for one in info.batches]}
