@@ -57,6 +57,7 @@ class DevSettings:
     data_dir: Path
     offset: int
     respawn: bool
+    event_journal: Path | None = None
 
 
 class DevNode:
@@ -68,6 +69,7 @@ class DevNode:
         self.colour = _COLOURS[index % len(_COLOURS)]
         self.addresses = {kind: Address(HOST, port + shift) for kind, port in PORTS.items()}
         self.data_dir = settings.data_dir / self.name
+        self.event_journal = settings.event_journal
         self.process: Process | None = None
         self.ended = False
 
@@ -76,6 +78,8 @@ class DevNode:
         words = ["start", "--name", self.name, "--data-dir", str(self.data_dir)]
         for kind, address in self.addresses.items():
             words += [f"--{kind}", str(address)]
+        if self.event_journal is not None:
+            words += ["--event-journal", str(self.event_journal)]
         return [*words, "--peers", peers]
 
 

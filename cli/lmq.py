@@ -99,13 +99,19 @@ def _serve(config: NodeConfig) -> int:
     "--offset", default=0, show_default=True, type=click.IntRange(0, 40_000), help="Number to add to all ports."
 )
 @click.option("--respawn", is_flag=True, help="Start a node that died again, instead of only reporting it.")
-def dev(nodes: int, data_dir: Path, offset: int, respawn: bool) -> int:
+@click.option(
+    "--event-journal",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory in which all nodes write what happens to messages. [default: LMQ_EVENT_JOURNAL, else none]",
+)
+def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: Path | None) -> int:
     """Run a cluster on this machine, in the foreground, for trying and developing.
 
     The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC) and 19980 (Raft), each further one ten
     ports higher. Ctrl-C stops all nodes in order, a second Ctrl-C at once.
     """
-    settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn)
+    settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn, event_journal=event_journal)
     return asyncio.run(DevCluster(settings).run())
 
 
@@ -195,7 +201,7 @@ def _shown(loaded: NodeConfig, name: str) -> str:
     if isinstance(value, tuple) and name == "peers":
         return ",".join(map(str, value)) or "none"
     if value is None:
-        return "off" if name in ("http", "rpc", "raft") else "none"
+        return "off" if name in ("http", "rpc", "raft", "event_journal") else "none"
     return str(value)
 
 

@@ -50,6 +50,7 @@ class _NodeCollector(Collector):
         yield from self._queues()
         yield from self._raft()
         yield from self._requests()
+        yield from self._events()
 
     def _queues(self) -> Iterator[Metric]:
         machine = self._node.replica.machine
@@ -105,4 +106,15 @@ class _NodeCollector(Collector):
         yield GaugeMetricFamily("lmq_waiters", "Pulls that wait at this node.", node.service.pulls.waiting())
         yield InfoMetricFamily(
             "lmq_build", "Version and settings.", {"version": node.version, "durability": node.config.durability}
+        )
+
+    def _events(self) -> Iterator[Metric]:
+        events = self._node.events
+        if events is None:
+            return
+        writer = events.writer
+        yield CounterMetricFamily("lmq_events_written", "Events in the event journal.", writer.written_total)
+        yield CounterMetricFamily("lmq_events_dropped", "Events that the journal has lost.", writer.dropped_total)
+        yield CounterMetricFamily(
+            "lmq_event_journal_errors", "Attempts to write the event journal that failed.", writer.errors_total
         )

@@ -21,6 +21,7 @@ from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.errors import LmqError
 from . import joining
 from .config import NodeConfig
+from .event_journal import EventJournal
 from .identity import fresh_id
 from .metrics import Metrics
 from .patterns import compile_pattern
@@ -48,6 +49,7 @@ class Node:
         service: the queue operations; the same object for the node's whole life.
         replica: the current membership; another object after `join` or `leave`.
         failure: set with the error if replication stops; the process must then end.
+        events: the event journal, None if it is off.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -56,6 +58,7 @@ class Node:
         self.stats = Stats()
         self.metrics = Metrics(self)
         self.leader_changes = 0
+        self.events: EventJournal | None = None
         self.replica: Replica
         self.service: QueueService
         self.failure: asyncio.Future[BaseException]
@@ -88,6 +91,13 @@ class Node:
             founders = {new_id: self._address()}
         self._about.raft = self._address()
         self._storage = NodeStorage.open(self._disk, new_id, founders, config.durability)
+        if config.event_journal is not None:
+            self.events = EventJournal(
+                config.event_journal,
+                config.name,
+                bytes_max=config.event_journal_bytes_max,
+                files_max=config.event_journal_files_max,
+            )
         self._build()
         await self._listen()
         self._sample_memory()
@@ -111,6 +121,8 @@ class Node:
         secret = (config.cluster_secret or "").encode()
         self._about.machine_version = Machine.VERSION_MAX
         self.replica = Replica(self._storage, self._about, secret, RaftSettings(), compile_pattern, self)
+        if self.events is not None:
+            self.events.begin(self.replica.machine)
         proposer = Proposer(self, self._meta.node_id.encode(), self._meta.incarnation)
         pulls = Pulls(proposer, self._machine, self.replica.clock)
         if hasattr(self, "service"):
@@ -145,6 +157,8 @@ class Node:
         await hand_over(self.replica)
         self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))
         await self.replica.stop()
+        if self.events is not None:
+            await asyncio.to_thread(self.events.close)
 
     def retire(self) -> None:
         """From now on the node is not ready, and refuses clients, waiting pulls included; what it took goes on to its outcome."""
@@ -207,7 +221,10 @@ class Node:
                     self.stats.on_delivery(first[0], now_us - first[3].ready_us, now_us)
             elif op == Op.DELETE:
                 self.stats.forget(command[1])
-        if incarnation == proposer.incarnation and origin == proposer.origin:
+        own = incarnation == proposer.incarnation and origin == proposer.origin
+        if self.events is not None:
+            self.events.batch_applied(self.replica.machine, commands, applied, own=own)
+        if own:
             proposer.applied(sequence, applied)
         if applied.ready:
             pulls.notice(applied.ready)
@@ -230,6 +247,8 @@ class Node:
         """A snapshot was installed."""
         self._take_salt()
         machine = self.replica.machine
+        if self.events is not None:
+            self.events.begin(machine)
         proposer = self.service.proposer
         proposer.covered(machine.sessions.last_sequence(proposer.origin, proposer.incarnation))
         self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
