@@ -173,7 +173,12 @@ class AsyncClient:
         return self._call(Call, body, push_text)
 
     def push_many(
-        self, queue: Name, contents: Sequence[Any], *, keys: Sequence[Name] | None = None
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        keys: Sequence[Name] | None = None,
+        scope: Name | None = None,
     ) -> Future[list[str]]:
         """Push many messages to one queue, in order; much faster than one by one.
 
@@ -183,6 +188,8 @@ class AsyncClient:
             queue: name of the queue.
             contents: any MessagePack values.
             keys: idempotency keys as for `push`, one for each content.
+            scope: name of the job that the keys belong to: they hold until `forget_keys`, or until the scope has not been used
+                for some minutes.
 
         Returns:
             Awaited: one result per content, as `push`.
@@ -194,13 +201,16 @@ class AsyncClient:
             raise TypeError("contents must be a list of messages")
         if keys is not None and len(keys) != len(contents):
             raise ValueError(f"{len(contents)} contents need as many keys, not {len(keys)}")
+        if scope is not None and keys is None:
+            raise ValueError("a scope needs keys")
         loop = self._loop or self._bind()
         name = pack_raw(name_bytes(queue))
         raw_keys = None if keys is None else [name_bytes(key) for key in keys]
+        raw_scope = None if scope is None else name_bytes(scope)
         if len(contents) <= PUSH_COUNT_MAX:
             packed = pack(contents)
             if len(packed) <= _BATCH_BYTES:
-                return self._push_batch(loop, name, packed, len(contents), raw_keys)
+                return self._push_batch(loop, name, packed, len(contents), raw_keys, raw_scope)
         encoded = [encode_content(content) for content in contents]
         parts = [
             self._push_batch(
@@ -209,13 +219,20 @@ class AsyncClient:
                 pack_array(encoded[start:end]),
                 end - start,
                 None if raw_keys is None else raw_keys[start:end],
+                raw_scope,
             )
             for start, end in split_batch(encoded, PUSH_COUNT_MAX, _BATCH_BYTES)
         ]
         return loop.create_task(_concatenated(parts))
 
     def _push_batch(
-        self, loop: asyncio.AbstractEventLoop, name: bytes, packed: bytes, count: int, keys: list[bytes] | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: bytes,
+        packed: bytes,
+        count: int,
+        keys: list[bytes] | None,
+        scope: bytes | None,
     ) -> Future[list[str]]:
         future: Future[list[str]] = Future(loop=loop)
         deadline = loop.time() + self._timeout_s
@@ -224,9 +241,14 @@ class AsyncClient:
         elif keys is None:
             self._submit_push(PushMany(future, b"\xa9push_many\x92" + name + packed, deadline, count))
         else:
-            body = b"\xa9push_many\x93" + name + packed + pack({b"keys": keys})
+            options: dict[bytes, Any] = {b"keys": keys} if scope is None else {b"keys": keys, b"scope": scope}
+            body = b"\xa9push_many\x93" + name + packed + pack(options)
             self._submit(Call(future, body, push_texts, deadline))
         return future
+
+    def forget_keys(self, scopes: Sequence[Name]) -> Future[int]:
+        """Let the cluster forget the idempotency keys of jobs that have ended. Awaited: how many there were."""
+        return self._call(Call, request_body(b"forget_keys", [[name_bytes(scope) for scope in scopes]]), int)
 
     def push_all(self, pattern: Name, content: Any) -> Future[str]:
         """Push one message to every queue whose name matches.

@@ -95,9 +95,20 @@ class Client:
         """Push one message, see `AsyncClient.push`. For many at once use `push_many`."""
         return self._run(lambda: self._client.push(queue, content, key=key))
 
-    def push_many(self, queue: Name, contents: Sequence[Any], *, keys: Sequence[Name] | None = None) -> list[str]:
+    def push_many(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        keys: Sequence[Name] | None = None,
+        scope: Name | None = None,
+    ) -> list[str]:
         """Push many messages to one queue, see `AsyncClient.push_many`."""
-        return self._run(lambda: self._client.push_many(queue, contents, keys=keys))
+        return self._run(lambda: self._client.push_many(queue, contents, keys=keys, scope=scope))
+
+    def forget_keys(self, scopes: Sequence[Name]) -> int:
+        """Let the cluster forget the idempotency keys of jobs that have ended, see `AsyncClient.forget_keys`."""
+        return self._run(lambda: self._client.forget_keys(scopes))
 
     def push_all(self, pattern: Name, content: Any) -> str:
         """Push one message to every queue whose name matches, see `AsyncClient.push_all`."""

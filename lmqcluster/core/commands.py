@@ -39,7 +39,7 @@ class Op(IntEnum):
     """Operation codes. They are part of the log's format: never renumber."""
 
     PUSH = 1  # queue, content type or None, [content], producer or None, first producer sequence -> [flag]
-    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]] -> [flag]
+    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]], scope of keys -> [flag]
     PULL = 3  # queue, count -> [Delivered], or None: only exhausted messages were met, as many as one command may drop
     PULL_ANY = 4  # pattern, count -> as PULL
     ACK = 5  # queue, [delivery number] -> [bool], or None if the queue does not exist
@@ -58,6 +58,7 @@ class Op(IntEnum):
     RENEW = 18  # subscription, lease us -> how many batches live
     SETTLE_BATCHES = 19  # subscription, epoch -> ([expired epoch], whether to repeat)
     ABANDON_BATCHES = 20  # subscription -> whether to repeat
+    FORGET_KEYS = 21  # [scope] -> how many keys they held
 
 
 class PushFlag(IntEnum):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from .batch_leases import BatchLeases
 from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op
 from .endings import Ending, Endings
+from .key_scopes import KeyScopes
 from .message import Headers, Meta
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
@@ -63,6 +64,7 @@ class Machine:
         self.sessions = BatchSessions()
         self.producers = Producers(REMEMBER_US)
         self.keys = IdempotencyKeys(REMEMBER_US)
+        self.key_scopes = KeyScopes(REMEMBER_US)
         self.endings = Endings()
         self.batches = BatchLeases(self)
         self._revision = 0
@@ -89,6 +91,7 @@ class Machine:
             Op.RENEW: self.batches.renew,
             Op.SETTLE_BATCHES: self.batches.settle,
             Op.ABANDON_BATCHES: self.batches.abandon,
+            Op.FORGET_KEYS: self._forget_keys,
         }
 
     # --- applying -------------------------------------------------------------------------------------------------
@@ -192,10 +195,37 @@ class Machine:
             self._note_views(queue)
         return flags
 
-    def _push_items(self, name: bytes, items: list[list[Any]]) -> list[int]:
+    def _push_items(self, name: bytes, items: list[list[Any]], scope: bytes = b"") -> list[int]:
+        if type(scope) is not bytes:
+            raise ValueError("a scope must be bytes")
         checked = [_checked_item(item) for item in items]
         queue = self.queue(name)
+        if scope:
+            self.key_scopes.use(scope, self.now_us)
+            return [self._push_in_scope(queue, scope, *item) for item in checked]
         return [self._push_item(queue, *item) for item in checked]
+
+    def _push_in_scope(
+        self,
+        queue: Queue,
+        scope: bytes,
+        content: bytes,
+        content_type: bytes | None,
+        headers: Headers,
+        key: bytes | None,
+    ) -> int:
+        known = None if key is None else self.key_scopes.find(scope, queue.name, key)
+        if known is not None:
+            return known
+        flag = self._push_item(queue, content, content_type, headers, None)
+        if key is not None:
+            self.key_scopes.remember(scope, queue.name, key, flag)
+        return flag
+
+    def _forget_keys(self, scopes: list[bytes]) -> int:
+        if type(scopes) not in _SEQUENCES or not set(map(type, scopes)) <= _ONLY_BYTES:
+            raise ValueError("scopes must be bytes")
+        return self.key_scopes.forget(scopes)
 
     def _push_item(
         self, queue: Queue, content: bytes, content_type: bytes | None, headers: Headers, key: bytes | None

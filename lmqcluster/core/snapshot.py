@@ -1,9 +1,9 @@
 """The records of a snapshot, and how a machine is made of them.
 
 The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
-it]``. In between stand the tables (sessions, producers, keys, endings, batches) in rows, and the queues by name, each followed
-by its messages in the order in which they stand. Messages come in slices of columns, because a column is written and read by C
-code:
+it]``. In between stand the tables (sessions, producers, keys, scopes, endings, batches) in rows, and the queues by name, each
+followed by its messages in the order in which they stand. Messages come in slices of columns, because a column is written and
+read by C code:
 
     ["ready" or "delayed", [sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content]]
     ["leased", [delivery number], ... the same columns ..., [ready_us]]
@@ -50,6 +50,7 @@ class Restoration:
             "sessions": self._take_sessions,
             "producers": self._take_producers,
             "keys": self._take_keys,
+            "scopes": self._take_scopes,
             "endings": self._take_endings,
             "batches": self._take_batches,
             "queue": self._take_queue,
@@ -134,6 +135,9 @@ class Restoration:
 
     def _take_keys(self, rows: list[Any]) -> None:
         self._machine.keys.load(_typed(rows, (int, bytes, bytes, int)))
+
+    def _take_scopes(self, rows: list[Any]) -> None:
+        self._machine.key_scopes.load(_typed(rows, (bytes, int, list)))
 
     def _take_endings(self, rows: list[Any]) -> None:
         self._machine.endings.load(_typed(rows, (int, int)))

@@ -49,6 +49,7 @@ class SnapshotView:
             ("sessions", machine.sessions.rows()),
             ("producers", machine.producers.rows()),
             ("keys", machine.keys.rows()),
+            ("scopes", machine.key_scopes.rows()),
             ("endings", machine.endings.rows()),
             ("batches", machine.batches.rows()),
         ]

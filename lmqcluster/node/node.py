@@ -27,7 +27,7 @@ from .metrics import Metrics
 from .patterns import compile_pattern
 from .proposer import Group, Proposer
 from .pulls import Pulls
-from .service import MESSAGE_OVERHEAD_BYTES, QueueService
+from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
 from .stats import Stats
 
 __all__ = ["Node"]
@@ -169,7 +169,9 @@ class Node:
 
     def _sample_memory(self) -> None:
         queues = self.replica.machine.queues.values()
-        self.service.stored_bytes = sum(queue.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue) for queue in queues)
+        keys = len(self.replica.machine.keys) + len(self.replica.machine.key_scopes)
+        stored = sum(queue.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue) for queue in queues)
+        self.service.stored_bytes = stored + KEY_OVERHEAD_BYTES * keys
         loop = asyncio.get_running_loop()
         self._timers["memory"] = loop.call_later(MEMORY_PERIOD_S, self._sample_memory)
 

@@ -25,7 +25,9 @@ __all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueServic
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 MESSAGE_OVERHEAD_BYTES = 300
 """What a stored message costs beside its body, about."""
-KEYS_MAX = 1_000_000
+KEYS_MAX = 2_000_000
+KEY_OVERHEAD_BYTES = 300
+"""What a remembered idempotency key costs, about."""
 KEY_BYTES_MAX = 255
 QUEUES_MAX = 1_000_000
 
@@ -186,8 +188,12 @@ class QueueService:
             return
         if not 0 < len(key) <= KEY_BYTES_MAX:
             raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
-        if len(self.machine().keys) >= KEYS_MAX:
-            raise LmqError("overloaded", f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly")
+        machine = self.machine()
+        if len(machine.keys) + len(machine.key_scopes) >= KEYS_MAX:
+            reason = (
+                f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly, or in scopes that are ended"
+            )
+            raise LmqError("overloaded", reason)
 
     def receipts(self) -> ReceiptFormat:
         """Message ids of this cluster life.

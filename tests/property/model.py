@@ -19,9 +19,10 @@ WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
 
 PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6, 7, 8
 PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
-RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES = 17, 18, 19, 20
+RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES, FORGET_KEYS = 17, 18, 19, 20, 21
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 REFUSED = "refused"
+ANY_NUMBER = object()
 
 
 @dataclass(eq=False)
@@ -103,6 +104,7 @@ class Model:
         self.batches: list[tuple[bytes, int, int]] = []  # origin, incarnation, sequence of each batch applied
         self.produced: dict[bytes, tuple[int, int]] = {}  # producer: highest sequence, log time of its last push
         self.keyed: list[tuple[bytes, bytes, int, int]] = []  # queue, key, flag, log time
+        self.scopes: dict[bytes, tuple[int, dict[tuple[bytes, bytes], int]]] = {}  # last use, {(queue, key): flag}
         self.ended: dict[int, int | None] = {}  # delivery: the command that ended it, None for its time
 
     # Batches
@@ -144,6 +146,7 @@ class Model:
             RENEW: self.renew,
             SETTLE_BATCHES: self.settle_batches,
             ABANDON_BATCHES: self.abandon_batches,
+            FORGET_KEYS: self.forget_keys,
         }[op](*arguments)
 
     # Properties
@@ -228,9 +231,29 @@ class Model:
             flags.append(NO if known else self.store(name, content, content_type, []))
         return flags
 
-    def push_items(self, name: bytes, items: list[Any]) -> list[int]:
+    def push_items(self, name: bytes, items: list[Any], scope: bytes = b"") -> list[int]:
         self.named(name)
-        return [self.push_item(name, *item) for item in items]
+        if not scope:
+            return [self.push_item(name, *item) for item in items]
+        used_us, flags = self.scopes.get(scope, (self.now_us, {}))
+        if used_us <= self.now_us - self.window_us:
+            flags = {}
+        self.scopes[scope] = (self.now_us, flags)
+        results = []
+        for content, content_type, headers, key in items:
+            if key is None or (name, key) not in flags:
+                flag = self.push_item(name, content, content_type, headers, None)
+                if key is not None:
+                    flags[name, key] = flag
+            else:
+                flag = flags[name, key]
+            results.append(flag)
+        return results
+
+    def forget_keys(self, scopes: list[bytes]) -> Any:
+        for scope in scopes:
+            self.scopes.pop(scope, None)
+        return ANY_NUMBER
 
     def push_item(
         self, name: bytes, content: bytes, content_type: bytes | None, headers: list[Any], key: bytes | None

@@ -49,6 +49,13 @@ SOUND: list[list[Any]] = [
     [Op.SET_DEFAULTS, [[b"q", [[b"accum", 10], [b"retry", 0]]]]],
     [Op.BARRIER],
     [Op.FOUND, b"0123456789"],
+    [Op.PUSH_ITEMS, b"q", [[b"seven", None, [], b"key"]], b"scope"],
+    [Op.RESERVE, b"s", 1, b"q", False, 2, 1_000_000],
+    [Op.RESERVE, b"s", 2, b"q", True, 2, 60_000_000],
+    [Op.RENEW, b"s", 1_000_000],
+    [Op.SETTLE_BATCHES, b"s", 1],
+    [Op.ABANDON_BATCHES, b"s"],
+    [Op.FORGET_KEYS, [b"scope"]],
 ]
 
 
@@ -89,7 +96,7 @@ COMMANDS = st.lists(
         st.sampled_from(SOUND),
         damaged_commands(),
         damaged_commands(),
-        st.tuples(st.integers(-1, 20))
+        st.tuples(st.integers(-1, 24))
         .map(list)
         .flatmap(lambda op: st.lists(GARBAGE, max_size=5).map(lambda a: op + a)),
         GARBAGE,

@@ -89,8 +89,11 @@ def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
     if keys is not None:
         if type(keys) is not list or len(keys) != len(contents):
             raise LmqError("bad_arguments", "keys must be a list with a key or nil for each content")
-        _push_keyed(connection, msgid, name, contents, [key_of(key) for key in keys], _flag_list)
+        scope = key_of(options.get(b"scope")) or b""
+        _push_keyed(connection, msgid, name, contents, [key_of(key) for key in keys], _flag_list, scope)
         return
+    if b"scope" in options:
+        raise LmqError("bad_arguments", "a scope is one of keys")
     first = connection.next_sequence
     connection.next_sequence += len(contents)
     if connection.push_error is not None:
@@ -111,6 +114,7 @@ def _push_keyed(
     contents: list[Any],
     keys: list[bytes | None],
     render: Callable[[Any], bytes],
+    scope: bytes = b"",
 ) -> None:
     connection.service.check_name(name)
     rows: list[list[Any]] = []
@@ -121,13 +125,13 @@ def _push_keyed(
         connection.service.check_key(key)
         rows.append([body, CONTENT_TYPE, [], key])
         size += len(body) + 64
-    _propose(connection, msgid, [Op.PUSH_ITEMS, name, rows], size, render)
+    _propose(connection, msgid, [Op.PUSH_ITEMS, name, rows, scope], size, render)
 
 
 def _options(value: Any) -> dict[Any, Any]:
     if type(value) is not dict:
         raise LmqError("bad_arguments", "options must be a map")
-    unknown = set(value) - {b"key", b"keys"}
+    unknown = set(value) - {b"key", b"keys", b"scope"}
     if unknown:
         raise LmqError("bad_arguments", f"unknown option {min(map(str, unknown))}")
     return value
@@ -251,6 +255,13 @@ def _settle(op: Op) -> Handler:
     return handler
 
 
+def _forget_keys(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+    """``forget_keys([scope]) -> how many keys they held``."""
+    arity(arguments, 1, 1)
+    scopes = texts(arguments[0], PUSH_COUNT_MAX)
+    _propose(connection, msgid, [Op.FORGET_KEYS, scopes], 64 + sum(map(len, scopes)), pack)
+
+
 def _settle_many(op: Op) -> Handler:
     """``done_many`` and its like: ``(name, [id][, {"again": true}])``.
 
@@ -371,6 +382,7 @@ METHODS: dict[bytes, Handler] = {
     b"retain_many": _settle_many(Op.EXTEND),
     b"put_back_many": _settle_many(Op.PUT_BACK),
     b"cancel": _cancel,
+    b"forget_keys": _forget_keys,
     b"delete": _delete,
     b"update_props": _update_props,
     b"set_default_props": _set_default_props,
