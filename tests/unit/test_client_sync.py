@@ -149,12 +149,17 @@ def test_an_interrupted_pull_is_cancelled_at_the_node(node: ScriptedNode) -> Non
             signal.pthread_kill(main, signal.SIGINT)
         return Fate.ANSWER
 
-    with Client(node.address) as client:
-        node.script = script
-        with pytest.raises(KeyboardInterrupt):
-            client.pull("q")
-        client.ping()
-        assert [method for method, _ in node.notifications] == ["cancel"]
+    # A runner of tests may have made its processes deaf to interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with Client(node.address) as client:
+            node.script = script
+            with pytest.raises(KeyboardInterrupt):
+                client.pull("q")
+            client.ping()
+            assert [method for method, _ in node.notifications] == ["cancel"]
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_blocking_client_refuses_to_block_its_own_loop(node: ScriptedNode) -> None:
