@@ -173,7 +173,11 @@ def test_of_a_file_that_was_cut_all_whole_members_can_be_read(tmp_path: Path) ->
             read_file(path)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"\0" * 4096, b"\x1f", member(3, 100_000)[:-1], member(3)[:9]])
+@pytest.mark.parametrize(
+    "garbage",
+    [b"", b"\0" * 4096, b"\x1f", member(3, 100_000)[:-1], member(3)[:9]],
+    ids=["nothing", "zeros", "one byte", "all but one byte", "head"],
+)
 def test_a_cut_end_is_removed_and_nothing_else(tmp_path: Path, garbage: bytes) -> None:
     files = event_files(tmp_path)
     for number in range(3):

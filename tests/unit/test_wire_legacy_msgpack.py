@@ -57,7 +57,9 @@ def test_floats_have_64_bits() -> None:
     assert legacy.unpack(legacy.pack(0.1)) == 0.1
 
 
-@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, object(), {1, 2}, 1j], ids=["2**64", "-2**63-1", "object", "set", "complex"])
+@pytest.mark.parametrize(
+    "value", [2**64, -(2**63) - 1, object(), {1, 2}, 1j], ids=["2**64", "-2**63-1", "object", "set", "complex"]
+)
 def test_what_cannot_be_encoded_is_a_named_error(value: Any) -> None:
     """Law 6: and the shared encoder is sound afterwards."""
     with pytest.raises(LmqError) as caught:
