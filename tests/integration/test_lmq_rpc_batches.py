@@ -126,7 +126,7 @@ def test_a_repeated_settlement_is_told_what_the_first_one_did(cluster: Cluster, 
             assert second.call(f"{verb}_many", queue_name, ids[:3]) == [False] * 3
         assert second.call("done_many", queue_name, ids[3:], {"again": True}) == [True]
         assert second.call("done_many", queue_name, ids[3:], {"again": False}) == [False]
-        for verb, options in (("done", {}), ("done", {"again": 1}), ("done", 1), ("retain", {"again": True})):
+        for verb, options in (("done", {}), ("done", {"again": 1}), ("done", 1)):
             assert second.error(f"{verb}_many", queue_name, ids, options) == b"function_clause"
 
 

@@ -137,14 +137,9 @@ def _options(value: Any) -> dict[Any, Any]:
     return value
 
 
-def _is_again(op: Op, options: Any) -> bool:
-    if (
-        op == Op.EXTEND
-        or type(options) is not dict
-        or set(options) != {b"again"}
-        or type(options[b"again"]) is not bool
-    ):
-        raise LmqError("bad_arguments", "the options must be {again: bool}, and retain_many takes none")
+def _is_again(options: Any) -> bool:
+    if type(options) is not dict or set(options) != {b"again"} or type(options[b"again"]) is not bool:
+        raise LmqError("bad_arguments", "the options must be {again: bool}")
     return bool(options[b"again"])
 
 
@@ -270,9 +265,9 @@ def _settle_many(op: Op) -> Handler:
     """
 
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        arity(arguments, 2, 3)
+        arity(arguments, 2, 2 if op == Op.EXTEND else 3)
         name, ids = text(arguments[0]), texts(arguments[1], PULL_COUNT_MAX)
-        again = len(arguments) == 3 and _is_again(op, arguments[2])
+        again = len(arguments) == 3 and _is_again(arguments[2])
         parse = connection.service.receipts().parse
         numbers = [parse(one) for one in ids]
 
