@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# How many test files run at the same time.
+TEST_JOBS ?= 2
 
 .PHONY: install up check lint test unit sim soak bench clean
 
@@ -33,7 +35,7 @@ unit: install
 check: lint unit
 
 test: lint
-	$(BIN)/pytest tests --ignore=tests/benchmarks
+	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile
 
 sim: install
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) $(SIM_ARGS)
