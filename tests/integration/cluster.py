@@ -129,7 +129,7 @@ reaper = _Reaper()
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a program under test: none of the caller's ``LMQ_*`` settings or its terminal's size, output at once."""
+    """The environment for a program under test: no ``LMQ_*`` settings or terminal size of the caller, output at once."""
     kept = (name for name in os.environ if not name.startswith("LMQ_") and name not in {"COLUMNS", "LINES"})
     environment = {name: os.environ[name] for name in kept}
     return {**environment, "PYTHONUNBUFFERED": "1", "LMQ_LOG_FORMAT": "json", **(extra or {})}
