@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("lmqcluster needs Python 3.11 or newer, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench,spark]'
 	@touch $(STAMP)
 
 up: install
@@ -26,7 +26,7 @@ up: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy lmqcluster cli
+	$(BIN)/mypy lmqcluster cli chaos
 	$(BIN)/lint-imports
 
 unit: install

@@ -1,0 +1,16 @@
+"""Spark reads from and writes to queues: the PySpark data source ``lmq``.
+
+    from lmqcluster.spark import register
+
+    register(spark)
+    rows = spark.readStream.format("lmq").option("lmq.servers", "n1:18800,n2:18800").option("subscribe", "jobs").load()
+
+Streaming reads are exactly once, see `stream_reader`; writes store a row once however often Spark runs its task, see `writer`;
+batch reads are in `batch_reader`. `options` and `schema` are the reference of options and columns. The package needs the extra
+``lmqcluster[spark]`` on the driver and on every executor, and stands on the client alone.
+"""
+
+from .data_source import LmqDataSource, register
+from .errors import DataLossError, OptionError, SchemaError
+
+__all__ = ["DataLossError", "LmqDataSource", "OptionError", "SchemaError", "register"]

@@ -1,0 +1,87 @@
+"""The data source ``lmq``: what Spark asks for a reader or a writer."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from .batch_reader import DrainReader, PeekReader
+from .errors import OptionError
+from .options import BatchRead, StreamRead, Write, check_common
+from .schema import check_read_schema, check_write_schema, read_schema
+from .stream_reader import StreamReader
+from .writer import BatchWriter, StreamWriter
+
+__all__ = ["LmqDataSource", "register"]
+
+
+class LmqDataSource(DataSource):
+    """Queues of an lmqcluster as a source and sink of Spark. The modules `options` and `schema` are its reference."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format(...)`` takes."""
+        return "lmq"
+
+    def schema(self) -> StructType:
+        """The columns of a read.
+
+        Raises:
+            OptionError: an option is missing, unknown or out of range.
+        """
+        return read_schema(include_headers=check_common(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``.
+
+        Raises:
+            OptionError: an option is missing, unknown, out of range, or not for batch reads.
+            SchemaError: the user gave a schema that cannot be read.
+        """
+        options = BatchRead.parse(self.options)
+        check_read_schema(schema, include_headers=options.include_headers)
+        return DrainReader(options, schema) if options.mode == "drain" else PeekReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        """For ``spark.readStream``.
+
+        Raises:
+            OptionError: an option is missing, unknown, out of range, or not for streaming reads.
+            SchemaError: the user gave a schema that cannot be read.
+        """
+        options = StreamRead.parse(self.options)
+        check_read_schema(schema, include_headers=options.include_headers)
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For ``DataFrame.write``.
+
+        Raises:
+            OptionError: an option is missing, unknown, out of range, or not for writes; the mode is not append.
+            SchemaError: the data frame has columns that cannot be written.
+        """
+        if overwrite:
+            raise OptionError("mode", "of a write must be append: messages in a queue are not replaced")
+        return BatchWriter(self._write(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """For ``DataFrame.writeStream``.
+
+        Raises:
+            OptionError: an option is missing, unknown, out of range, or not for writes; the output mode is complete.
+            SchemaError: the data frame has columns that cannot be written.
+        """
+        if overwrite:
+            raise OptionError("outputMode", "must be append or update: messages in a queue are not replaced")
+        return StreamWriter(self._write(schema))
+
+    def _write(self, schema: StructType) -> Write:
+        options = Write.parse(self.options)
+        check_write_schema(schema, queue_option=options.queue is not None)
+        return options
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("lmq")`` known to a session. The executors need lmqcluster installed as well."""
+    spark.dataSource.register(LmqDataSource)

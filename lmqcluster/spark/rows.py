@@ -1,0 +1,203 @@
+"""Messages to Arrow record batches, a column at a time. See `schema` for what each column holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, islice, repeat
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from lmqcluster.client import BatchColumns
+from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw
+
+__all__ = ["RowMaker"]
+
+_MSGPACK: Final = CONTENT_TYPE.decode()
+_Headers = Sequence[tuple[bytes, bytes]]
+
+
+class RowMaker:
+    """Turns messages into rows with the columns of a schema."""
+
+    def __init__(self, schema: StructType, *, explode: bool) -> None:
+        """Take the columns wanted, and whether each part of a compound message is a row of its own."""
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._columns = [_COLUMNS[name] for name in schema.fieldNames()]
+        self._explode = explode
+
+    def batch(self, messages: BatchColumns) -> pa.RecordBatch:
+        """The rows of some messages, in their order."""
+        compound = self._explode and any(type(body) is list for body in messages.bodies)
+        rows = _exploded(messages) if compound else _Rows(messages, messages.metas, messages.bodies, None, None)
+        arrays = [
+            pa.array(column(rows), type=field.type) for column, field in zip(self._columns, self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Part(NamedTuple):
+    """Which part of its message a row is, from 0, and of how many."""
+
+    number: int
+    total: int
+
+
+class _Rows:
+    """What becomes rows: messages, or where some are compound ones, messages and parts.
+
+    Attributes:
+        metas: content type, headers, and for how many bodies in a row they hold.
+        bodies: one for each row.
+        parents: for each row the position of its message; None if each row is a message.
+        parts: for each row which part it is, None for a message; None likewise.
+    """
+
+    def __init__(
+        self,
+        messages: BatchColumns,
+        metas: Sequence[tuple[str | None, _Headers, int]],
+        bodies: Sequence[bytes | list[Any]],
+        parents: list[int] | None,
+        parts: list[_Part | None] | None,
+    ) -> None:
+        self.messages = messages
+        self.metas = metas
+        self.bodies = bodies
+        self.parents = parents
+        self.parts = parts
+        self._values: list[bytes] | None = None
+
+    def of_messages(self, column: Sequence[Any]) -> Sequence[Any]:
+        """A column of the messages as a column of the rows."""
+        return column if self.parents is None else [column[parent] for parent in self.parents]
+
+    def values(self) -> list[bytes]:
+        if self._values is None:
+            self._values = []
+            bodies = iter(self.bodies)
+            for kind, _, count in self.metas:
+                value = _msgpack_value if kind == _MSGPACK else _plain_value
+                self._values += map(value, islice(bodies, count))
+        return self._values
+
+    def content_types(self) -> list[str | None]:
+        kinds = chain.from_iterable(repeat(kind, count) for kind, _, count in self.metas)
+        return [
+            _MSGPACK if type(body) is list else None if kind == _MSGPACK and value is not body else _text(kind)
+            for kind, body, value in zip(kinds, self.bodies, self.values(), strict=True)
+        ]
+
+    def headers(self) -> list[list[tuple[str, str]]]:
+        stored = chain.from_iterable(repeat(headers, count) for _, headers, count in self.metas)
+        retries = self.of_messages(self.messages.retries)
+        parts = repeat(None, len(self.bodies)) if self.parts is None else self.parts
+        return [_headers(*row) for row in zip(self.bodies, stored, retries, parts, strict=True)]
+
+
+def _exploded(messages: BatchColumns) -> _Rows:
+    metas: list[tuple[str | None, _Headers, int]] = []
+    bodies: list[bytes | list[Any]] = []
+    parents: list[int] = []
+    parts: list[_Part | None] = []
+    message_metas = chain.from_iterable(repeat(meta, meta[2]) for meta in messages.metas)
+    for parent, (body, (kind, headers, _)) in enumerate(zip(messages.bodies, message_metas, strict=True)):
+        if isinstance(body, bytes):
+            metas.append((kind, headers, 1))
+            bodies.append(body)
+            parents.append(parent)
+            parts.append(None)
+            continue
+        for number, (part_kind, part_headers, content) in enumerate(body):
+            metas.append((_decoded(part_kind), part_headers, 1))
+            bodies.append(content)
+            parents.append(parent)
+            parts.append(_Part(number, len(body)))
+    return _Rows(messages, metas, bodies, parents, parts)
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+def _string_headers() -> list[tuple[int, int]]:
+    """By the first byte of a MessagePack value: how many bytes precede a string's bytes, and how many of them tell its size."""
+    headers = [(0, 0)] * 256
+    headers[0xA0:0xC0] = [(1, 0)] * 32
+    for first, size_bytes in ((0xD9, 1), (0xDA, 2), (0xDB, 4), (0xC4, 1), (0xC5, 2), (0xC6, 4)):
+        headers[first] = (1 + size_bytes, size_bytes)
+    return headers
+
+
+_STRING_HEADERS: Final = _string_headers()
+
+
+def _msgpack_value(body: bytes | list[Any]) -> bytes:
+    """A body in MessagePack: the bytes of a string, anything else as it is."""
+    if not isinstance(body, bytes) or not body:
+        return _plain_value(body)
+    skip, size_bytes = _STRING_HEADERS[body[0]]
+    if not skip:
+        return body
+    size = int.from_bytes(body[1:skip], "big") if size_bytes else body[0] & 0x1F
+    # HTTP lets anybody say that a body is MessagePack.
+    return body[skip:] if skip + size == len(body) else body
+
+
+def _plain_value(body: bytes | list[Any]) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    parts = [content if _decoded(kind) == _MSGPACK else pack_raw(content) for kind, _, content in body]
+    return b"".join((b"\xdd", len(parts).to_bytes(4, "big"), *parts))
+
+
+def _headers(body: bytes | list[Any], stored: _Headers, retry: int, part: _Part | None) -> list[tuple[str, str]]:
+    compound = part is not None or type(body) is list
+    headers = [
+        ("x-lmq-message-type", "compound" if compound else "normal"),
+        ("x-lmq-retry-remaining", str(retry)),
+        *((_decoded(name) or "", _decoded(value) or "") for name, value in stored),
+    ]
+    if part is not None:
+        headers += [("x-lmq-part", str(part.number)), ("x-lmq-parts", str(part.total))]
+    return headers
+
+
+def _decoded(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _text(text: str | None) -> str | None:
+    """Without the surrogates that stand for bytes that are not UTF-8, which Arrow does not take."""
+    return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+# --- columns ------------------------------------------------------------------------------------------------------
+
+
+def _queues(rows: _Rows) -> Sequence[Any]:
+    names = [(_text(name), count) for name, count in rows.messages.queues]
+    return rows.of_messages(list(chain.from_iterable(repeat(name, count) for name, count in names)))
+
+
+def _ids(rows: _Rows) -> Sequence[Any]:
+    ids = rows.messages.ids
+    return _nulls(rows) if ids is None else rows.of_messages(ids)
+
+
+def _nulls(rows: _Rows) -> Sequence[Any]:
+    return [None] * len(rows.bodies)
+
+
+_COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
+    "key": _nulls,
+    "value": _Rows.values,
+    "queue": _queues,
+    "offset": lambda rows: rows.of_messages(rows.messages.sequences),
+    "timestamp": lambda rows: rows.of_messages(rows.messages.due_us),
+    "delivery_count": _nulls,
+    "message_id": _ids,
+    "content_type": _Rows.content_types,
+    "headers": _Rows.headers,
+}

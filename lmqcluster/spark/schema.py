@@ -1,0 +1,116 @@
+"""The columns, after those of Spark's Kafka source.
+
+| column         | type      | when read                                                 | when written                         |
+|----------------|-----------|-----------------------------------------------------------|--------------------------------------|
+| key            | binary    | always null: the cluster does not keep keys               | idempotency key; null: a derived one |
+| value          | binary    | the body, see below                                       | required, binary or string, not null |
+| queue          | string    | the queue's name                                          | the queue, without the option queue  |
+| offset         | long      | number of the message, unique in the cluster, growing     | ignored                              |
+| timestamp      | timestamp | when the message became due, by the cluster's clock       | ignored                              |
+| delivery_count | int       | always null: the cluster counts the deliveries left       | ignored                              |
+| message_id     | string    | id of this delivery, null for mode=peek                   | ignored                              |
+| content_type   | string    | the content type of `value`                               | ignored                              |
+| headers        | map       | only with ``includeHeaders``: strings to strings          | ignored                              |
+
+What a read yields can be written as it is; a column of another name is refused, because it would be lost.
+
+`value` is the body as HTTP would deliver it, with one exception: a string or bytes pushed over MessagePack-RPC, which is stored
+in MessagePack, is unwrapped, and its content type is null. Other MessagePack values (numbers, lists, maps, nil) stay
+MessagePack, with the content type ``application/x-msgpack``. A compound message is a MessagePack list of its parts' contents,
+or with ``explode`` one row for each part by the same rules; its rows share everything else.
+
+The headers are those that HTTP sends: ``x-lmq-message-type`` (``normal`` or ``compound``), ``x-lmq-retry-remaining`` (how many
+more deliveries there may be after this one), headers of the push that the cluster keeps, and in exploded rows ``x-lmq-part``
+(from 0) and ``x-lmq-parts``. Text that is not UTF-8 has replacement characters.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from .errors import SchemaError
+
+__all__ = ["check_read_schema", "check_write_schema", "read_schema"]
+
+_HEADERS: Final = StructField("headers", MapType(StringType(), StringType()))
+_COLUMNS: Final = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("queue", StringType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("delivery_count", IntegerType()),
+    StructField("message_id", StringType()),
+    StructField("content_type", StringType()),
+)
+_WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
+    "key": (BinaryType, StringType),
+    "value": (BinaryType, StringType),
+    "queue": (StringType,),
+}
+
+
+def read_schema(*, include_headers: bool) -> StructType:
+    """The schema of a read for which none was given."""
+    return StructType([*_COLUMNS, _HEADERS] if include_headers else list(_COLUMNS))
+
+
+def check_read_schema(schema: StructType, *, include_headers: bool) -> None:
+    """Check a schema that the user gave: any of the columns, in any order.
+
+    Raises:
+        SchemaError: a column does not exist or has another type.
+    """
+    columns = {field.name: field.dataType for field in read_schema(include_headers=include_headers).fields}
+    problems = []
+    for field in schema.fields:
+        known = columns.get(field.name)
+        if field.name == _HEADERS.name and not include_headers:
+            problems.append("column 'headers' needs the option 'includeHeaders'")
+        elif known is None:
+            problems.append(f"there is no column {field.name!r}")
+        elif known.typeName() != field.dataType.typeName():
+            problems.append(f"column {field.name!r} is {known.simpleString()}, not {field.dataType.simpleString()}")
+    if problems:
+        listing = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
+        raise SchemaError(f"lmq: the schema given cannot be read: {'; '.join(problems)}. The columns are {listing}.")
+
+
+def check_write_schema(schema: StructType, *, queue_option: bool) -> None:
+    """Check the columns of a data frame that is to be written.
+
+    Args:
+        schema: of the data frame.
+        queue_option: whether the option ``queue`` names the queue.
+
+    Raises:
+        SchemaError: a column is missing, unknown, or has the wrong type.
+    """
+    problems = []
+    names = schema.fieldNames()
+    readable = set(read_schema(include_headers=True).fieldNames())
+    if "value" not in names:
+        problems.append("column 'value' (binary or string) is missing")
+    if "queue" not in names and not queue_option:
+        problems.append("the queue is missing: add a column 'queue' (string) or set the option 'queue'")
+    for field in schema.fields:
+        allowed = _WRITABLE.get(field.name)
+        if field.name not in readable:
+            problems.append(f"column {field.name!r} cannot be stored: drop it or make it part of 'value'")
+        elif allowed is not None and not isinstance(field.dataType, allowed):
+            kinds = " or ".join(kind.typeName() for kind in allowed)
+            problems.append(f"column {field.name!r} must be {kinds}, not {field.dataType.simpleString()}")
+    if problems:
+        raise SchemaError(f"lmq: the data frame cannot be written: {'; '.join(problems)}.")

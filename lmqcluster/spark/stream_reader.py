@@ -1,0 +1,291 @@
+"""Streaming reads, exactly once into any sink that tolerates a repeated micro-batch.
+
+A micro-batch is a batch lease: a set of messages that the cluster keeps for this *subscription* under an *epoch*, always the
+same in the same order, until it is settled or its lease expires. Spark's checkpoint holds the offset (subscription, epoch); the
+cluster holds the messages. Each micro-batch goes like this:
+
+1. ``latestOffset(start)``: all of `start` is in Spark's commit log, because Spark plans one micro-batch after the other. It is
+   settled: its messages are removed for good. Then the next epoch is reserved.
+2. Spark writes the new offset to its offset log.
+3. ``commit(start)``: settles again, which changes nothing.
+4. ``partitions``: the batch is cut into slices, which tasks read, on any executor, as often as Spark likes.
+5. The sink commits, and Spark writes the epoch to its commit log.
+
+What a crash of the driver leaves behind, by the moment it happens:
+
+- *During 1, before settling*: the restarted query calls ``latestOffset`` with the same `start`, and settles then.
+- *Between 1 and 2*: an epoch is reserved that no log knows. The restarted query asks for the epoch after `start`, which is
+  this one: the cluster answers with the batch it has. If its lease has expired meanwhile, its messages have gone
+  back to their queues; the epoch is passed over and they come in the next. Nothing is lost or doubled, as Spark never saw them.
+- *The same with a random subscription and an empty checkpoint*: nobody knows the subscription's name any more. Until Spark has
+  planned its first micro-batch a random subscription therefore reserves with a lease of at most 2 minutes.
+- *Between 2 and 5*: Spark plans the same micro-batch again, and reads the same messages in the same order.
+- *Within 5, after the sink's commit and before the commit log*: likewise; the sink knows a repetition by its number.
+- *After 5, before the next 1*: the batch stays leased until the query runs again, or until the lease expires: see below.
+- *A task or an executor*: Spark runs the task again, which reads the same slice.
+
+A node of the cluster that dies is not noticed, except as a pause: every call goes on through another node.
+
+Leases last ``lmq.lease`` seconds (default one day) and are renewed while the query runs. A query that stands still for longer
+loses them; the messages go back to their queues and come again in a later epoch. Where that cannot double anything the query
+goes on. Where a planned batch has expired it may (the sink may have it), so that the query fails with `DataLossError`, or with
+``failOnDataLoss`` = false logs what it skips.
+
+A new checkpoint with the name of an older subscription goes on where that one was settled: batches that are still under
+lease come first, as they were reserved. To have them back in their queues instead, abandon them with the client
+(``abandon_batches``). An old checkpoint whose next epochs were settled through another one has lost them: `DataLossError`.
+
+A subscription serves one query. Asynchronous progress tracking, which starts a micro-batch before the last one is in
+the commit log, must not be used. Messages that others have pulled and that come back to the queue are read then; those that
+are delayed are read when they are due.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from lmqcluster.client import BatchLease
+
+from .errors import DataLossError, OptionError
+from .offsets import Offset
+from .options import BATCH_MESSAGES_MAX, StreamRead
+from .rows import RowMaker
+from .slices import Slice, cut, lease_lost, read_slice
+from .subscription import LeaseKeeper
+
+__all__ = ["StreamReader"]
+
+logger = logging.getLogger("lmqcluster.spark")
+
+_UNPLANNED_LEASE_S: Final = 120.0
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's reader. Spark makes it on the driver, where it connects when it is first used, and copies it to the tasks."""
+
+    def __init__(self, options: StreamRead, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._name = options.subscription or f"spark-{uuid.uuid4()}"
+        self._keeper: LeaseKeeper | None = None
+        self._planned = False
+        self._started = False
+        self._settled = 0
+        self._skipped: set[int] = set()
+        self._left: int | None = None
+        """With Trigger.AvailableNow: how many of the messages that were there at the start are still to be reserved."""
+
+    # --- where the query stands -----------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The start of a query without a checkpoint."""
+        if self._options.subscription is None:
+            return Offset.initial(self._name, 0).json()
+        return Offset.initial(self._name, self._driver.known(self._name).settled).json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """At most ``maxOffsetsPerTrigger`` messages."""
+        return ReadMaxRows(self._options.messages_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read as many messages as are there now, and no more.
+
+        A queue has no positions: when somebody else pulls some of these, as many newer ones may be read in their place. Messages
+        whose leases have ended are not counted, but one micro-batch of them is read where there is nothing else.
+        """
+        self._left = self._driver.backlog(if_unknown=self._options.messages_max)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """For the query's progress: ``backlog`` is the number of messages that could be read at once."""
+        return {"backlog": self._driver.backlog()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Settle what ended at `start` and reserve the next batch.
+
+        Returns:
+            The end of the new batch, or `start` if there is nothing to read.
+
+        Raises:
+            DataLossError: messages were delivered to others or may come twice, and ``failOnDataLoss`` is set.
+            LmqError: the cluster did not answer.
+            OptionError: the checkpoint is that of another subscription.
+        """
+        begin = self._parse(start)
+        self._settle(begin)
+        leases = self._reserve(begin, limit)
+        if not leases:
+            return start
+        return Offset(begin.subscription, leases[-1].epoch, leases[0].epoch).json()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Settle everything up to `end`.
+
+        Raises:
+            DataLossError: see `latestOffset`.
+        """
+        self._settle(self._parse(end))
+
+    def stop(self) -> None:
+        """Disconnect. What is reserved stays reserved, for the query to take up again."""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The slices of a planned micro-batch.
+
+        Raises:
+            DataLossError: the batch has expired, or was settled already, and ``failOnDataLoss`` is set.
+            LmqError: the cluster did not answer.
+        """
+        last, batch = self._parse(start), self._parse(end)
+        self._keep_planned(batch.subscription)
+        if batch == last:
+            return []
+        known = self._driver.known(batch.subscription)
+        slices: list[InputPartition] = []
+        for epoch in batch.epochs:
+            state = known.state(epoch)
+            if state == "live":
+                slices += self._slices(batch.subscription, epoch, known.batches[epoch].count)
+            else:
+                self._lose(lease_lost(batch.subscription, epoch, f"it is {state}"))
+                self._skipped.add(epoch)
+        return slices
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one slice, on an executor."""
+        if not isinstance(partition, Slice):
+            raise TypeError(f"not a slice of a batch: {partition!r}")
+        rows = RowMaker(self._schema, explode=self._options.explode)
+        return read_slice(partition, self._options.connection, rows, fail_on_data_loss=self._options.fail_on_data_loss)
+
+    def _slices(self, subscription: str, epoch: int, count: int) -> list[Slice]:
+        return [Slice(subscription, epoch, start, end) for start, end in cut(count, self._options.partitions_min)]
+
+    # --- on the driver --------------------------------------------------------------------------------------------
+
+    @property
+    def _driver(self) -> LeaseKeeper:
+        if self._keeper is None:
+            self._keeper = LeaseKeeper(self._options.connection, self._options.selection)
+        return self._keeper
+
+    @property
+    def _lease_s(self) -> float:
+        unknown = self._options.subscription is None and not self._planned
+        return min(self._options.lease_s, _UNPLANNED_LEASE_S) if unknown else self._options.lease_s
+
+    def _parse(self, offset: Mapping[str, Any]) -> Offset:
+        parsed = Offset.parse(offset)
+        wanted = self._options.subscription
+        if wanted is not None and wanted != parsed.subscription:
+            raise OptionError(
+                "lmq.subscription",
+                f"is {wanted!r}, but the checkpoint is that of {parsed.subscription!r}: use this name or another checkpoint",
+            )
+        if parsed.subscription != self._name:
+            # From a checkpoint, where the name is safe.
+            self._name, self._planned = parsed.subscription, True
+        return parsed
+
+    def _keep_planned(self, subscription: str) -> None:
+        """Now that the checkpoint holds the subscription's name, the lease may be as long as it should."""
+        if not self._planned:
+            self._planned = True
+            self._driver.extend(subscription, self._options.lease_s)
+
+    def _settle(self, done: Offset) -> None:
+        if done.epoch <= self._settled:
+            return
+        known = self._driver.known(done.subscription)
+        # Looked for before settling, which forgets them: the query fails again when it is restarted without a change.
+        expired = {epoch for epoch in done.epochs if known.state(epoch) == "expired"} - self._skipped
+        for epoch in sorted(expired):
+            self._lose(_expired_unsettled(done.subscription, epoch))
+        settled = self._driver.settle(done.subscription, done.epoch)
+        for epoch in sorted(set(done.epochs).intersection(settled) - expired - self._skipped):
+            self._lose(_expired_unsettled(done.subscription, epoch))
+        self._settled = done.epoch
+
+    def _reserve(self, begin: Offset, limit: ReadLimit) -> list[BatchLease]:
+        """The batches of the next micro-batch: one, or without a limit as many as it takes."""
+        leftover = 0 if self._started else self._leftover(begin)
+        if self._left is not None and not self._started:
+            self._left += leftover
+        self._started = True
+        ready = self._driver.backlog(if_unknown=BATCH_MESSAGES_MAX) + leftover
+        single = isinstance(limit, ReadMaxRows)
+        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else ready
+        if self._left is not None:
+            wanted = min(wanted, self._left)
+        leases: list[BatchLease] = []
+        # A reservation is written to the cluster's log, also one that finds nothing: an idle query should not write.
+        while ready and wanted > 0 and not (single and leases):
+            lease = self._next(begin.subscription, leases[-1].epoch if leases else begin.epoch, wanted)
+            if lease is None:
+                break
+            leases.append(lease)
+            wanted -= lease.count
+        if self._left is not None:
+            self._left -= sum(lease.count for lease in leases)
+        return leases
+
+    def _leftover(self, begin: Offset) -> int:
+        """Messages in batches that an earlier run of the query reserved and did not plan."""
+        known = self._driver.known(begin.subscription)
+        return sum(
+            batch.count for epoch, batch in known.batches.items() if batch.state == "live" and epoch > begin.epoch
+        )
+
+    def _next(self, subscription: str, after: int, count: int) -> BatchLease | None:
+        """The first batch after an epoch that can be read; None if there is nothing."""
+        epoch = after + 1
+        while True:
+            lease = self._driver.reserve(subscription, epoch, min(count, BATCH_MESSAGES_MAX), self._lease_s)
+            if lease.state == "live":
+                return lease
+            if lease.state == "empty":
+                return None
+            if lease.state == "settled":
+                settled = self._driver.known(subscription).settled
+                self._lose(_settled_elsewhere(subscription, epoch, settled))
+                epoch = settled + 1
+            else:
+                # Reserved once, but never planned: its messages are in their queues again and nobody has seen them.
+                logger.info("batch %d of subscription %r expired before it was planned", epoch, subscription)
+                epoch += 1
+                if self._left is not None:
+                    # The backlog did not count them.
+                    self._left += lease.count
+
+    def _lose(self, loss: DataLossError) -> None:
+        if self._options.fail_on_data_loss:
+            raise loss
+        logger.warning("%s Skipped.", loss)
+
+
+def _expired_unsettled(subscription: str, epoch: int) -> DataLossError:
+    return DataLossError(
+        f"lmq: the lease of batch {epoch} of subscription {subscription!r} expired after the query had read it and before it "
+        "could be settled. Its messages went back to their queues and may come a second time. Set the option 'failOnDataLoss' "
+        "to false to go on, and 'lmq.lease' to more seconds than the query may stand still."
+    )
+
+
+def _settled_elsewhere(subscription: str, first: int, last: int) -> DataLossError:
+    return DataLossError(
+        f"lmq: batches {first} to {last} of subscription {subscription!r} were settled by another query or under another "
+        "checkpoint, so that this one cannot read them. Give each query a subscription of its own (option 'lmq.subscription'), "
+        "or set 'failOnDataLoss' to false to go on behind them."
+    )

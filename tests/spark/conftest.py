@@ -1,0 +1,96 @@
+"""A small Spark session and a real three-node cluster, for one module each."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lmqcluster import Client
+from lmqcluster.spark import register
+from tests.integration.cluster import Cluster
+
+_numbers = itertools.count(1)
+_TASK_ATTEMPTS = 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark 4.3 warns of every pandas from 3.0 on, which lmqcluster does not use."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+            )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes; those that a test kills it has to start again."""
+    with Cluster(3, directory=tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def servers(cluster: Cluster) -> str:
+    """The option ``lmq.servers``."""
+    return ",".join(cluster.rpc_addresses)
+
+
+@pytest.fixture(scope="module")
+def client(servers: str) -> Iterator[Client]:
+    """A client of the cluster."""
+    with Client(servers) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of two threads that knows ``lmq``; a task may fail twice."""
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.Builder().master(f"local[2,{_TASK_ATTEMPTS}]").appName("lmq")
+        settings = {
+            "spark.driver.memory": "1g",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            # Rows go from one Python function of a task to the next in small batches, as they come.
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+        }
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        register(session)
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def interpreted(spark: SparkSession) -> None:
+    """Lets the module's session run without generated code, to compile which takes most of the time where there are few rows."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+
+
+@pytest.fixture
+def new_queue(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """A function that returns the name of a queue that nobody else uses."""
+    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:80]
+    return lambda: f"{stem}-{next(_numbers)}"
+
+
+@pytest.fixture
+def queue(new_queue: Callable[[], str]) -> str:
+    """The name of a queue that nobody else uses."""
+    return new_queue()

@@ -1,0 +1,50 @@
+"""Filling queues and looking into them, from tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from lmqcluster import Client
+from tests.integration.cluster import fetch, wait_for
+
+__all__ = ["numbered", "pulled", "push", "ready", "wait_until_ready"]
+
+
+def numbered(count: int, stem: str = "m") -> list[bytes]:
+    """Distinct contents in order."""
+    return [b"%b-%06d" % (stem.encode(), number) for number in range(count)]
+
+
+def pulled(client: Client, queue: str) -> list[bytes]:
+    """Take out everything that is ready, in order, and ack it."""
+    contents: list[bytes] = []
+    while messages := client.pull_many(queue, 10_000, 0):
+        assert all(client.done_many(queue, [message.id for message in messages]))
+        contents += [message.content for message in messages]
+    return contents
+
+
+def ready(http: str, queue: str) -> int:
+    """How many messages of the queue can be pulled, by the node with this HTTP address."""
+    status, body = fetch(http, f"/v1/queues/{queue}")
+    if status == 404:
+        return 0
+    assert status == 200, body
+    return int(json.loads(body)["ready"])
+
+
+def push(client: Client, queue: str, contents: Sequence[bytes]) -> None:
+    """Push contents in order."""
+    assert client.push_many(queue, list(contents)) == ["ok"] * len(contents)
+
+
+def wait_until_ready(client: Client, queue: str) -> None:
+    """Wait until there is something to pull, because leases have ended or delays are over."""
+
+    def there() -> bool:
+        # The cluster's clock moves with its log, for which a command that changes nothing is enough.
+        client.renew_batches("nobody")
+        return client.backlog(queue=queue).oldest_due_us is not None
+
+    wait_for(there, f"messages in {queue}")

@@ -1,0 +1,141 @@
+"""Messages to rows, without Spark's machinery and without a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from pyspark.sql.types import StructType
+
+from lmqcluster.client import BatchColumns
+from lmqcluster.spark.rows import RowMaker
+from lmqcluster.spark.schema import read_schema
+
+MSGPACK = b"application/x-msgpack"
+ID = "0190-{:012x}"
+
+
+def message(
+    body: bytes | list[Any], kind: bytes | None = MSGPACK, headers: list[list[bytes]] | None = None
+) -> tuple[Any, ...]:
+    """Body and meta data of a message."""
+    return body, [kind, headers or []]
+
+
+def columns(*messages: tuple[Any, ...], ids: bool = True) -> BatchColumns:
+    """A node's reply with messages of the queue ``jobs``."""
+    count = len(messages)
+    return BatchColumns(
+        {
+            b"queue": [[b"jobs", count]],
+            b"id": [b"0190-", list(range(count))] if ids else None,
+            b"sequence": [100 + number for number in range(count)],
+            b"due": [1_000_000 * number for number in range(count)],
+            b"retry": [2] * count,
+            b"meta": [[meta, 1] for _, meta in messages],
+            b"body": [body for body, _ in messages],
+        }
+    )
+
+
+def rows(batch: BatchColumns, *, explode: bool = False) -> list[dict[str, Any]]:
+    """The rows with all columns."""
+    found: list[dict[str, Any]] = RowMaker(read_schema(include_headers=True), explode=explode).batch(batch).to_pylist()
+    return found
+
+
+def raw(value: object) -> bytes:
+    """In the MessagePack that LMQ's clients speak."""
+    packed: bytes = msgpack.packb(value, use_bin_type=False)
+    return packed
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 255, 256, 65_535, 65_536])
+@pytest.mark.parametrize("kind", [bytes, str])
+def test_strings_pushed_over_rpc_arrive_as_they_are(kind: type, size: int, new: bool) -> None:
+    value: bytes | str = b"x" * size if kind is bytes else "x" * size
+    (row,) = rows(columns(message(msgpack.packb(value, use_bin_type=new))))
+    assert (row["value"], row["content_type"]) == (b"x" * size, None)
+
+
+@pytest.mark.parametrize("value", [None, 1, -1, 1.5, True, [], ["a"], {"a": 1}])
+def test_other_values_pushed_over_rpc_stay_messagepack(value: object) -> None:
+    (row,) = rows(columns(message(raw(value))))
+    assert (row["value"], row["content_type"]) == (raw(value), "application/x-msgpack")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xa5ab", b"\xa1abc", b"\xda", b"\xdb\x00\x00"])
+def test_what_only_claims_to_be_messagepack_is_left_alone(body: bytes) -> None:
+    (row,) = rows(columns(message(body)))
+    assert (row["value"], row["content_type"]) == (body, "application/x-msgpack")
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", None, b"odd \xff"])
+def test_bodies_pushed_over_http_arrive_as_they_are(kind: bytes | None) -> None:
+    (row,) = rows(columns(message(b"\xa1a", kind)))
+    assert row["value"] == b"\xa1a"
+    assert row["content_type"] == (None if kind is None else kind.decode("utf-8", "replace"))
+
+
+def test_every_message_has_its_own_columns() -> None:
+    first, second, third = rows(columns(message(raw("a")), message(b"b", b"text/plain"), message(raw(3))))
+    assert [row["value"] for row in (first, second, third)] == [b"a", b"b", b"\x03"]
+    assert [row["content_type"] for row in (first, second, third)] == [None, "text/plain", "application/x-msgpack"]
+    assert [row["offset"] for row in (first, second, third)] == [100, 101, 102]
+    assert [row["message_id"] for row in (first, second, third)] == [ID.format(number) for number in range(3)]
+    assert [row["timestamp"].timestamp() for row in (first, second, third)] == [0, 1, 2]
+    assert {row["queue"] for row in (first, second, third)} == {"jobs"}
+    assert (first["key"], first["delivery_count"]) == (None, None)
+
+
+def test_headers_are_those_of_http() -> None:
+    (row,) = rows(columns(message(b"a", b"text/plain", [[b"x-trace", b"7"]])))
+    assert dict(row["headers"]) == {"x-lmq-message-type": "normal", "x-lmq-retry-remaining": "2", "x-trace": "7"}
+
+
+def test_messages_that_were_only_looked_at_have_no_id() -> None:
+    (row,) = rows(columns(message(raw("a")), ids=False))
+    assert row["message_id"] is None
+
+
+COMPOUND = [[MSGPACK, [], raw("a")], [b"text/plain", [[b"x-trace", b"7"]], b"b"], [MSGPACK, [], raw([1])]]
+
+
+def test_a_compound_message_is_a_list_of_its_contents() -> None:
+    (row,) = rows(columns(message(COMPOUND, None)))
+    assert msgpack.unpackb(row["value"], raw=True) == [b"a", b"b", [1]]
+    assert row["content_type"] == "application/x-msgpack"
+    assert dict(row["headers"])["x-lmq-message-type"] == "compound"
+
+
+def test_a_compound_message_explodes_into_its_parts() -> None:
+    found = rows(columns(message(raw("x")), message(COMPOUND, None), message(raw("y"))), explode=True)
+    assert [row["value"] for row in found] == [b"x", b"a", b"b", raw([1]), b"y"]
+    assert [row["offset"] for row in found] == [100, 101, 101, 101, 102]
+    assert [row["content_type"] for row in found] == [None, None, "text/plain", "application/x-msgpack", None]
+    assert [dict(row["headers"]).get("x-lmq-part") for row in found] == [None, "0", "1", "2", None]
+    assert dict(found[2]["headers"]) == {
+        "x-lmq-message-type": "compound",
+        "x-lmq-retry-remaining": "2",
+        "x-trace": "7",
+        "x-lmq-part": "1",
+        "x-lmq-parts": "3",
+    }
+    assert found[1]["message_id"] == ID.format(1)
+
+
+def test_only_the_columns_wanted_are_made_in_their_order() -> None:
+    schema = StructType(
+        [field for name in ("offset", "value") for field in read_schema(include_headers=False) if field.name == name]
+    )
+    batch = RowMaker(schema, explode=False).batch(columns(message(raw("a"))))
+    assert batch.schema.names == ["offset", "value"]
+
+
+def test_a_queue_name_that_is_not_utf8_is_shown_with_replacements() -> None:
+    batch = columns(message(raw("a")))
+    batch.queues = [(b"caf\xe9".decode("utf-8", "surrogateescape"), 1)]
+    (row,) = rows(batch)
+    assert row["queue"] == "caf\N{REPLACEMENT CHARACTER}"

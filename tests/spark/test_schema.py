@@ -1,0 +1,68 @@
+"""Columns that can be read and written."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from lmqcluster.spark.errors import SchemaError
+from lmqcluster.spark.schema import check_read_schema, check_write_schema, read_schema
+
+
+def schema(**columns: type[BinaryType | IntegerType | LongType | StringType]) -> StructType:
+    return StructType([StructField(name, kind()) for name, kind in columns.items()])
+
+
+def test_the_columns_are_kafkas_and_some_more() -> None:
+    columns = [(field.name, field.dataType.simpleString()) for field in read_schema(include_headers=True).fields]
+    assert columns == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("queue", "string"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("delivery_count", "int"),
+        ("message_id", "string"),
+        ("content_type", "string"),
+        ("headers", "map<string,string>"),
+    ]
+    assert "headers" not in read_schema(include_headers=False).fieldNames()
+
+
+def test_some_columns_in_any_order_can_be_read() -> None:
+    check_read_schema(schema(queue=StringType, value=BinaryType), include_headers=False)
+
+
+def test_one_error_lists_all_that_cannot_be_read() -> None:
+    wanted = schema(value=StringType, topic=StringType, headers=StringType, offset=LongType)
+    with pytest.raises(SchemaError) as caught:
+        check_read_schema(wanted, include_headers=False)
+    text = str(caught.value)
+    assert "column 'value' is binary, not string" in text
+    assert "there is no column 'topic'" in text
+    assert "'headers' needs the option 'includeHeaders'" in text
+    assert "'offset'" not in text
+
+
+def test_only_the_value_is_required_for_writing() -> None:
+    check_write_schema(schema(value=BinaryType), queue_option=True)
+    check_write_schema(schema(value=StringType, queue=StringType), queue_option=False)
+
+
+def test_what_was_read_can_be_written() -> None:
+    check_write_schema(read_schema(include_headers=True), queue_option=False)
+
+
+def test_one_error_lists_all_that_cannot_be_written() -> None:
+    with pytest.raises(SchemaError) as caught:
+        check_write_schema(schema(value=IntegerType, body=BinaryType, key=LongType), queue_option=False)
+    text = str(caught.value)
+    assert "column 'value' must be binary or string, not int" in text
+    assert "column 'body' cannot be stored" in text
+    assert "column 'key' must be binary or string, not bigint" in text
+    assert "the queue is missing" in text
+
+
+def test_a_missing_value_is_named() -> None:
+    with pytest.raises(SchemaError, match=r"'value' \(binary or string\) is missing"):
+        check_write_schema(schema(queue=StringType), queue_option=False)

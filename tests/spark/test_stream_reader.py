@@ -1,0 +1,134 @@
+"""The stream reader on a real cluster, called as Spark calls it: what it tells, and what the cluster holds in between."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from lmqcluster import Client
+from lmqcluster.spark.errors import DataLossError
+from lmqcluster.spark.options import StreamRead
+from lmqcluster.spark.schema import read_schema
+from lmqcluster.spark.slices import Slice
+from lmqcluster.spark.stream_reader import StreamReader
+
+from .queues import numbered, push, wait_until_ready
+
+NewReader = Callable[..., StreamReader]
+
+
+@pytest.fixture
+def new_reader(servers: str, queue: str) -> Iterator[NewReader]:
+    """A function that makes a reader of the test's queue, as a start of the query does."""
+    with ExitStack() as readers:
+
+        def make(**options: str) -> StreamReader:
+            given = {"lmq.servers": servers, "subscribe": queue, "lmq.subscription": queue, **options}
+            reader = StreamReader(StreamRead.parse(given), read_schema(include_headers=False))
+            readers.callback(reader.stop)
+            return reader
+
+        yield make
+
+
+def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+    """What the tasks of a micro-batch read."""
+    return [
+        value
+        for part in reader.partitions(start, end)
+        for batch in reader.read(part)
+        for value in batch.column("value").to_pylist()
+    ]
+
+
+def test_without_a_limit_everything_is_read(new_reader: NewReader, client: Client, queue: str) -> None:
+    push(client, queue, numbered(20))
+    client.reserve_batch(queue, 1, queue=queue, count=5)
+    reader = new_reader()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert (end["first"], end["epoch"]) == (1, 2)
+    assert values(reader, start, end) == numbered(20)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_restarted_reader_reads_the_same_in_the_same_order(new_reader: NewReader, client: Client, queue: str) -> None:
+    push(client, queue, numbered(50))
+    reader = new_reader(minPartitions="3")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(30))
+    assert [part.end - part.start for part in reader.partitions(start, end) if isinstance(part, Slice)] == [10, 10, 10]
+    reader.stop()
+    again = new_reader(minPartitions="2")
+    assert values(again, again.initialOffset(), end) == numbered(50)[:30]
+    assert again.latestOffset(start, ReadMaxRows(50)) == end
+
+
+def test_what_is_committed_is_settled_once_and_for_all(new_reader: NewReader, client: Client, queue: str) -> None:
+    push(client, queue, numbered(3))
+    reader = new_reader()
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(3))
+    reader.commit(end)
+    reader.commit(end)
+    new_reader().commit(end)
+    assert client.subscription(queue) == {"settled": 1, "batches": []}
+
+
+def test_what_is_skipped_is_told(
+    new_reader: NewReader, client: Client, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    push(client, queue, numbered(10))
+    first = new_reader()
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadMaxRows(10))
+    (part,) = first.partitions(start, end)
+    first.stop()
+    client.renew_batches(queue, 0.1)
+    wait_until_ready(client, queue)
+    with pytest.raises(DataLossError, match="it is expired"):
+        new_reader().partitions(start, end)
+    with pytest.raises(DataLossError, match="its lease ended"):
+        list(new_reader().read(part))
+    lenient = new_reader(failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "lmqcluster.spark"):
+        assert lenient.partitions(start, end) == []
+        assert list(lenient.read(part)) == []
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert f"batch 1 of subscription {queue!r} is not under lease any more (it is expired)" in caplog.messages[0]
+    assert "Messages 0 to 9 are skipped" in caplog.messages[1]
+    # They come again.
+    later = lenient.latestOffset(end, ReadMaxRows(10))
+    assert values(lenient, end, later) == numbered(10)
+
+
+def test_a_random_subscription_is_held_briefly_until_its_name_is_safe(servers: str, client: Client, queue: str) -> None:
+    push(client, queue, numbered(3))
+    given = {"lmq.servers": servers, "subscribe": queue}
+    reader = StreamReader(StreamRead.parse(given), read_schema(include_headers=False))
+    start = reader.initialOffset()
+    assert reader.initialOffset() == start
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    (batch,) = (client.subscription(end["subscription"]) or {})["batches"]
+    assert 0 < batch["expires_in_s"] <= 120
+    reader.partitions(start, end)
+    (batch,) = (client.subscription(end["subscription"]) or {})["batches"]
+    assert batch["expires_in_s"] > 86_000
+    reader.stop()
+
+
+def test_delayed_messages_are_found_when_they_are_due(new_reader: NewReader, client: Client, queue: str) -> None:
+    push(client, queue, numbered(1))
+    client.update_props(queue, {"timeout": 1.0})
+    (message,) = client.pull_many(queue, 1)
+    assert message.content == numbered(1)[0]
+    reader = new_reader()
+    start = end = reader.initialOffset()
+    # Nobody else sends anything that would move the cluster's clock.
+    while end == start:
+        end = reader.latestOffset(start, ReadMaxRows(10))
+    assert values(reader, start, end) == numbered(1)
