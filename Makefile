@@ -46,6 +46,7 @@ soak: install
 
 bench: install
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.spark $(SPARK_BENCH_ARGS)
 
 clean:
 	rm -rf $(VENV) var build *.egg-info
