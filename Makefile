@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # How many test files run at the same time.
 TEST_JOBS ?= 2
 
-.PHONY: install up check lint test unit sim soak bench clean
+.PHONY: install up check lint test unit sim soak example bench clean
 
 install: $(STAMP)
 
@@ -43,6 +43,10 @@ sim: install
 # An hour of new seeds, two processes at a time.
 soak: install
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),$(shell date +%s)) --minutes $(or $(MINUTES),60) --jobs 2
+
+# 336,776 flights through queues into a table; a node and the query are killed on the way.
+example: install
+	$(BIN)/python -m tests.spark.flights_example $(EXAMPLE_ARGS)
 
 bench: install
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)

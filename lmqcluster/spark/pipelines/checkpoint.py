@@ -1,0 +1,45 @@
+"""What the checkpoint of a streaming query says from outside: which micro-batches were planned, and which are done."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from .storage import Storage
+
+__all__ = ["Interrupted", "interrupted", "last_done", "query_id"]
+
+
+class Interrupted(NamedTuple):
+    """A micro-batch that was planned but not finished, and when it was planned, in seconds since the Unix epoch."""
+
+    batch: int
+    planned_s: float
+
+
+def query_id(batch: DataFrame) -> str:
+    """The id of the query that a function for ``foreachBatch`` works for; restarted queries keep it."""
+    found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if found is None:
+        raise RuntimeError("Spark did not say which query this micro-batch belongs to")
+    return found
+
+
+def last_done(spark: SparkSession, checkpoint: str) -> int:
+    """The number of the last micro-batch that is done, -1 if none is."""
+    return max(_logged(spark, checkpoint, "commits"), default=-1)
+
+
+def interrupted(spark: SparkSession, checkpoint: str) -> Interrupted | None:
+    """The micro-batch that the query will run again, if there is one."""
+    planned = _logged(spark, checkpoint, "offsets")
+    if not planned:
+        return None
+    last = max(planned)
+    return Interrupted(last, planned[last]) if last > last_done(spark, checkpoint) else None
+
+
+def _logged(spark: SparkSession, checkpoint: str, log: str) -> dict[int, float]:
+    files = Storage(spark, checkpoint).find(f"{log}/*")
+    return {int(file.name): file.written_s for file in files if file.name.isdigit()}

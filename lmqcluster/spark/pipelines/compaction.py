@@ -1,0 +1,131 @@
+"""Small files of an archive become large ones, without a moment at which a crash could lose or double a message for good.
+
+The files of a queue and hour are merged into a new one in ``_staging``; then a *plan* is written there, which names what is to be
+moved into place and what is to be deleted; then that is done, and the plan deleted. A plan that is found at a start is carried
+out to its end; staged files without a plan are thrown away. While a plan is carried out, for some milliseconds, a reader may see
+messages twice, but never miss one.
+
+Only files of micro-batches that Spark has in its commit log are merged: others might yet have to be replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from .storage import Storage, StoredFile
+
+__all__ = ["PARTITIONS", "STAGING", "Compaction", "batch_file_name"]
+
+PARTITIONS: Final = ("queue", "hour")
+STAGING: Final = "_staging"
+_FILES_PER_ROUND_MAX: Final = 10_000
+_GROWTH: Final = 4
+_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
+
+
+def batch_file_name(query: str, number: int) -> str:
+    """The name of the file that holds a queue's and hour's messages of one micro-batch."""
+    return f"b-{query}-{number:010d}.parquet"
+
+
+class Compaction:
+    """Merges files of one table. Each query merges its own, so that several can write to one table."""
+
+    def __init__(self, spark: SparkSession, storage: Storage, *, file_bytes: int) -> None:
+        """Take the table's root, and the size from which a file is large enough."""
+        self._spark = spark
+        self._storage = storage
+        self._file_bytes = file_bytes
+
+    def recover(self, query: str) -> None:
+        """Finish the plans of an earlier run, and throw away what it had staged without one."""
+        for file in self._storage.find(f"{STAGING}/plan-{query}-*.json"):
+            self._carry_out(file.path)
+        for name in {file.path.split(f"/{STAGING}/")[1].partition("/")[0] for file in self._staged(query)}:
+            self._storage.delete(f"{self._storage.root}/{STAGING}/{name}")
+
+    def run(self, query: str, *, before: int, small_files: int) -> None:
+        """Merge the small files of every queue and hour that has at least `small_files` of them.
+
+        Args:
+            query: as in the names of its files.
+            before: the first micro-batch whose files must be left alone.
+            small_files: at least 2.
+        """
+        while groups := self._groups(query, before, small_files):
+            self._merge(query, groups)
+
+    def _groups(self, query: str, before: int, small_files: int) -> list[list[StoredFile]]:
+        """For each directory with enough small files those that together make about one large file."""
+        directories: dict[str, list[StoredFile]] = defaultdict(list)
+        first_left_alone = batch_file_name(query, before)
+        batches = self._storage.find(f"*/*/b-{query}-*.parquet")
+        for file in self._storage.find(f"*/*/c-{query}-*.parquet") + batches:
+            if file.size_bytes < self._file_bytes and (file.name[0] == "c" or file.name < first_left_alone):
+                directories[file.path.rpartition("/")[0]].append(file)
+        groups: list[list[StoredFile]] = []
+        for files in directories.values():
+            chosen = self._fitting(files) if len(files) >= small_files else []
+            if len(chosen) >= small_files:
+                groups.append(chosen)
+            if sum(map(len, groups)) > _FILES_PER_ROUND_MAX:
+                break
+        return groups
+
+    def _fitting(self, files: list[StoredFile]) -> list[StoredFile]:
+        """The small ones that together make at most one large file.
+
+        One that is far larger than all smaller ones together waits for more of these: so every message is written again a few
+        times, not with each round.
+        """
+        chosen: list[StoredFile] = []
+        size = 0
+        for file in sorted(files, key=lambda file: (file.size_bytes, file.path)):
+            too_much = size + file.size_bytes > self._file_bytes
+            if len(chosen) >= 2 and (too_much or file.size_bytes > _GROWTH * size):
+                break
+            chosen.append(file)
+            size += file.size_bytes
+        return chosen
+
+    def _merge(self, query: str, groups: list[list[StoredFile]]) -> None:
+        name = f"merge-{query}-{uuid.uuid4().hex[:12]}"
+        staging = f"{self._storage.root}/{STAGING}/{name}"
+        merged = [file.path for files in groups for file in files]
+        self._rewrite(merged, staging)
+        moves = {}
+        for file in self._storage.find(f"{STAGING}/{name}/*/*/*.parquet"):
+            directory = file.path[len(staging) + 1 :].rpartition("/")[0]
+            moves[file.path] = f"{self._storage.root}/{directory}/c-{query}-{uuid.uuid4().hex[:12]}.parquet"
+        plan = f"{self._storage.root}/{STAGING}/plan-{query}-{name.rpartition('-')[2]}.json"
+        self._storage.write_text(plan, json.dumps({"moves": moves, "deletes": merged, "staging": staging}))
+        self._carry_out(plan)
+
+    def _rewrite(self, files: list[str], staging: str) -> None:
+        """All rows of `files`, one file for each queue and hour, in order."""
+        before = self._spark.conf.get(_INFERENCE)
+        self._spark.conf.set(_INFERENCE, "false")
+        try:
+            rows = self._spark.read.option("basePath", self._storage.root).parquet(*files)
+        finally:
+            self._spark.conf.set(_INFERENCE, str(before))
+        laid_out = rows.repartition(*PARTITIONS).sortWithinPartitions(*PARTITIONS, "offset")
+        laid_out.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(staging)
+
+    def _carry_out(self, plan: str) -> None:
+        steps = json.loads(self._storage.read_text(plan))
+        for staged, final in steps["moves"].items():
+            if self._storage.exists(staged):
+                self._storage.rename(staged, final)
+        for path in steps["deletes"]:
+            self._storage.delete(path)
+        self._storage.delete(steps["staging"])
+        self._storage.delete(plan)
+
+    def _staged(self, query: str) -> list[StoredFile]:
+        return self._storage.find(f"{STAGING}/merge-{query}-*/*/*/*") + self._storage.find(f"{STAGING}/{query}-*/*/*/*")

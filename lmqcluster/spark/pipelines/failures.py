@@ -1,0 +1,77 @@
+"""What can go wrong in a pipeline, in one sentence and with the exit status that `lmqcluster.wire.errors` gives such failures."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark.errors import AnalysisException, PySparkException
+
+__all__ = ["BAD_DATA", "CONFIGURATION", "UNAVAILABLE", "UNKNOWN", "USAGE", "PipelineError", "explained", "unreadable"]
+
+USAGE: Final = 2
+BAD_DATA: Final = 65
+UNAVAILABLE: Final = 69
+UNKNOWN: Final = 75
+CONFIGURATION: Final = 78
+
+_SENTENCE_CHARACTERS_MAX: Final = 800
+# Spark hands errors of the data source on as text: the last lines of Python's tracebacks, somewhere in longer texts.
+_OURS: Final = re.compile(r"\b(OptionError|SchemaError|DataLossError|LmqError): ([^\n]+)")
+_PYTHON: Final = re.compile(r"^([\w.]*(?:Error|Exception): [^\n]+)", re.MULTILINE)
+_EXIT_CODES: Final = {
+    "OptionError": USAGE,
+    "SchemaError": BAD_DATA,
+    "DataLossError": BAD_DATA,
+    "LmqError": UNAVAILABLE,
+}
+_CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ([^\n]+)")
+# What pipelines raise within queries, about rows that cannot be used.
+_RAISED: Final = "USER_RAISED_EXCEPTION"
+# Spark's own words about its machinery around what has gone wrong.
+_WRAPPERS: Final = frozenset({"STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "FAILED_EXECUTE_UDF"})
+
+
+class PipelineError(Exception):
+    """A pipeline cannot go on.
+
+    Attributes:
+        exit_code: the exit status of a program that ends for this reason.
+    """
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def unreadable(what: str, exc: AnalysisException) -> PipelineError:
+    """Why Spark cannot read the input that the text `what` names."""
+    missing = exc.getCondition() == "PATH_NOT_FOUND"
+    found = _CONDITION.search(exc.getMessage() or "")
+    reason = exc.getMessage() if found is None else found[2].partition(" SQLSTATE:")[0]
+    return PipelineError(f"cannot read {what}: {_sentence(reason or '')}", USAGE if missing else BAD_DATA)
+
+
+def explained(exc: Exception) -> PipelineError | None:
+    """What Spark has raised, as one sentence; ``None`` if `exc` is not from Spark."""
+    if not isinstance(exc, PySparkException) and not type(exc).__module__.startswith("py4j"):
+        return None
+    text = str(exc)
+    ours = _OURS.search(text)
+    if ours is not None:
+        return PipelineError(_sentence(ours[2]), _EXIT_CODES[ours[1]])
+    found = [match for match in _CONDITION.finditer(text) if match[1] not in _WRAPPERS]
+    raised_by_us = next((match for match in found if match[1] == _RAISED), None)
+    if raised_by_us is not None:
+        return PipelineError(_sentence(raised_by_us[2].partition(" SQLSTATE:")[0]), BAD_DATA)
+    if "Traceback (most recent call last)" in text and (raised := _PYTHON.findall(text)):
+        return PipelineError(f"a task failed: {_sentence(raised[-1])}", UNKNOWN)
+    if found:
+        return PipelineError(_sentence(found[0][2].partition(" SQLSTATE:")[0]), UNKNOWN)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return PipelineError(f"Spark failed: {_sentence(lines[0] if lines else type(exc).__name__)}", UNKNOWN)
+
+
+def _sentence(text: str) -> str:
+    whole = " ".join(text.split())
+    return whole if len(whole) <= _SENTENCE_CHARACTERS_MAX else f"{whole[:_SENTENCE_CHARACTERS_MAX]}..."

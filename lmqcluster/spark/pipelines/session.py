@@ -1,0 +1,136 @@
+"""The Spark session of a pipeline: the running one under ``spark-submit``, otherwise one of our own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from .failures import CONFIGURATION, PipelineError
+
+__all__ = ["MASTER_DEFAULT", "SessionSettings", "open_session", "under_submit"]
+
+MASTER_DEFAULT: Final = "local[*]"
+JAVA_VERSION_MIN: Final = 17
+# What a pipeline needs whoever started the session. Times in partition names are UTC on every machine.
+_ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
+# What suits a session that ends with its one pipeline; `SessionSettings.options` beats it.
+_OWN: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+# Spark cuts what it shuffles into 200 parts, which is far too many for one machine.
+_LOCAL: Final = {"spark.sql.shuffle.partitions": "16"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """How to get a session.
+
+    Attributes:
+        name: the application's name in Spark's web pages.
+        master: Spark's master URL; ``None`` leaves it to ``spark-submit``, or takes `MASTER_DEFAULT`.
+        options: further Spark options, by their full name.
+        log: the file that takes what Spark writes to standard error, for a session of our own.
+    """
+
+    name: str
+    master: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    log: Path | None = None
+
+
+def under_submit() -> bool:
+    """Whether ``spark-submit`` has started this process, so that the session's settings are its business."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+@contextmanager
+def open_session(settings: SessionSettings) -> Iterator[SparkSession]:
+    """A session for one pipeline: one that is running already is left running.
+
+    Raises:
+        PipelineError: there is no Java, or Spark refused to start.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    spark = _start(settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _start(settings: SessionSettings) -> SparkSession:
+    builder = SparkSession.builder.appName(settings.name)
+    if under_submit():
+        return _configured(builder, {**settings.options, **_ALWAYS}).getOrCreate()
+    _check_java()
+    master = settings.master or MASTER_DEFAULT
+    is_local = master.startswith("local")
+    if is_local:
+        # The tasks' Python is the one that lmqcluster is installed for; elsewhere only the user can know it.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    local = _LOCAL if is_local else {}
+    builder = _configured(builder.master(master), {**_OWN, **local, **settings.options, **_ALWAYS})
+    # The JVM inherits our standard error for good; its log belongs into a file, not between the lines of a person's terminal.
+    try:
+        with _stderr_into(settings.log):
+            return builder.getOrCreate()
+    except (PySparkException, OSError, ValueError) as exc:
+        raise PipelineError(_refusal(exc, master, settings.log), CONFIGURATION) from exc
+    except Exception as exc:
+        # py4j's errors derive from Exception alone; anything else is a bug and stays what it is.
+        if not type(exc).__module__.startswith("py4j"):
+            raise
+        raise PipelineError(_refusal(exc, master, settings.log), CONFIGURATION) from exc
+
+
+def _configured(builder: SparkSession.Builder, options: Mapping[str, str]) -> SparkSession.Builder:
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    if shutil.which(java) is None:
+        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
+        raise PipelineError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer and {where}: install it, or set JAVA_HOME", CONFIGURATION
+        )
+
+
+def _refusal(exc: Exception, master: str, log: Path | None) -> str:
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    # py4j puts the Java exception on the second line, under a heading of its own.
+    cause = next((line for line in lines if "Exception: " in line), lines[0] if lines else type(exc).__name__)
+    hint = f"; {log} has Spark's own words" if log is not None else ""
+    return f"Spark did not start with --master {master}: {cause.rpartition('Exception: ')[2]}{hint}"
+
+
+@contextmanager
+def _stderr_into(log: Path | None) -> Iterator[None]:
+    if log is None:
+        yield
+        return
+    saved = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -1,0 +1,87 @@
+"""Files where Spark keeps its own: a local disk, HDFS, an object store, through Hadoop's file systems."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+__all__ = ["Storage", "StoredFile"]
+
+
+class StoredFile(NamedTuple):
+    """A file: its whole path, its size, and when it was last written, in seconds since the Unix epoch."""
+
+    path: str
+    size_bytes: int
+    written_s: float
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+class Storage:
+    """The file system that a path belongs to. Paths are whole, as `find` returns them, or below the working directory."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        context = spark.sparkContext
+        jvm: Any = context._jvm
+        self._path: Any = jvm.org.apache.hadoop.fs.Path
+        configuration = context._jsc.hadoopConfiguration()
+        self._files: Any = self._path(path).getFileSystem(configuration)
+        self.root: str = self._files.makeQualified(self._path(path)).toString()
+
+    def find(self, pattern: str) -> list[StoredFile]:
+        """Files that match a Hadoop glob below the root, sorted by path; none if there are none."""
+        # Names may hold what a glob would take for itself, so only the pattern is one.
+        found = self._files.globStatus(self._path(f"{_escaped(self.root)}/{pattern}"))
+        files = [
+            StoredFile(status.getPath().toString(), status.getLen(), status.getModificationTime() / 1000)
+            for status in found or ()
+            if status.isFile()
+        ]
+        return sorted(files)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, also over an existing one.
+
+        Raises:
+            OSError: it was not moved.
+        """
+        to = self._path(target)
+        self._files.mkdirs(to.getParent())
+        self._files.delete(to, False)
+        if not self._files.rename(self._path(source), to):
+            raise OSError(f"{source} could not be renamed to {target}")
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory with all that is in it. Nothing happens if there is none."""
+        self._files.delete(self._path(path), True)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or directory."""
+        return bool(self._files.exists(self._path(path)))
+
+    def read_text(self, path: str) -> str:
+        """What a small file of text holds."""
+        stream = self._files.open(self._path(path))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a small file; it appears whole or not at all."""
+        unfinished = f"{path}.unfinished"
+        stream = self._files.create(self._path(unfinished), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        self.rename(unfinished, path)
+
+
+def _escaped(path: str) -> str:
+    return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

@@ -1,0 +1,383 @@
+"""The history checker for failover drills: what a cluster did to its messages, judged from what its clients saw.
+
+A *history* is JSON lines, in any number of files (``.gz`` too) and in any order: one line for each attempt of an operation, told
+by the client that made it, all by one clock. Nothing here knows the cluster's code. All work is done on DataFrames, so a history
+may be larger than any machine's memory; only counts and a few examples come to the driver.
+
+Fields (others are ignored):
+
+=========== =============================================================================================================
+``op``      ``push``, ``pull``, ``ack``, ``nack`` (any early return of a message) or ``extend``; and two notes of the drill:
+            ``delete`` (of a queue) and ``drained``: the queue, or all queues if ``queue`` is absent, was found to hold
+            nothing, not even under lease.
+``outcome`` ``ok``, ``failed`` (surely without effect), or ``unknown`` (an effect then or later is possible).
+``time_us`` when the attempt began, in microseconds since any fixed moment.
+``end_us``  when its outcome was known, or the client gave up; needed where the outcome is ``ok``.
+``process`` the client. Pushes of one process to one queue that carry a ``sequence`` promise to keep that order.
+``queue``   the queue's name.
+``value``   push, and pull that got something: what identifies the message within its queue. Pushing a value again means that the
+            drill allows two copies of it; a retry inside a client, under one key, is not another attempt.
+``sequence`` push: a number that grows with every push of this process to this queue.
+``receipt`` pull that got something, ack, nack, extend: the delivery's id.
+``lease_s`` pull: seconds that the delivery was surely leased for. Absent: overlapping deliveries are not judged.
+``retry``   pull: how many more deliveries there may be. Absent: a message that vanishes after a delivery is not judged.
+=========== =============================================================================================================
+
+What is found:
+
+- **lost**: an acknowledged push whose message was in no delivery, or only in deliveries that nobody acked although more were
+  due, and whose queue was drained since.
+- **phantom**: a delivery of a value that nobody pushed, or whose every push failed for sure.
+- **doubled**: two successful acks of one receipt; one receipt handed out twice; a delivery that began after a successful ack of
+  its message; two deliveries of a message whose leases overlap for certain.
+- **reordered**: an acknowledged push that was first delivered after a later one of its process had been delivered already.
+
+Only what is certain counts: an operation took effect some time between its begin and its end, and doubt speaks for the cluster.
+A pull of unknown outcome may have held a message from its begin until `VerifySettings.grace_s` after its client gave up, which
+excuses both order and deliveries that nobody saw; a value that was pushed again may have two copies, so its deliveries are not
+compared. The verdict is ``guilty`` if anything was found; ``unknown`` if nothing was acknowledged or delivered, if lines could
+not be read, or if messages are missing from queues that were not drained; else ``pass``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from pyspark import StorageLevel
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from .failures import BAD_DATA, PipelineError, unreadable
+
+__all__ = ["FAULTS", "GUILTY", "PASS", "UNKNOWN", "VerifySettings", "judged", "verify"]
+
+PASS: Final = "pass"  # noqa: S105  a verdict
+GUILTY: Final = "guilty"
+UNKNOWN: Final = "unknown"
+FAULTS: Final = (
+    "lost",
+    "phantom",
+    "doubled_acks",
+    "doubled_receipts",
+    "doubled_after_ack",
+    "doubled_leases",
+    "reordered",
+)
+"""Findings that make the cluster guilty, in the order of the report."""
+
+_OPS: Final = ("push", "pull", "ack", "nack", "extend", "delete", "drained")
+_OUTCOMES: Final = ("ok", "failed", "unknown")
+_NEVER: Final = (1 << 63) - 1
+_KEY: Final = ["queue", "value"]
+_UNREADABLE: Final = "_unreadable"
+_SCHEMA: Final = StructType(
+    [StructField(name, StringType()) for name in ("op", "outcome", "process", "queue", "value", "receipt")]
+    + [StructField(name, LongType()) for name in ("time_us", "end_us", "sequence", "retry")]
+    + [StructField("lease_s", DoubleType()), StructField(_UNREADABLE, StringType())]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifySettings:
+    """What to judge.
+
+    Attributes:
+        histories: files, directories or globs of JSON lines.
+        examples: how many cases of each finding to show.
+        grace_s: how long after its client gave up an operation of unknown outcome may still take effect.
+    """
+
+    histories: Sequence[str]
+    examples: int = 5
+    grace_s: float = 60.0
+
+
+def verify(spark: SparkSession, settings: VerifySettings) -> dict[str, Any]:
+    """Judge a history.
+
+    Returns:
+        ``verdict`` (`PASS`, `GUILTY` or `UNKNOWN`), ``reasons`` for one that is not a pass, ``operations`` by op and outcome,
+        ``messages`` (attempted, acknowledged, delivered, recovered: delivered though no push was
+        acknowledged, acked, undecided, unreadable_lines), ``faults`` (count by name of `FAULTS`), ``examples`` (by the
+        same names).
+
+    Raises:
+        PipelineError: there is no such file, or nothing in it is a line of a history.
+    """
+    lines = _read(spark, settings.histories).persist(StorageLevel.DISK_ONLY)
+    try:
+        operations = _operations(lines)
+        if not operations:
+            raise PipelineError("the history has no line that can be read; see the format of histories", BAD_DATA)
+        history = _History(lines, grace_us=round(settings.grace_s * 1e6))
+        try:
+            return {**_findings(history, settings.examples), "operations": operations}
+        finally:
+            history.messages.unpersist()
+    finally:
+        lines.unpersist()
+
+
+def _read(spark: SparkSession, histories: Sequence[str]) -> DataFrame:
+    try:
+        lines = (
+            spark.read.schema(_SCHEMA)
+            .option("mode", "PERMISSIVE")
+            .option("columnNameOfCorruptRecord", _UNREADABLE)
+            .json(list(histories))
+        )
+    except AnalysisException as exc:
+        raise unreadable("the history", exc) from exc
+    return lines.withColumn("readable", _is_readable())
+
+
+def _is_readable() -> Column:
+    """Whether a line has what its operation needs."""
+    op, got = F.col("op"), F.col("value").isNotNull()
+    delivery = (op == "pull") & (F.col("outcome") == "ok") & got
+    needs_receipt = delivery | op.isin("ack", "nack", "extend")
+    whole = (
+        F.col(_UNREADABLE).isNull()
+        & op.isin(*_OPS)
+        & F.col("outcome").isin(*_OUTCOMES)
+        & F.col("time_us").isNotNull()
+        & (F.col("queue").isNotNull() | (op == "drained"))
+        & (got | (op != "push"))
+        & (F.col("receipt").isNotNull() | ~needs_receipt)
+        & (F.col("end_us").isNotNull() | (F.col("outcome") != "ok") | (op == "drained"))
+    )
+    return F.coalesce(whole, F.lit(False))
+
+
+class _History:
+    """The tables that findings are made of.
+
+    Attributes:
+        lines: all lines as read.
+        messages: one row for each value that was pushed or delivered, with what its pushes, deliveries and acks add up to.
+    """
+
+    def __init__(self, lines: DataFrame, *, grace_us: int) -> None:
+        self.lines = lines
+        self._events = lines.where("readable")
+        self._grace_us = grace_us
+        self._deliveries = self._of("pull", "ok").where("value is not null")
+        self.messages = self._messages().persist(StorageLevel.DISK_ONLY)
+
+    def _of(self, op: str, *outcomes: str) -> DataFrame:
+        return self._events.where((F.col("op") == op) & F.col("outcome").isin(*outcomes))
+
+    def _messages(self) -> DataFrame:
+        ok = F.col("outcome") == "ok"
+        pushes = self._of("push", *_OUTCOMES).groupBy(*_KEY).agg(
+            F.max(ok).alias("acknowledged"),
+            F.count_if(F.col("outcome") != "failed").alias("copies_max"),
+            F.min("time_us").alias("push_start"),
+            F.min("process").alias("producer"),
+            F.min("sequence").alias("sequence"),
+        )  # fmt: skip
+        deliveries = self._deliveries.groupBy(*_KEY).agg(
+            F.count("*").alias("deliveries"),
+            F.min("time_us").alias("first_start"),
+            F.min("end_us").alias("first_end"),
+            F.min("retry").alias("retry"),
+        )
+        beyond = self._all_drained_us()
+        return (
+            pushes.join(deliveries, _KEY, "full_outer")
+            .join(self._acked(), _KEY, "left")
+            .join(self._ends_of_queues(), "queue", "left")
+            .withColumn("drained_us", F.greatest("drained_us", beyond))
+            .withColumn("drained", F.coalesce(F.col("drained_us") > F.col("push_start"), F.lit(False)))
+            .withColumn("deleted", F.coalesce(F.col("deleted_us") > F.col("push_start"), F.lit(False)))
+        )
+
+    def _acked(self) -> DataFrame:
+        """Messages with an ack that may have worked; ``acked_us`` is when one had for certain."""
+        acks = self._of("ack", "ok", "unknown").select(
+            "queue", "receipt", F.when(F.col("outcome") == "ok", F.col("end_us")).alias("ack_end")
+        )
+        return (
+            self._deliveries.select(*_KEY, "receipt")
+            .join(acks, ["queue", "receipt"])
+            .groupBy(*_KEY)
+            .agg(F.min("ack_end").alias("acked_us"), F.lit(True).alias("ack_tried"))
+        )
+
+    def _ends_of_queues(self) -> DataFrame:
+        """By queue: when it was last found drained, and until when a delete may have emptied it."""
+        drained = (F.col("op") == "drained") & (F.col("outcome") == "ok")
+        deleted = (F.col("op") == "delete") & (F.col("outcome") != "failed")
+        deleted_until = F.when(F.col("outcome") == "ok", F.col("end_us")).otherwise(_NEVER)
+        return (
+            self._events.where(F.col("queue").isNotNull() & F.col("op").isin("drained", "delete"))
+            .groupBy("queue")
+            .agg(
+                F.max(F.when(drained, F.col("time_us"))).alias("drained_us"),
+                F.max(F.when(deleted, deleted_until)).alias("deleted_us"),
+            )
+        )
+
+    def _all_drained_us(self) -> Column:
+        whole = self._of("drained", "ok").where("queue is null").agg(F.max("time_us")).head()
+        return F.lit(None if whole is None else whole[0]).cast("long")
+
+    def faults(self) -> dict[str, DataFrame]:
+        """Every finding by its name in `FAULTS`: a row each, with the queue and whatever identifies the case."""
+        return {
+            "lost": self._missing().where("drained").unionByName(self._vanished()),
+            "phantom": self.messages.where("deliveries is not null and coalesce(copies_max, 0) = 0").select(*_KEY),
+            "doubled_acks": self._repeated(self._of("ack", "ok")),
+            "doubled_receipts": self._repeated(self._deliveries),
+            "doubled_after_ack": self._after_ack(),
+            "doubled_leases": self._overlapping(),
+            "reordered": self._reordered(),
+        }
+
+    def undecided(self) -> DataFrame:
+        """Acknowledged messages that were not delivered, in queues that were not drained since."""
+        return self._missing().where("not drained")
+
+    def _missing(self) -> DataFrame:
+        return self.messages.where("acknowledged and deliveries is null and not deleted").select(*_KEY, "drained")
+
+    def _vanished(self) -> DataFrame:
+        # The last delivery on record left further ones to come, nobody tried to ack any, and yet the queue was drained.
+        suspects = self.messages.where(
+            "acknowledged and deliveries is not null and drained and not deleted and ack_tried is null and retry > 0"
+        ).select(*_KEY, "drained", F.col("first_start").alias("since"), F.col("drained_us").alias("until"))
+        return self._unexcused(suspects).select(*_KEY, "drained")
+
+    def _repeated(self, rows: DataFrame) -> DataFrame:
+        """Receipts that stand in several of the rows, with a message that each was for."""
+        values = self._deliveries.groupBy("queue", "receipt").agg(F.min("value").alias("value"))
+        counted = rows.groupBy("queue", "receipt").agg(F.count("*").alias("times")).where("times > 1")
+        return counted.join(values, ["queue", "receipt"], "left")
+
+    def _single_copies(self) -> DataFrame:
+        """Keys of messages with several deliveries although there can be only one copy."""
+        return self.messages.where("deliveries > 1 and copies_max = 1")
+
+    def _after_ack(self) -> DataFrame:
+        acked = self._single_copies().where("acked_us is not null").select(*_KEY, "acked_us")
+        late = self._deliveries.join(acked, _KEY).where("time_us > acked_us")
+        return late.select(*_KEY, "receipt", "time_us", "acked_us")
+
+    def _overlapping(self) -> DataFrame:
+        """Deliveries that ended before the lease of the one before them could have.
+
+        The one before is the one whose answer came before; that it may have been made after this one all the same is allowed for.
+        """
+        returns = (
+            self._of("nack", "ok", "unknown").groupBy("queue", "receipt").agg(F.min("time_us").alias("returned_us"))
+        )
+        lease_end = (F.col("time_us") + F.col("lease_s") * 1_000_000).cast("long")
+        leases = (
+            self._deliveries.join(self._single_copies().select(*_KEY), _KEY, "left_semi")
+            .join(returns, ["queue", "receipt"], "left")
+            .withColumn("lease_end", lease_end)
+            .withColumn("live_until", F.least("lease_end", "returned_us"))
+        )
+        in_turn = Window.partitionBy(*_KEY).orderBy("end_us", "receipt")
+        before = {name: F.lag(name).over(in_turn) for name in ("receipt", "end_us", "lease_end", "live_until")}
+        pairs = leases.select(
+            *(*_KEY, "receipt", "end_us", "lease_end"), *(c.alias(f"before_{n}") for n, c in before.items())
+        )
+        return pairs.where(
+            "before_receipt <> receipt and before_lease_end is not null and lease_end is not null"
+            " and end_us < before_live_until and before_end_us < lease_end"
+        ).select(*_KEY, "receipt", "before_receipt", "end_us", "before_live_until")
+
+    def _reordered(self) -> DataFrame:
+        """First deliveries that began after a later push of the same process had been delivered."""
+        came = self.messages.where("sequence is not null and deliveries is not null").select(
+            *_KEY, "producer", "sequence", "acknowledged", "copies_max", "push_start", "first_start", "first_end"
+        )
+        begins = came.where("acknowledged and copies_max = 1").withColumn("at", F.col("first_start"))
+        ends = came.select("queue", "producer", F.col("first_end").alias("at"), F.col("sequence").alias("ended"))
+        both = begins.unionByName(ends, allowMissingColumns=True)
+        # Nulls come first: what begins at the very moment at which another ends did not begin after it.
+        until_now = Window.partitionBy("queue", "producer").orderBy("at", F.col("ended").asc_nulls_first())
+        seen = F.max("ended").over(until_now.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        suspects = (
+            both.withColumn("delivered_before", seen)
+            .where("value is not null and delivered_before > sequence")
+            .withColumnsRenamed({"push_start": "since", "first_start": "until"})
+        )
+        return self._unexcused(suspects).select(*_KEY, "producer", "sequence", "delivered_before")
+
+    def _unexcused(self, suspects: DataFrame) -> DataFrame:
+        """The suspects that no pull of unknown outcome can have held between ``since`` and ``until``."""
+        gave_up = F.coalesce("end_us", "time_us") + self._grace_us
+        pulls = self._of("pull", "unknown").select("queue", F.col("time_us").alias("at"), gave_up.alias("held_until"))
+        both = suspects.withColumn("at", F.col("until")).unionByName(pulls, allowMissingColumns=True)
+        until_now = Window.partitionBy("queue").orderBy("at", F.col("held_until").asc_nulls_first())
+        held = F.max("held_until").over(until_now.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        return both.withColumn("held", held).where("value is not null and (held is null or held < since)")
+
+
+def _findings(history: _History, examples: int) -> dict[str, Any]:
+    faults = history.faults()
+    others = {"undecided": history.undecided(), "unreadable_lines": history.lines.where("not readable")}
+    counts = _counts({**faults, **others})
+    messages = _message_figures(history.messages) | {name: counts[name] for name in others}
+    found = {name: counts[name] for name in FAULTS}
+    verdict, reasons = judged(found, messages)
+    return {
+        "verdict": verdict,
+        "reasons": reasons,
+        "messages": messages,
+        "faults": found,
+        "examples": {name: _examples(faults[name], examples) for name, count in found.items() if count},
+    }
+
+
+def judged(faults: Mapping[str, int], messages: Mapping[str, int]) -> tuple[str, list[str]]:
+    """The verdict, and the reasons for one that is not a pass, from the counts of a report."""
+    found = [f"{name.replace('_', ' ')}: {count:,}" for name, count in faults.items() if count]
+    if found:
+        return GUILTY, found
+    undecided, unreadable = messages["undecided"], messages["unreadable_lines"]
+    doubts = {
+        "no push was acknowledged": not messages["acknowledged"],
+        "nothing was delivered": not messages["delivered"],
+        f"{undecided:,} acknowledged messages were not delivered, and their queues not drained": undecided,
+        f"{unreadable:,} lines could not be read": unreadable,
+    }
+    reasons = [text for text, applies in doubts.items() if applies]
+    return (UNKNOWN if reasons else PASS), reasons
+
+
+def _counts(tables: dict[str, DataFrame]) -> dict[str, int]:
+    rows = [table.agg(F.lit(name).alias("name"), F.count("*").alias("count")) for name, table in tables.items()]
+    return {row["name"]: row["count"] for row in reduce(DataFrame.union, rows).collect()}
+
+
+def _operations(lines: DataFrame) -> dict[str, dict[str, int]]:
+    operations: dict[str, dict[str, int]] = {}
+    counted = lines.where("readable").groupBy("op", "outcome").count()
+    for row in sorted(counted.collect(), key=lambda row: (_OPS.index(row["op"]), _OUTCOMES.index(row["outcome"]))):
+        operations.setdefault(row["op"], {})[row["outcome"]] = row["count"]
+    return operations
+
+
+def _message_figures(messages: DataFrame) -> dict[str, int]:
+    conditions = {
+        "attempted": "push_start is not null",
+        "acknowledged": "acknowledged",
+        "delivered": "deliveries is not null",
+        "recovered": "not acknowledged and copies_max > 0 and deliveries is not null",
+        "acked": "acked_us is not null",
+    }
+    row = messages.agg(*(F.count_if(F.expr(condition)).alias(name) for name, condition in conditions.items())).head()
+    return {} if row is None else row.asDict()
+
+
+def _examples(fault: DataFrame, count: int) -> list[dict[str, Any]]:
+    rows = fault.drop("drained").orderBy(*_KEY).limit(count).collect()
+    return [{key: value for key, value in row.asDict().items() if value is not None} for row in rows]

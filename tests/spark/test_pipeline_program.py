@@ -1,0 +1,231 @@
+"""The program lmq-pipeline: options, configuration files, exit codes, and what it prints."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lmqcluster import Client
+from tests.integration.cluster import Cluster, clean_environment, ports, reaper, wait_for
+
+from .history import History
+from .queues import numbered, pulled, push
+
+DEADLINE_S = 180.0
+Invoke = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Invoke:
+    """Runs the program in this process, in the session that runs already if the test has one; gives status, output and errors."""
+    from lmqcluster_cli.pipeline import main
+
+    for name in [name for name in os.environ if name.startswith("LMQ_")]:
+        monkeypatch.delenv(name)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["lmq-pipeline", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+USAGE_ERRORS = {
+    "archive q": "Missing option '--output'",
+    "archive --output t": "name either a QUEUE or --match REGEXP",
+    "archive q --match x --output t": "name either a QUEUE or --match REGEXP",
+    "archive q --output t --once --trigger 5": "--once and --trigger exclude each other",
+    "archive q --output t --batch 0": "'--batch': 0 is not in the range",
+    "archive q --output t --servers host:99999": "--servers: ",
+    "migrate q --checkpoint c": "Missing option '--to'",
+    "replay rows.csv": "give either --queue NAME or --queue-by COLUMN",
+    "replay rows.csv --queue a --queue-by b": "give either --queue NAME or --queue-by COLUMN",
+    "replay rows.csv --queue a --queue-prefix b": "--queue-prefix goes with --queue-by",
+    "replay rows.csv --queue a --unordered --order-by b": "--unordered and --order-by exclude each other",
+    "replay rows.txt --queue a": "the format of rows.txt is not known: say --format",
+    "replay rows.csv --queue a": "there is no rows.csv",
+    "report journal": "there is no journal",
+    "verify": "Missing argument 'PATH...'",
+    "verify history.jsonl": "there is no history.jsonl",
+    "--spark memory=1g verify x": "--spark: 'memory=1g' is not of the form spark.KEY=VALUE",
+}
+
+
+@pytest.mark.parametrize("words", USAGE_ERRORS)
+def test_a_wrong_option_is_named_in_one_line(
+    invoke: Invoke, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = invoke(*words.split())
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert USAGE_ERRORS[words] in err
+    assert list(tmp_path.iterdir()) == []
+
+
+CONFIG_ERRORS = {
+    "nonsense = ": "not TOML",
+    "serverz = 'a:1'": "serverz is no option: did you mean servers?",
+    "[archive]\nouput = 'x'": "[archive] ouput is no option: did you mean output?",
+    "[archive]\nbatch = 'many'": "[archive] batch: 'many' is not a valid integer range",
+    "[verify]\ngrace = -1": "[verify] grace: -1",
+}
+
+
+@pytest.mark.parametrize("content", CONFIG_ERRORS)
+def test_a_mistake_in_the_configuration_file_is_named_in_one_line(invoke: Invoke, content: str, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(content)
+    command = ["verify", "x"] if "verify" in content else ["archive", "q", "--output", "t"]
+    code, out, err = invoke("--config", str(file), *command)
+    assert (code, out) == (78, "")
+    assert err.count("\n") == 1
+    assert f"{file}: {CONFIG_ERRORS[content]}" in err
+
+
+def test_a_configuration_file_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
+    code, _out, err = invoke("--config", str(tmp_path / "none.toml"), "verify", "x")
+    assert code == 78
+    assert "none.toml: No such file" in err
+
+
+def test_flags_beat_the_environment_which_beats_the_file(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text("servers = 'file:99999'\n[archive]\noutput = 'x'\nmatch = '^a'\nonce = true\n")
+    archive = ("--config", str(file), "archive")
+    assert "file:99999" in invoke(*archive)[2]
+    monkeypatch.setenv("LMQ_SERVERS", "environment:99999")
+    assert "environment:99999" in invoke(*archive)[2]
+    assert "flag:99999" in invoke(*archive, "--servers", "flag:99999")[2]
+    monkeypatch.setenv("LMQ_PIPELINE_ARCHIVE_MATCH", "")
+    assert invoke(*archive, "q", "--match", "x")[0] == 2
+
+
+def test_servers_that_cannot_be_reached_are_told_before_spark_starts(invoke: Invoke, tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{ports.take()}"
+    code, out, err = invoke("archive", "q", "--output", str(tmp_path / "t"), "--servers", nobody)
+    assert (code, out) == (69, "")
+    assert err.count("\n") == 1
+    assert f"--servers {nobody}" in err
+    assert "Connect call failed" in err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(invoke: Invoke, shell: str) -> None:
+    code, out, _err = invoke("completion", shell)
+    assert code == 0
+    assert "_LMQ_PIPELINE_COMPLETE" in out
+
+
+def test_queue_names_are_completed(
+    invoke: Invoke, cluster: Cluster, client: Client, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(client, queue, [b"x"])
+    words = f"lmq-pipeline archive {queue[:-1]}"
+    for name, value in {"_LMQ_PIPELINE_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": words}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LMQ_NODE", cluster[0].http)
+    assert invoke()[1].splitlines() == [f"plain,{queue}"]
+    monkeypatch.setenv("LMQ_NODE", f"127.0.0.1:{ports.take()}")
+    assert invoke()[1].strip() == ""
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_replay_report_and_verify_print_tables_and_json(
+    invoke: Invoke, spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.jsonl.gz"
+    rows.write_bytes(gzip.compress(b'{"n": 1}\nbad\n'))
+    replay = ("replay", str(rows), "--queue", queue, "--servers", servers)
+    code, out, err = invoke(*replay)
+    assert (code, out) == (65, "")
+    assert err.count("\n") == 1
+    assert "rows.jsonl.gz: a row that cannot be read: bad; nothing was pushed (--skip-bad" in err
+    assert invoke(*replay, "--skip-bad")[:2] == (0, "rows\tbad_rows\n1\t1\n")
+    assert pulled(client, queue) == [b'{"n": 1}']
+
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text(
+        '{"time":"2026-11-03T15:00:00.000000Z","event":"push","queue":"q","node":"n1","count":7,"bytes":70}\n'
+    )
+    page = tmp_path / "report.html"
+    code, out, err = invoke("report", str(journal), "--html", str(page))
+    assert (code, err) == (0, "")
+    header, line, total = (line.split("\t") for line in out.splitlines())
+    assert dict(zip(header, line, strict=True))["arrivals"] == "7"
+    assert total[:2] == ["(all)", "7"]
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    code, out, err = invoke("report", str(rows))
+    assert (code, err) == (65, "lmq-pipeline: the event journals hold no event that can be read\n")
+
+    history = History().healthy(3)
+    history.push("gone", 100)
+    code, out, _err = invoke("verify", history.write(tmp_path / "history.jsonl"))
+    assert code == 3
+    assert out.splitlines()[-1].startswith("verdict: unknown (1 acknowledged messages were not delivered")
+
+
+def test_an_archive_that_runs_on_stops_at_ctrl_c(client: Client, servers: str, queue: str, tmp_path: Path) -> None:
+    push(client, queue, numbered(100))
+    table = tmp_path / "table"
+    command = [sys.executable, "-m", "lmqcluster_cli.pipeline", "--master", "local[1]", "archive", queue]
+    command += ["--servers", servers, "--output", str(table), "--trigger", "0", "--json"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(), start_new_session=True
+    )
+    reaper.tell("+", process.pid)
+    try:
+        wait_for(
+            lambda: (table / "_checkpoint" / "commits" / "0").exists() or process.poll() is not None,
+            "a commit",
+            DEADLINE_S,
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+    finally:
+        process.kill()
+        process.wait()
+        reaper.tell("-", process.pid)
+    assert process.returncode == 0, err
+    assert json.loads(out) | {"seconds": 0} == {"messages": 100, "micro_batches": 1, "seconds": 0}
+    assert err.decode().startswith("Stopping;")
+    assert err.count(b"\n") == 1
+
+
+def test_spark_submit_runs_it_and_gets_its_status(tmp_path: Path) -> None:
+    history = History().healthy(3)
+    history.push("gone", 100)
+    path = history.drained().write(tmp_path / "history.jsonl")
+    program = [sys.executable, "-m", "lmqcluster_cli.pipeline", "--submit-file"]
+    file = subprocess.run(program, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout.strip()
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]"]
+    submit += ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=1", file]
+    environment = clean_environment({"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
+    done = subprocess.run(
+        [*submit, "verify", path, "--json"], capture_output=True, env=environment, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == 1, done.stderr.decode()
+    # spark-submit sends both of its program's streams to standard output.
+    assert json.loads(done.stdout.splitlines()[-1])["faults"]["lost"] == 1
+
+
+def test_a_master_is_for_spark_submit_to_say(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    code, _out, err = invoke("--master", "local", "verify", "x")
+    assert code == 2
+    assert "--master is for spark-submit to say" in err
