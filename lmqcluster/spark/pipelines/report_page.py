@@ -39,7 +39,7 @@ svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 5px 8px; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
-th:first-child, td:first-child { text-align: left; white-space: normal; word-break: break-all; }
+th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
 """
 
 
