@@ -48,7 +48,9 @@ _REPORT_COLUMNS: Final = [
     "--order-by", metavar="COLUMN", help="Push the rows of each queue in this order. [default: that of the files]"
 )
 @click.option("--unordered", is_flag=True, help="Push in any order, with several tasks for each queue.")
-@click.option("--archive", "is_archive", is_flag=True, help="PATH is a table of archive: its queues, values and order.")
+@click.option(
+    "--archive", "is_archive", is_flag=True, help="PATH is a table of archive: its queues, values, types and order."
+)
 @click.option("--skip-bad", is_flag=True, help="Count bad rows and go on, instead of ending before anything is pushed.")
 @click.option("--name", metavar="TEXT", help="Name of the replay. [default: made of the arguments]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
@@ -100,6 +102,7 @@ def replay(
             queue_by=queue_by,
             queue_prefix=queue_prefix,
             value=value,
+            content_type="content_type" if is_archive else None,
             order_by=order_by,
             ordered=not unordered,
             skip_bad=skip_bad,

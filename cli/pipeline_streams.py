@@ -149,7 +149,6 @@ def archive(
     is_flag=True,
     help="Go on although the other cluster may have forgotten the keys of a micro-batch that was interrupted.",
 )
-@click.option("--drop-types", is_flag=True, help="Also move messages that have a content type, without it.")
 def migrate(
     runner: Runner,
     source: Callable[[], Source],
@@ -158,14 +157,13 @@ def migrate(
     checkpoint: str,
     queue_prefix: str,
     accept_doubles: bool,
-    drop_types: bool,
     as_json: bool,
 ) -> int:
     """Move the messages of a QUEUE, or of all that --match, to another cluster.
 
     A message is removed from the one only when it is stored at the other. If the command is killed, run it again within 5
-    minutes: nothing is lost and nothing doubled. Later it refuses, see --accept-doubles. It ends at a message that has a content
-    type (pushed over HTTP, for example), see --drop-types.
+    minutes: nothing is lost and nothing doubled. Later it refuses, see --accept-doubles. Content types stay; headers that hooks
+    have kept do not, and a compound message becomes one MessagePack list.
     """
     reach("--to", target)
     outcome = StreamOutcome()
@@ -180,7 +178,6 @@ def migrate(
             trigger_s=trigger_s,
             queue_prefix=queue_prefix,
             accept_doubles=accept_doubles,
-            drop_types=drop_types,
         )
         run_migrate(spark, settings, watched("migrate", outcome))
     return _end(outcome, once=trigger_s is None, as_json=as_json)

@@ -179,6 +179,7 @@ class AsyncClient:
         *,
         keys: Sequence[Name] | None = None,
         scope: Name | None = None,
+        content_types: Sequence[Name | None] | None = None,
     ) -> Future[list[str]]:
         """Push many messages to one queue, in order; much faster than one by one.
 
@@ -190,6 +191,8 @@ class AsyncClient:
             keys: idempotency keys as for `push`, one for each content.
             scope: name of the job that the keys belong to: they hold until `forget_keys`, or until the scope has not been used
                 for some minutes.
+            content_types: one for each content, which then must be the body as bytes and is stored as it is, as over HTTP; None
+                where the content is any MessagePack value. They need keys.
 
         Returns:
             Awaited: one result per content, as `push`.
@@ -201,16 +204,21 @@ class AsyncClient:
             raise TypeError("contents must be a list of messages")
         if keys is not None and len(keys) != len(contents):
             raise ValueError(f"{len(contents)} contents need as many keys, not {len(keys)}")
-        if scope is not None and keys is None:
-            raise ValueError("a scope needs keys")
+        if (scope is not None or content_types is not None) and keys is None:
+            raise ValueError("a scope and content types need keys")
+        if content_types is not None and len(content_types) != len(contents):
+            raise ValueError(f"{len(contents)} contents need as many content types, not {len(content_types)}")
         loop = self._loop or self._bind()
         name = pack_raw(name_bytes(queue))
         raw_keys = None if keys is None else [name_bytes(key) for key in keys]
-        raw_scope = None if scope is None else name_bytes(scope)
+        options: dict[bytes, Any] = {} if scope is None else {b"scope": name_bytes(scope)}
+        types = (
+            None if content_types is None else [None if kind is None else name_bytes(kind) for kind in content_types]
+        )
         if len(contents) <= PUSH_COUNT_MAX:
             packed = pack(contents)
             if len(packed) <= _BATCH_BYTES:
-                return self._push_batch(loop, name, packed, len(contents), raw_keys, raw_scope)
+                return self._push_batch(loop, name, packed, len(contents), _push_options(options, raw_keys, types, 0))
         encoded = [encode_content(content) for content in contents]
         parts = [
             self._push_batch(
@@ -218,8 +226,7 @@ class AsyncClient:
                 name,
                 pack_array(encoded[start:end]),
                 end - start,
-                None if raw_keys is None else raw_keys[start:end],
-                raw_scope,
+                _push_options(options, raw_keys, types, start, end),
             )
             for start, end in split_batch(encoded, PUSH_COUNT_MAX, _BATCH_BYTES)
         ]
@@ -231,17 +238,15 @@ class AsyncClient:
         name: bytes,
         packed: bytes,
         count: int,
-        keys: list[bytes] | None,
-        scope: bytes | None,
+        options: dict[bytes, Any] | None,
     ) -> Future[list[str]]:
         future: Future[list[str]] = Future(loop=loop)
         deadline = loop.time() + self._timeout_s
         if count == 0:
             future.set_result([])
-        elif keys is None:
+        elif options is None:
             self._submit_push(PushMany(future, b"\xa9push_many\x92" + name + packed, deadline, count))
         else:
-            options: dict[bytes, Any] = {b"keys": keys} if scope is None else {b"keys": keys, b"scope": scope}
             body = b"\xa9push_many\x93" + name + packed + pack(options)
             self._submit(Call(future, body, push_texts, deadline))
         return future
@@ -597,6 +602,21 @@ class AsyncClient:
 
 async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:
     return [result for results in await asyncio.gather(*parts) for result in results]
+
+
+def _push_options(
+    common: dict[bytes, Any],
+    keys: list[bytes] | None,
+    types: list[bytes | None] | None,
+    start: int,
+    end: int | None = None,
+) -> dict[bytes, Any] | None:
+    if keys is None:
+        return None
+    options = {**common, b"keys": keys[start:end]}
+    if types is not None:
+        options[b"content_types"] = types[start:end]
+    return options
 
 
 def _ok(result: Any) -> str:

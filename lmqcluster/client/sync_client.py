@@ -102,9 +102,12 @@ class Client:
         *,
         keys: Sequence[Name] | None = None,
         scope: Name | None = None,
+        content_types: Sequence[Name | None] | None = None,
     ) -> list[str]:
         """Push many messages to one queue, see `AsyncClient.push_many`."""
-        return self._run(lambda: self._client.push_many(queue, contents, keys=keys, scope=scope))
+        return self._run(
+            lambda: self._client.push_many(queue, contents, keys=keys, scope=scope, content_types=content_types)
+        )
 
     def forget_keys(self, scopes: Sequence[Name]) -> int:
         """Let the cluster forget the idempotency keys of jobs that have ended, see `AsyncClient.forget_keys`."""

@@ -28,9 +28,11 @@ class RowKeys:
             self._base.update(b"%d:%b" % (len(data), data))
         self._seen: dict[bytes, int] = {}
 
-    def next(self, value: bytes) -> bytes:
+    def next(self, value: bytes, content_type: str | None = None) -> bytes:
         """The key of the next row, 16 bytes."""
         state = self._base.copy()
+        if content_type is not None:
+            state.update(b"%d:%b" % (len(content_type), content_type.encode("utf-8", "surrogateescape")))
         state.update(value)
         digest = state.digest()
         before = self._seen.get(digest, 0)

@@ -29,6 +29,7 @@ class _Unsent:
     def clear(self) -> None:
         self.contents: list[bytes] = []
         self.row_keys: list[bytes] = []
+        self.types: list[str | None] = []
         self.size = 0
 
 
@@ -68,8 +69,14 @@ class Pusher:
             self._sender.shutdown()
             self._client.close(0)
 
-    def add(self, queue: str, values: Sequence[bytes], keys: Sequence[bytes | None] | None) -> None:
-        """Take rows of one queue, with keys of their own or None for derived ones.
+    def add(
+        self,
+        queue: str,
+        values: Sequence[bytes],
+        keys: Sequence[bytes | None] | None,
+        types: Sequence[str | None] | None,
+    ) -> None:
+        """Take rows of one queue, with keys of their own or None for derived ones, and with content types or none.
 
         Raises:
             LmqError: an earlier request failed.
@@ -81,7 +88,9 @@ class Pusher:
         count_max, bytes_max = self._options.push_count, self._options.push_bytes
         for index, value in enumerate(values):
             key = None if keys is None else keys[index]
-            unsent.row_keys.append(derive(value) if key is None else key)
+            kind = None if types is None else types[index]
+            unsent.types.append(kind)
+            unsent.row_keys.append(derive(value, kind) if key is None else key)
             unsent.contents.append(value)
             unsent.size += len(value)
             self._unsent_bytes += len(value)
@@ -115,7 +124,7 @@ class Pusher:
 
     def _send(self, queue: str, unsent: _Unsent) -> None:
         self._wait()
-        self._under_way = self._sender.submit(self._push, queue, unsent.contents, unsent.row_keys)
+        self._under_way = self._sender.submit(self._push, queue, unsent.contents, unsent.row_keys, unsent.types)
         self._unsent_bytes -= unsent.size
         unsent.clear()
 
@@ -124,9 +133,10 @@ class Pusher:
             self._under_way.result()
             self._under_way = None
 
-    def _push(self, queue: str, contents: list[bytes], keys: list[bytes]) -> None:
+    def _push(self, queue: str, contents: list[bytes], keys: list[bytes], types: list[str | None]) -> None:
+        given = None if types.count(None) == len(types) else types
         try:
-            self._client.push_many(queue, contents, keys=keys, scope=self._key_scope)
+            self._client.push_many(queue, contents, keys=keys, scope=self._key_scope, content_types=given)
         except LmqError as exc:
             where = (
                 f"{len(contents)} messages could not be pushed to queue {queue!r} through {self._options.connection}"

@@ -9,7 +9,7 @@
 | timestamp      | timestamp | when the message became due, by the cluster's clock       | ignored                              |
 | delivery_count | int       | always null: the cluster counts the deliveries left       | ignored                              |
 | message_id     | string    | id of this delivery, null for mode=peek                   | ignored                              |
-| content_type   | string    | the content type of `value`                               | ignored                              |
+| content_type   | string    | the content type of `value`                               | stored with `value` as it is         |
 | headers        | map       | only with ``includeHeaders``: strings to strings          | ignored                              |
 
 What a read yields can be written as it is; a column of another name is refused, because it would be lost.
@@ -22,6 +22,8 @@ or with ``explode`` one row for each part by the same rules; its rows share ever
 The headers are those that HTTP sends: ``x-lmq-message-type`` (``normal`` or ``compound``), ``x-lmq-retry-remaining`` (how many
 more deliveries there may be after this one), headers of the push that the cluster keeps, and in exploded rows ``x-lmq-part``
 (from 0) and ``x-lmq-parts``. Text that is not UTF-8 has replacement characters.
+
+A value that is written without a content type becomes a string in MessagePack, as if it had been pushed over MessagePack-RPC.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
     "key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
     "queue": (StringType,),
+    "content_type": (StringType,),
 }
 
 

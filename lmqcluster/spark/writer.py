@@ -174,7 +174,8 @@ def _push_rows(batch: pa.RecordBatch, queue: str, pusher: Pusher) -> None:
     _check_no_null(values, "value")
     names = batch.schema.names
     keys: list[bytes | None] | None = _bytes(batch.column("key")) if "key" in names else None
-    pusher.add(queue, _bytes(values), keys)
+    types: list[str | None] | None = batch.column("content_type").to_pylist() if "content_type" in names else None
+    pusher.add(queue, _bytes(values), keys, types)
 
 
 def _bytes(column: Any) -> list[Any]:

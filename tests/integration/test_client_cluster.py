@@ -101,6 +101,26 @@ async def test_properties(shared_cluster: Cluster, queue_name: str) -> None:
 
 
 @async_test
+async def test_contents_with_types_are_stored_as_they_are(shared_cluster: Cluster, queue_name: str) -> None:
+    async with AsyncClient(shared_cluster.rpc_addresses) as client:
+        contents, types = [b"a,b", {"x": 1}, b"plain"], ["text/csv", None, "text/plain"]
+        for _ in range(2):
+            await client.push_many(queue_name, contents, keys=["1", "2", "3"], content_types=types)
+        found = await client.pull_many(queue_name, 10)
+        assert [(message.content, message.content_type) for message in found] == [
+            (b"a,b", "text/csv"),
+            ({b"x": 1}, "application/x-msgpack"),
+            (b"plain", "text/plain"),
+        ]
+        for wrong in ({"content_types": types}, {"content_types": ["text/csv"], "keys": ["1", "2", "3"]}):
+            with pytest.raises(ValueError, match="content types"):
+                await client.push_many(queue_name, contents, **wrong)
+        with pytest.raises(LmqError) as raised:
+            await client.push_many(queue_name, [{"x": 1}], keys=["4"], content_types=["text/csv"])
+        assert raised.value.code == "bad_arguments"
+
+
+@async_test
 async def test_keys_in_a_scope_hold_until_it_is_forgotten(shared_cluster: Cluster, queue_name: str) -> None:
     async with AsyncClient(shared_cluster.rpc_addresses) as client:
         one, other = f"{queue_name}-1", f"{queue_name}-2"
@@ -112,7 +132,7 @@ async def test_keys_in_a_scope_hold_until_it_is_forgotten(shared_cluster: Cluste
         await client.push_many(queue_name, ["x"], keys=["k1"], scope=other)
         contents = [message.content for message in await client.pull_many(queue_name, 100)]
         assert contents == [b"x", b"y", b"x", b"y", b"z", b"x"]
-        with pytest.raises(ValueError, match="scope needs keys"):
+        with pytest.raises(ValueError, match="a scope"):
             await client.push_many(queue_name, ["x"], scope=one)
 
 

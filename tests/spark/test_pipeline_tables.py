@@ -140,6 +140,7 @@ def test_a_replayed_archive_keeps_queues_and_order_and_stores_nothing_twice(
     table = tmp_path / "table"
     contents = [*numbered(500), b"twin", b"twin", b"\xff\x00 not text"]
     push(client, queue, contents)
+    client.push_many(queue, [b"a,b", b"twin"], keys=["k1", "k2"], content_types=["text/csv", "text/plain"])
     archive(
         spark,
         ArchiveSettings(source=Source(servers=servers, queue=queue, messages_max=200), output=str(table)),
@@ -152,11 +153,14 @@ def test_a_replayed_archive_keeps_queues_and_order_and_stores_nothing_twice(
         queue_by="queue",
         queue_prefix="again-",
         value="value",
+        content_type="content_type",
         order_by="offset",
     )
     for _ in range(2):
-        assert replay(spark, settings).rows == len(contents)
-    assert pulled(client, f"again-{queue}") == contents
+        assert replay(spark, settings).rows == len(contents) + 2
+    found = client.pull_many(f"again-{queue}", 1000)
+    assert [one.content for one in found] == [*contents, b"a,b", b"twin"]
+    assert [one.content_type for one in found[-3:]] == ["application/x-msgpack", "text/csv", "text/plain"]
 
 
 CSV = 'origin,flight,note\nEWR,1,"a ""b"", c"\nJFK,2,\nEWR,1,"a ""b"", c"\nEWR,10,\nEWR,9,é\n'
@@ -274,14 +278,12 @@ def test_a_migration_that_is_run_again_moves_each_message_once(
     with Client(target[0].rpc) as other:
         assert pulled(other, f"moved-{queue}") == [*numbered(500), b"last"]
 
-    # What has a content type would lose it, so that it stays where it is unless that is accepted.
     client.push(queue, {"not": "bytes"})
-    with pytest.raises(StreamingQueryException) as raised:
-        migrate(spark, settings, watch)
-    error = explained(raised.value)
-    assert error is not None
-    assert error.exit_code == BAD_DATA
-    assert "has the content type application/x-msgpack, which it would lose; --drop-types" in str(error)
-    migrate(spark, replace(settings, drop_types=True), watch)
+    client.push_many(queue, [b"a,b"], keys=["typed"], content_types=["text/csv"])
+    migrate(spark, settings, watch)
     with Client(target[0].rpc) as other:
-        assert pulled(other, f"moved-{queue}") == [b"\x81\xa3not\xa5bytes"]
+        found = other.pull_many(f"moved-{queue}", 10)
+        assert [(one.content, one.content_type) for one in found] == [
+            ({b"not": b"bytes"}, "application/x-msgpack"),
+            (b"a,b", "text/csv"),
+        ]

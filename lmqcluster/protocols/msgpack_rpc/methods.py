@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 from ...core import Op
@@ -22,6 +23,7 @@ __all__ = ["METHODS"]
 
 Arguments = list[Any]
 _SEQUENCE_MAX = 1 << 62
+TYPE_BYTES_MAX = 4096
 _MANY_BYTES_MAX = 16 * 1024 * 1024
 """A batch ends with the message that exceeds this, however many were asked for."""
 
@@ -90,10 +92,11 @@ def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
         if type(keys) is not list or len(keys) != len(contents):
             raise LmqError("bad_arguments", "keys must be a list with a key or nil for each content")
         scope = key_of(options.get(b"scope")) or b""
-        _push_keyed(connection, msgid, name, contents, [key_of(key) for key in keys], _flag_list, scope)
+        types = _content_types(options.get(b"content_types"), contents)
+        _push_keyed(connection, msgid, name, contents, [key_of(key) for key in keys], _flag_list, scope, types)
         return
-    if b"scope" in options:
-        raise LmqError("bad_arguments", "a scope is one of keys")
+    if options:
+        raise LmqError("bad_arguments", "a scope and content types need keys")
     first = connection.next_sequence
     connection.next_sequence += len(contents)
     if connection.push_error is not None:
@@ -115,23 +118,39 @@ def _push_keyed(
     keys: list[bytes | None],
     render: Callable[[Any], bytes],
     scope: bytes = b"",
+    types: list[bytes | None] | None = None,
 ) -> None:
     connection.service.check_name(name)
     rows: list[list[Any]] = []
     size = 64
-    for content, key in zip(contents, keys, strict=True):
-        body = body_of(content)
+    for content, key, content_type in zip(contents, keys, types or repeat(None, len(contents)), strict=True):
+        body = body_of(content) if content_type is None else content
         connection.service.check_push(len(body))
         connection.service.check_key(key)
-        rows.append([body, CONTENT_TYPE, [], key])
-        size += len(body) + 64
+        rows.append([body, content_type or CONTENT_TYPE, [], key])
+        size += len(body) + len(content_type or b"") + 64
     _propose(connection, msgid, [Op.PUSH_ITEMS, name, rows, scope], size, render)
+
+
+def _content_types(value: Any, contents: list[Any]) -> list[bytes | None] | None:
+    if value is None:
+        return None
+    if type(value) is not list or len(value) != len(contents):
+        raise LmqError("bad_arguments", "content_types must be a list with a type or nil for each content")
+    for content_type, content in zip(value, contents, strict=True):
+        if content_type is not None and (
+            type(content_type) is not bytes or not 0 < len(content_type) <= TYPE_BYTES_MAX
+        ):
+            raise LmqError("bad_arguments", f"a content type must be a string of 1 to {TYPE_BYTES_MAX} bytes")
+        if content_type is not None and type(content) is not bytes:
+            raise LmqError("bad_arguments", "a content with a type must be a string: the body as it is")
+    return value
 
 
 def _options(value: Any) -> dict[Any, Any]:
     if type(value) is not dict:
         raise LmqError("bad_arguments", "options must be a map")
-    unknown = set(value) - {b"key", b"keys", b"scope"}
+    unknown = set(value) - {b"key", b"keys", b"scope", b"content_types"}
     if unknown:
         raise LmqError("bad_arguments", f"unknown option {min(map(str, unknown))}")
     return value

@@ -5,10 +5,8 @@ is written again when the query is restarted, under the same keys (query and mes
 target still knows them: at least `KEYS_S` after the push. A restart that comes later is refused, unless `MigrateSettings.
 accept_doubles` says that the micro-batch in question may come twice.
 
-Names of queues, bodies and their order by queue stay. Strings and bytes pushed over MessagePack-RPC arrive as they were; what
-has a content type (pushed over HTTP, or another MessagePack value, or compound) would arrive as bare bytes, because a write
-carries no types: the migration ends at such a message and leaves it, unless `MigrateSettings.drop_types` says to go on. Messages
-that others hold under lease are moved when they come back to their queue.
+Names of queues, bodies, content types and their order by queue stay; a compound message arrives as the list of its contents, and
+headers that hooks have kept are lost. Messages that others hold under lease are moved when they come back to their queue.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -43,7 +41,6 @@ class MigrateSettings:
         trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
         queue_prefix: what to put before the names of queues at the target.
         accept_doubles: whether to go on although keys of an interrupted micro-batch may be forgotten.
-        drop_types: whether messages that have a content type are moved without it.
     """
 
     source: Source
@@ -52,7 +49,6 @@ class MigrateSettings:
     trigger_s: float | None = None
     queue_prefix: str = ""
     accept_doubles: bool = False
-    drop_types: bool = False
 
 
 def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[StreamingQuery], None]) -> None:
@@ -94,20 +90,10 @@ def _write(batch: DataFrame, settings: MigrateSettings) -> None:
     key = F.concat(F.lit(f"{query_id(batch)}:"), F.col("offset"))
     queue = F.concat(F.lit(settings.queue_prefix), F.col("queue"))
     messages = batch.select(key.alias("key"), queue.alias("queue"), "value", "content_type", "offset")
-    if not settings.drop_types:
-        # The rows are spread over tasks before any is written, so that nothing is if one cannot be.
-        is_typed = F.col("content_type").isNotNull()
-        messages = messages.where(F.when(is_typed, _refusal()).otherwise(F.lit(True)))
     # One task for each queue keeps its order.
     in_order = messages.repartition("queue").sortWithinPartitions("queue", "offset")
     writer = in_order.write.format("lmq").mode("append").option("lmq.servers", settings.target_servers)
     writer.option("lmq.timeout", str(settings.source.timeout_s)).save()
-
-
-def _refusal() -> Column:
-    what = (F.lit("message "), "offset", F.lit(" for queue "), "queue", F.lit(" has the content type "), "content_type")
-    advice = F.lit(", which it would lose; --drop-types moves it without")
-    return F.raise_error(F.concat(*what, advice)).cast("boolean")
 
 
 def _check_in_time(spark: SparkSession, checkpoint: str) -> None:

@@ -56,6 +56,7 @@ class ReplaySettings:
         queue_by: or the column whose value names the queue of a row.
         queue_prefix: what stands before that value.
         value: the column whose value is the message; ``None`` for the whole row as a JSON object.
+        content_type: the column that holds the content types of the messages; ``None`` for none.
         order_by: the column to push in the order of, within each queue; ``None`` for the order of the files.
         ordered: whether the rows of a queue keep an order at all; without, many tasks push to one queue.
         skip_bad: whether rows that cannot become messages are left out instead of ending the replay.
@@ -70,6 +71,7 @@ class ReplaySettings:
     queue_by: str | None = None
     queue_prefix: str = ""
     value: str | None = None
+    content_type: str | None = None
     order_by: str | None = None
     ordered: bool = True
     skip_bad: bool = False
@@ -107,8 +109,13 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     if settings.ordered:
         rows = rows.repartition(_TASKS, "queue").sortWithinPartitions("queue", "_order", *_PLACE)
     else:
-        rows = rows.repartition(_TASKS, "queue", "value")
-    writer = rows.select("queue", "value").write.format("lmq").mode("append").option("lmq.servers", settings.servers)
+        rows = rows.repartition(_TASKS, "queue", "value", "content_type")
+    writer = (
+        rows.select("queue", "value", "content_type")
+        .write.format("lmq")
+        .mode("append")
+        .option("lmq.servers", settings.servers)
+    )
     writer.option("lmq.timeout", str(settings.timeout_s)).option("lmq.writeId", settings.write_id).save()
     bad = int(counted.get["bad"])
     return Replayed(int(counted.get["rows"]) - bad, bad)
@@ -197,10 +204,12 @@ def _messages(
         named = column(settings.queue_by or "").cast("string")
         queue = F.when(named != "", F.concat(F.lit(settings.queue_prefix), named))
     value = whole if settings.value is None else column(settings.value)
+    kind = F.lit(None).cast("string") if settings.content_type is None else column(settings.content_type)
     place = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
     return rows.select(
         queue.alias("queue"),
         value.alias("value"),
+        kind.alias("content_type"),
         unreadable.alias(_UNREADABLE),
         order.alias("_order"),
         *(part.alias(name) for part, name in zip(place, _PLACE, strict=True)),
