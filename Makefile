@@ -1,6 +1,7 @@
 # make install   create .venv and install everything      make up      a three-node cluster on loopback
 # make test      everything CI checks                      make bench   the benchmark suite
 # make check     lint, types, import rules, unit tests     make sim SEED=n   replay one simulated run
+# make drill     every failover drill                      make drill-soak HOURS=n   drills with new seeds for n hours
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,7 @@ STAMP := $(VENV)/.installed
 # How many test files run at the same time.
 TEST_JOBS ?= 2
 
-.PHONY: install up check lint test unit sim soak example bench clean
+.PHONY: install up check lint test unit sim soak drill drill-soak example bench clean
 
 install: $(STAMP)
 
@@ -43,6 +44,12 @@ sim: install
 # An hour of new seeds, two processes at a time.
 soak: install
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),$(shell date +%s)) --minutes $(or $(MINUTES),60) --jobs 2
+
+drill: install
+	$(BIN)/lmq-drill suite full $(DRILL_ARGS)
+
+drill-soak: install
+	$(BIN)/lmq-drill suite soak --hours $(or $(HOURS),1) $(DRILL_ARGS)
 
 # 336,776 flights through queues into a table; a node and the query are killed on the way.
 example: install

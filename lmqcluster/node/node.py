@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -50,6 +51,7 @@ class Node:
         replica: the current membership; another object after `join` or `leave`.
         failure: set with the error if replication stops; the process must then end.
         events: the event journal, None if it is off.
+        on_new_cluster: called when the node has left its cluster for another, or for one of its own: clients must look around anew.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -59,6 +61,7 @@ class Node:
         self.metrics = Metrics(self)
         self.leader_changes = 0
         self.events: EventJournal | None = None
+        self.on_new_cluster: list[Callable[[], None]] = []
         self.replica: Replica
         self.service: QueueService
         self.failure: asyncio.Future[BaseException]
@@ -154,7 +157,8 @@ class Node:
         self.retire()
         for timer in self._timers.values():
             timer.cancel()
-        await hand_over(self.replica)
+        if not self.failure.done():
+            await hand_over(self.replica)
         self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))
         await self.replica.stop()
         if self.events is not None:
@@ -350,6 +354,9 @@ class Node:
         error = LmqError("shutting_down", "the node is changing its cluster; use another node")
         self.service.pulls.close(error)
         self.service.proposer.close(error)
+        # What a client goes on to push would be acknowledged by a cluster that it does not mean.
+        for end_connections in self.on_new_cluster:
+            end_connections()
         await self.replica.stop()
         self._storage.begin_anew(node_id, members, joining=node_id not in members)
         self._build()

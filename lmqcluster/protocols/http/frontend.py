@@ -51,6 +51,7 @@ class HttpFrontEnd:
         ClusterRoutes(node).add_to(self._router)
         self._server: HttpServer | None = None
         self._listener: asyncio.Server | None = None
+        node.on_new_cluster.append(self._end_connections)
 
     @property
     def port(self) -> int:
@@ -83,6 +84,11 @@ class HttpFrontEnd:
         # aiohttp grants the time once for the handler and once for writing its answer.
         await self._server.shutdown(grace_s / 2)
         self._listener = None
+
+    def _end_connections(self) -> None:
+        """Close idle connections, and the others when they have been answered."""
+        if self._server is not None:
+            self._server.pre_shutdown()
 
     async def _handle(self, request: Request) -> Reply:
         try:

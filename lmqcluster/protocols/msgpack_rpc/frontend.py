@@ -36,6 +36,7 @@ class RpcFrontEnd:
         self._connections: set[Connection] = set()
         self._held: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        node.on_new_cluster.append(self._end_connections)
         self._timer: asyncio.TimerHandle | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
 
@@ -61,6 +62,10 @@ class RpcFrontEnd:
         for timer in (self._timer, self._hold_timer):
             if timer is not None:
                 timer.cancel()
+        for connection in list(self._connections):
+            connection.close()
+
+    def _end_connections(self) -> None:
         for connection in list(self._connections):
             connection.close()
 

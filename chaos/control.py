@@ -1,0 +1,75 @@
+"""The page of memory through which a drill tells the library under a node what shall go wrong (native/interpose.c)."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import struct
+from enum import IntEnum
+from pathlib import Path
+
+__all__ = ["Control"]
+
+_FIELD = struct.Struct("=q")
+
+
+class _Field(IntEnum):
+    """The fields in the order of interpose.c."""
+
+    SYNC_DELAY_US = 0
+    SYNC_ERRNO = 1
+    SPACE_LIMITED = 2
+    SPACE_LEFT = 3
+    CLOCK_OFFSET_NS = 4
+    SYNCS_LIE = 5
+    SYNCS_SEEN = 6
+
+
+class Control:
+    """Switches for one node's disk and clock. They outlive its process, so a restarted node meets the same disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.write_bytes(bytes(_FIELD.size * len(_Field)))
+        with path.open("r+b") as file:
+            self._page = mmap.mmap(file.fileno(), 0)
+
+    def close(self) -> None:
+        """Let go of the page."""
+        self._page.close()
+
+    def slow_syncs(self, delay_s: float) -> None:
+        """Every sync takes this much longer."""
+        self._set(_Field.SYNC_DELAY_US, round(delay_s * 1e6))
+
+    def fail_syncs(self, *, fail: bool) -> None:
+        """Syncs fail with an input/output error."""
+        self._set(_Field.SYNC_ERRNO, errno.EIO if fail else 0)
+
+    def lie_about_syncs(self, *, lie: bool) -> None:
+        """Syncs succeed without doing anything, as on a disk with a volatile cache: a power failure takes what was written."""
+        self._set(_Field.SYNCS_LIE, int(lie))
+
+    def limit_space(self, left_bytes: int | None) -> None:
+        """Files may grow by so much in all, None for no limit; then writes fail for want of space."""
+        self._set(_Field.SPACE_LEFT, left_bytes or 0)
+        self._set(_Field.SPACE_LIMITED, int(left_bytes is not None))
+
+    def jump_clock(self, offset_s: float) -> None:
+        """The wall clock is off by so much."""
+        self._set(_Field.CLOCK_OFFSET_NS, round(offset_s * 1e9))
+
+    def mend(self) -> None:
+        """Everything works again; a wall clock that has jumped is right again."""
+        for field in _Field:
+            if field is not _Field.SYNCS_SEEN:
+                self._set(field, 0)
+
+    @property
+    def syncs_seen(self) -> int:
+        """Syncs that the node has asked for."""
+        value: int = _FIELD.unpack_from(self._page, _Field.SYNCS_SEEN * _FIELD.size)[0]
+        return value
+
+    def _set(self, field: _Field, value: int) -> None:
+        _FIELD.pack_into(self._page, field * _FIELD.size, value)

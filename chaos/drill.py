@@ -1,0 +1,341 @@
+"""One drill, from an empty folder to a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lmqcluster import LmqError
+
+from .checker import Judgement, judge
+from .cluster import Cluster
+from .digest import Digest, digests_agree
+from .errors import DrillError
+from .figures import Latency, Window, errors_of, latencies, longest_pause_s, operations
+from .history import Event, History, now_us
+from .node_process import NodeProcess
+from .running import RunningCluster
+from .scenario import Limits, Scenario
+from .short_histories import ShortHistories, judge_short
+from .stage import Stage
+from .timeline import Mended, Timeline
+from .verdict import Evidence, Verdict, decide
+from .watch import Election, Sample, Watch
+from .workload import ClientFactory, Workload, plain_client
+
+__all__ = ["Result", "run_drill"]
+
+_POLL_S = 0.2
+_LEASE_SLACK_S = 2.0
+"""By how much a lease can end late: that is how long a lost answer can have kept a message from others."""
+_PAUSE_AFTER_US = 5_000_000
+"""A pause that a fault causes is looked for until so long after it was mended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came of a drill.
+
+    Attributes:
+        scenario, seed, folder: what was run, and where its files are.
+        verdict, reasons: `reasons` are for a verdict that is not a pass.
+        judgement: of the history.
+        short: by queue whether its short history is linearizable.
+        windows, elections: faults and new leaders in order of time.
+        digests: of the members' states.
+        operations: attempts by operation and outcome.
+        latency: of pushes, ``all`` and ``calm`` (before the first fault).
+        errors: given to any client, by operation and code.
+        told: what faults did.
+        version: of the nodes.
+        begin_us, seconds: when it began, and how long it took in all.
+    """
+
+    scenario: Scenario
+    seed: int
+    folder: Path
+    verdict: Verdict
+    reasons: list[str]
+    judgement: Judgement
+    short: dict[str, bool | None]
+    windows: list[Window]
+    elections: list[Election]
+    digests: list[Digest]
+    operations: dict[str, dict[str, int]]
+    latency: dict[str, Latency | None]
+    errors: Counter[str]
+    told: list[str]
+    version: str
+    begin_us: int
+    seconds: float
+    events: list[Event] = field(repr=False)
+
+
+def run_drill(
+    scenario: Scenario,
+    *,
+    seed: int,
+    folder: Path,
+    factory: ClientFactory = plain_client,
+    old_program: tuple[str, ...] | None = None,
+    time_factor: float = 1.0,
+    running: RunningCluster | None = None,
+) -> Result:
+    """Start a cluster, load it, break it, mend it, drain it, judge it, end it.
+
+    Args:
+        scenario: what to do.
+        seed: every choice of the drill comes from it; timing does not.
+        folder: new and empty; histories and logs stay there.
+        factory: makes the clients of the load.
+        old_program: an older ``lmq`` program for the nodes to start with.
+        time_factor: by how much limits of time are stretched, for a machine that has other things to do.
+        running: a cluster to use instead of starting one; it is left as it was found.
+
+    Raises:
+        DrillError: the cluster could not be started.
+    """
+    plan = scenario.cluster
+    # Paths of nodes go into their environment and must not depend on where they are started.
+    folder = folder.resolve()
+    cluster = running or Cluster(
+        folder, size=plan.nodes, spares=plan.spares, durability=plan.durability, program=old_program
+    )
+    return _Drill(scenario, seed, folder, time_factor).run(cluster, factory)
+
+
+class _Drill:
+    def __init__(self, scenario: Scenario, seed: int, folder: Path, time_factor: float) -> None:
+        self._scenario = scenario
+        self._seed = seed
+        self._folder = folder
+        self._limits = _stretched(scenario.limits, time_factor)
+        self._drained = False
+        self._troubles: list[str] = []
+        self._broken: list[str] = []
+
+    def run(self, prepared: Cluster, factory: ClientFactory) -> Result:
+        began_s, begin_us = time.monotonic(), now_us()
+        folder = self._folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            history = History(folder / "history.jsonl")
+            stack.callback(history.close)
+            short_history = History(folder / "short.jsonl")
+            stack.callback(short_history.close)
+            cluster = stack.enter_context(prepared)
+            watch = stack.enter_context(Watch(cluster))
+            version = str(cluster.nodes[0].get_json("/v1/cluster")["version"])
+            stage = Stage(
+                cluster,
+                random.Random(f"drill {self._seed}"),
+                history,
+                self._scenario.load.names,
+                self._scenario.load.lease_s,
+            )
+            timeline = Timeline(self._scenario.plans(self._seed), stage, watch)
+            ports = {site: cluster.http_ports(site) for site in cluster.sites}
+            short = ShortHistories(ports, short_history, self._seed)
+            asyncio.run(self._load(stage, watch, timeline, short, factory))
+            agree, digests = digests_agree(cluster.nodes) if self._drained else (None, [])
+            self._broken += _unexpected(cluster.everyone, stage.may_stop)
+        events = history.events()
+        windows = _windows(timeline.mended, events, watch, cluster.sites)
+        evidence = Evidence(
+            judgement=judge(events, grace_s=self._scenario.load.lease_s + _LEASE_SLACK_S),
+            drained=self._drained,
+            digests_agree=agree,
+            short=judge_short(short_history.events()),
+            windows=windows,
+            errors=errors_of(events, _spared(cluster.sites, windows)),
+            troubles=[*timeline.troubles, *self._troubles],
+            broken=[*timeline.broken, *self._broken],
+        )
+        verdict, reasons = decide(evidence, self._limits)
+        first_fault_us = min((window.begin_us for window in windows), default=1 << 62)
+        return Result(
+            scenario=self._scenario,
+            seed=self._seed,
+            folder=folder,
+            verdict=verdict,
+            reasons=reasons,
+            judgement=evidence.judgement,
+            short=dict(evidence.short),
+            windows=windows,
+            elections=watch.elections(),
+            digests=digests,
+            operations=operations(events),
+            latency={"all": latencies(events), "calm": latencies(events, until_us=first_fault_us)},
+            errors=errors_of(events, cluster.sites),
+            told=stage.told,
+            version=version,
+            begin_us=begin_us,
+            seconds=time.monotonic() - began_s,
+            events=events,
+        )
+
+    async def _load(
+        self,
+        stage: Stage,
+        watch: Watch,
+        timeline: Timeline,
+        short: ShortHistories,
+        factory: ClientFactory,
+    ) -> None:
+        """Load the cluster while the faults take their course, then mend everything and drain."""
+        sites = {site: stage.cluster.rpc_addresses(site) for site in stage.cluster.sites}
+        workload = Workload(self._scenario.load, sites, stage.history, factory)
+        try:
+            await workload.prepare()
+        except LmqError as exc:
+            raise DrillError(f"the cluster does not serve: {exc}") from exc
+        until, drained = asyncio.Event(), asyncio.Event()
+        load = asyncio.create_task(workload.run(until, drained))
+        short.start()
+        try:
+            faults = asyncio.create_task(asyncio.to_thread(timeline.run))
+            await asyncio.sleep(self._scenario.load.seconds)
+            await faults
+            await asyncio.to_thread(self._mend, stage)
+            await asyncio.to_thread(short.stop)
+            until.set()
+            # What is pushed after the queues were found empty would seem to be lost.
+            pushed = asyncio.create_task(workload.pushed.wait())
+            await asyncio.wait({load, pushed}, return_when=asyncio.FIRST_COMPLETED)
+            pushed.cancel()
+            await asyncio.to_thread(self._drain, stage, watch)
+        finally:
+            timeline.stop()
+            until.set()
+            drained.set()
+            await asyncio.to_thread(short.stop)
+            await load
+        if isinstance(stage.cluster, RunningCluster):
+            await workload.clean_up(await asyncio.to_thread(_own_queues, stage.cluster))
+
+    def _mend(self, stage: Stage) -> None:
+        stage.revive()
+        self._broken += _ended(stage.cluster.nodes)
+        stage.cluster.mend()
+
+    def _drain(self, stage: Stage, watch: Watch) -> None:
+        """Wait until all members are in step and show empty queues, which consumers see to."""
+        deadline = time.monotonic() + self._limits.drain_s
+        while time.monotonic() < deadline:
+            begin_us, nodes = now_us(), stage.cluster.nodes
+            time.sleep(_POLL_S)
+            stage.revive()
+            if gone := _ended(nodes):
+                self._broken += gone
+                return
+            if _all_empty(nodes) and watch.in_step(nodes, watch.commit(), begin_us):
+                self._drained = True
+                stage.history.add(Event(op="drained", outcome="ok", time_us=now_us(), end_us=now_us(), process="drill"))
+                return
+        self._troubles.append(f"after {self._limits.drain_s:g} s: {_left(stage.cluster)}")
+
+
+def _stretched(limits: Limits, factor: float) -> Limits:
+    def times(seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * factor
+
+    return replace(
+        limits, pause_s=times(limits.pause_s), in_step_s=times(limits.in_step_s), drain_s=limits.drain_s * factor
+    )
+
+
+def _ended(nodes: Sequence[NodeProcess]) -> list[str]:
+    """Nodes that should run and do not."""
+    return [
+        f"{node.name} exited with {node.exit_code} by itself\n{node.log_tail()}" for node in nodes if not node.running
+    ]
+
+
+def _all_empty(nodes: Sequence[NodeProcess]) -> bool:
+    try:
+        return not any(_held(node) for node in nodes)
+    except (OSError, ValueError):
+        return False
+
+
+def _held(node: NodeProcess) -> dict[str, int]:
+    """Messages in the queues of the load, by queue, as the node's own replica has them."""
+    held = {}
+    for queue in node.get_json("/v1/queues")["queues"]:
+        count = sum(queue[state] for state in ("ready", "delayed", "leased", "accumulating"))
+        if count and queue["name"].startswith("drill."):
+            held[queue["name"]] = count
+    return held
+
+
+def _own_queues(cluster: Cluster) -> list[str]:
+    """Queues that the drill has made."""
+    names = [queue["name"] for queue in cluster.leader().get_json("/v1/queues")["queues"]]
+    return [name for name in names if name.startswith(("drill.", "short."))]
+
+
+def _left(cluster: Cluster) -> str:
+    told = []
+    for node in cluster.nodes:
+        try:
+            told.append(f"{node.name} holds {_held(node) or 'nothing'}")
+        except (OSError, ValueError) as exc:
+            told.append(f"{node.name} cannot be asked ({exc})")
+    return ", ".join(told)
+
+
+def _unexpected(nodes: Sequence[NodeProcess], may_stop: Collection[str]) -> list[str]:
+    """Errors that a node did not expect are bugs, whatever came of them; a bad disk is told with an exception."""
+    found = []
+    for node in nodes:
+        text = node.log_path.read_text(errors="replace") if node.log_path.exists() else ""
+        if "Traceback (most recent call last)" in text or ('"exception":' in text and node.name not in may_stop):
+            found.append(f"{node.name} met an error that it did not expect, see {node.log_path}")
+    return found
+
+
+def _spared(sites: Sequence[str], windows: Sequence[Window]) -> list[str]:
+    """Sites beside nodes that no fault hit."""
+    hit = {name for window in windows for name in window.hit}
+    return [site for site in sites if site not in hit]
+
+
+def _windows(mended: Sequence[Mended], events: Sequence[Event], watch: Watch, sites: Sequence[str]) -> list[Window]:
+    """The faults' windows with what became of clients and members."""
+    samples, elections = watch.samples(), watch.elections()
+    ordered = sorted(mended, key=lambda one: one.window.begin_us)
+    for one in ordered:
+        window = one.window
+        later = [other.window.begin_us for other in ordered if other.window.begin_us > window.end_us]
+        until_us = min(later, default=1 << 62)
+        window.in_step_s = _in_step_s(samples, one, until_us)
+        new = [one for one in elections if window.begin_us < one.time_us < min(window.end_us, until_us)]
+        window.leader_s = (new[0].time_us - window.begin_us) / 1e6 if new else None
+        spared = _spared(sites, [window])
+        if spared:
+            end_us = min(window.end_us + _PAUSE_AFTER_US, until_us)
+            window.pause_s = longest_pause_s(events, spared, window.begin_us, end_us)
+    return [one.window for one in ordered]
+
+
+def _in_step_s(samples: Sequence[Sample], mended: Mended, until_us: int) -> float | None:
+    """From the end of a fault until all members have said that they have one leader and have applied everything."""
+    latest: dict[str, Any] = {}
+    for sample in samples:
+        if sample.time_us <= mended.window.end_us or sample.node not in mended.members:
+            continue
+        if sample.time_us >= until_us:
+            return None
+        latest[sample.node] = sample
+        one_leader = len({(one.leader, one.term) for one in latest.values()}) == 1
+        caught_up = all(one.ready and one.applied >= mended.commit for one in latest.values())
+        if len(latest) == len(mended.members) and one_leader and caught_up:
+            return (sample.time_us - mended.window.end_us) / 1e6
+    return None

@@ -1,0 +1,67 @@
+"""What faults act on: the cluster, the drill's random numbers, and a place to tell what was done."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .cluster import Cluster
+from .history import History
+from .node_process import NodeProcess
+
+__all__ = ["TARGETS", "Stage"]
+
+TARGETS = ("leader", "follower", "followers", "majority", "all", "any")
+"""Whom a fault hits, by role at the moment when it begins; or a node's name."""
+
+
+@dataclass
+class Stage:
+    """Attributes:
+    cluster: that is broken and mended.
+    rng: every choice of the drill comes from it.
+    history: where faults that act as clients write.
+    queues: names of the queues under load.
+    lease_s: of messages in these queues.
+    told: what faults did, for the report.
+    may_stop: names of nodes with a bad disk, which may stop because of it, also some time later.
+    """
+
+    cluster: Cluster
+    rng: random.Random
+    history: History
+    queues: Sequence[str]
+    lease_s: float
+    told: list[str] = field(default_factory=list)
+    may_stop: set[str] = field(default_factory=set)
+
+    def revive(self) -> None:
+        """Start nodes again that stopped because of their disks, as a supervisor does."""
+        for node in self.cluster.nodes:
+            if node.name in self.may_stop and not node.running:
+                self.told.append(f"{node.name} stopped with {node.exit_code} because of its disk")
+                node.start()
+
+    def choose(self, target: str) -> list[NodeProcess]:
+        """The nodes that a target means now.
+
+        Raises:
+            DrillError: there is no leader, or no such node.
+        """
+        if target not in TARGETS:
+            return [self.cluster.node(target)]
+        nodes = list(self.cluster.nodes)
+        if target == "all":
+            return nodes
+        if target == "any":
+            return [self.rng.choice(nodes)]
+        leader = self.cluster.leader()
+        followers = [node for node in nodes if node is not leader]
+        if target == "leader":
+            return [leader]
+        if target == "follower":
+            return [self.rng.choice(followers)]
+        if target == "followers":
+            return followers
+        return [leader, *self.rng.sample(followers, len(nodes) // 2)]

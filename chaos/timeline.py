@@ -1,0 +1,93 @@
+"""Carries faults out when their time has come, in a thread of its own."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Sequence
+
+from .errors import BrokenPromiseError, DrillError
+from .figures import Window
+from .history import now_us
+from .scenario import Plan
+from .stage import Stage
+from .watch import Watch
+
+__all__ = ["Mended", "Timeline"]
+
+
+class Mended:
+    """A fault that is over: its window, and what has to happen until the cluster counts as recovered.
+
+    Attributes:
+        window: when, and whom it hit.
+        commit: entries up to this one must be applied by `members`.
+        members: names of the nodes that make up the cluster now.
+    """
+
+    def __init__(self, window: Window, commit: int, members: tuple[str, ...]) -> None:
+        self.window = window
+        self.commit = commit
+        self.members = members
+
+
+class Timeline:
+    """The faults of one drill.
+
+    Attributes:
+        mended: those that are over.
+        troubles: why the drill could not be carried out as planned.
+        broken: promises that nodes broke.
+    """
+
+    def __init__(self, plans: Sequence[Plan], stage: Stage, watch: Watch) -> None:
+        self._stage = stage
+        self._watch = watch
+        self._plans = plans
+        self._stop = threading.Event()
+        self._begun: dict[int, int] = {}
+        self.mended: list[Mended] = []
+        self.troubles: list[str] = []
+        self.broken: list[str] = []
+
+    def stop(self) -> None:
+        """Begin nothing more, and end what was begun."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Carry everything out; returns when the last fault is mended."""
+        start_s = time.monotonic()
+        todo = [(plan.at_s, 0, number) for number, plan in enumerate(self._plans)]
+        heapq.heapify(todo)
+        while todo:
+            at_s, is_end, number = heapq.heappop(todo)
+            self._stop.wait(max(0.0, start_s + at_s - time.monotonic()))
+            plan = self._plans[number]
+            if is_end:
+                self._end(number)
+            elif not self._stop.is_set() and self._begin(number):
+                heapq.heappush(todo, (plan.at_s + plan.for_s, 1, number))
+
+    def _begin(self, number: int) -> bool:
+        fault = self._plans[number].fault
+        self._begun[number] = now_us()
+        try:
+            fault.begin(self._stage)
+        except DrillError as exc:
+            self.troubles.append(f"{fault.kind} could not begin: {exc}")
+        except BrokenPromiseError as exc:
+            self.broken.append(str(exc))
+        return True
+
+    def _end(self, number: int) -> None:
+        fault = self._plans[number].fault
+        try:
+            fault.end(self._stage)
+        except DrillError as exc:
+            self.troubles.append(f"{fault.kind} could not be mended: {exc}")
+        except BrokenPromiseError as exc:
+            self.broken.append(str(exc))
+        window = Window(fault.kind, tuple(fault.hit), self._begun[number], now_us())
+        members = tuple(node.name for node in self._stage.cluster.nodes)
+        self.mended.append(Mended(window, self._watch.commit(), members))

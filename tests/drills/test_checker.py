@@ -1,0 +1,84 @@
+"""The judge of histories finds what was planted, that only, and nothing where nothing is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from lmqcluster_chaos.checker import FAULTS, judge
+from lmqcluster_chaos.errors import DrillError
+from lmqcluster_chaos.history import History, read_history
+
+from .planted import GUILTY, INNOCENT, Writer, history
+
+
+@pytest.mark.parametrize("name", GUILTY)
+def test_a_planted_fault_is_found_and_only_that(name: str) -> None:
+    case, fault, count = GUILTY[name]
+    events = history("q", case)
+    random.Random(name).shuffle(events)
+    judgement = judge(events)
+    assert judgement.faults == {**dict.fromkeys(FAULTS, 0), fault: count}
+    assert judgement.convicted
+    assert len(judgement.examples[fault]) == count
+
+
+@pytest.mark.parametrize("name", INNOCENT)
+def test_doubt_speaks_for_the_cluster(name: str) -> None:
+    judgement = judge(history("q", INNOCENT[name]))
+    assert judgement.faults == dict.fromkeys(FAULTS, 0)
+    assert not judgement.undecided
+
+
+def test_all_kinds_at_once_are_told_apart() -> None:
+    events = [event for name, (case, _fault, _count) in GUILTY.items() for event in history(name, case)]
+    expected = dict.fromkeys(FAULTS, 0)
+    for _case, fault, count in GUILTY.values():
+        expected[fault] += count
+    assert judge(events).faults == expected
+
+
+def test_the_books_say_where_a_process_lost_what() -> None:
+    def where(gone: set[int]) -> tuple[str | None, int | None, int | None]:
+        writer = Writer("q")
+        for number in range(10):
+            writer.push(f"p1-{number}", number)
+            if number not in gone:
+                writer.pull(f"p1-{number}", f"r{number}", number + 0.1)
+                writer.ack(f"r{number}", number + 0.2)
+        writer.drained(30)
+        account = judge(writer.events).by_process["p1"]
+        assert (account.acknowledged, account.lost, account.delivered) == (10, len(gone), 10 - len(gone))
+        return account.lost_where, account.lost_first, account.lost_last
+
+    assert where(set()) == (None, None, None)
+    assert where({0, 1}) == ("prefix", 0, 1)
+    assert where({4, 6}) == ("middle", 4, 6)
+    assert where({8, 9}) == ("suffix", 8, 9)
+    assert where(set(range(10))) == ("everything", 0, 9)
+
+
+def test_what_was_not_drained_is_undecided_and_not_lost() -> None:
+    writer = Writer("q")
+    writer.lives()
+    writer.push("p1-5", 6)
+    judgement = judge(writer.events)
+    assert judgement.undecided == 1
+    assert not judgement.convicted
+
+
+def test_a_history_survives_its_file(tmp_path: Path) -> None:
+    events = history("q", GUILTY["acked twice"][0])
+    written = History(tmp_path / "history.jsonl")
+    for event in events:
+        written.add(event)
+    written.close()
+    assert list(read_history([written.path])) == events
+
+
+def test_a_line_that_is_no_event_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"op": "push", "outcome": "ok", "time_us": 1}\n{"op": "steal", "outcome": "ok", "time_us": 1}\n')
+    with pytest.raises(DrillError, match="line 2"):
+        list(read_history([path]))

@@ -1,0 +1,61 @@
+"""A drill against a cluster that somebody else runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmqcluster_chaos.drill import run_drill
+from lmqcluster_chaos.running import RunningCluster
+from lmqcluster_chaos.scenario import read
+
+from lmqcluster import Client
+from tests.integration.cluster import Cluster
+
+SCENARIO = """
+title = "Links of clients are slow, then their consumer dies, then the leader is paused"
+[load]
+seconds = 8
+[[fault]]
+kind = "latency"
+links = "clients"
+latency_ms = 30
+at_s = 1
+for_s = 1
+[[fault]]
+kind = "crash_client"
+at_s = 2
+for_s = 2
+[[fault]]
+kind = "pause"
+target = "leader"
+at_s = 4
+for_s = 2
+"""
+RULES = [("^mail", {"retry": 7})]
+
+
+def test_it_is_broken_judged_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(SCENARIO)
+    with Cluster(3, directory=tmp_path) as nodes, Client(",".join(nodes.rpc_addresses)) as client:
+        client.push("mail", "to Ada")
+        client.set_default_props(RULES)
+        folder = tmp_path / "drill"
+        running = RunningCluster(folder, nodes.http_addresses, [node.data_dir for node in nodes])
+        result = run_drill(read(path), seed=1, folder=folder, time_factor=10, running=running)
+        assert (result.verdict, result.reasons) == ("pass", [])
+        assert [window.kind for window in result.windows] == ["latency", "crash_client", "pause"]
+        assert len(nodes.alive) == 3
+        assert [queue["name"] for queue in nodes[0].get_json("/v1/queues")["queues"]] == ["mail"]
+        assert client.get_default_props() == RULES
+
+
+def test_what_is_out_of_reach_is_said_and_proves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text("title = 't'\n[load]\nseconds = 3\n[[fault]]\nkind = 'partition'\nat_s = 1\nfor_s = 1\n")
+    with Cluster(3, directory=tmp_path) as nodes:
+        folder = tmp_path / "drill"
+        running = RunningCluster(folder, nodes.http_addresses)
+        result = run_drill(read(path), seed=1, folder=folder, time_factor=10, running=running)
+        assert result.verdict == "unknown"
+        assert any("cannot be broken" in reason for reason in result.reasons)

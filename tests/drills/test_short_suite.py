@@ -1,0 +1,47 @@
+"""The short suite on real clusters: every scenario of it must pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lmqcluster_chaos.drill import Result, run_drill
+from lmqcluster_chaos.report_json import as_table
+from lmqcluster_chaos.report_page import page
+from lmqcluster_chaos.scenario import find, library
+
+TIME_FACTOR = 10.0
+"""Others use the machine too: limits of time are far, those of safety are not."""
+SHORT = [name for name in sorted(library()) if "short" in find(name).suites]
+
+
+ELECTS = {"kill_leader", "pause_leader", "isolate_leader", "partition_one_way_in"}
+"""Faults of the leader, which another one must succeed."""
+
+
+def struck(name: str, result: Result) -> bool:
+    """Whether the fault could be felt: a drill in which nothing happens proves nothing."""
+    if name in ELECTS:
+        return any(window.leader_s is not None for window in result.windows)
+    if name == "power_failure_all":
+        return any("power failure" in text and " 0 writes" not in text for text in result.told)
+    if name == "client_crash":
+        return result.judgement.redelivered > 0
+    return len(result.windows) > 1
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_scenario(tmp_path: Path, name: str) -> None:
+    result = run_drill(find(name), seed=1, folder=tmp_path / name, time_factor=TIME_FACTOR)
+    assert result.verdict == "pass", "\n".join([*result.reasons, *result.told])
+    assert struck(name, result), "the fault did nothing"
+    table = json.loads(json.dumps(as_table(result)))
+    assert table["verdict"] == "pass"
+    assert table["faults"] == dict.fromkeys(table["faults"], 0)
+    html = page([result])
+    for window in result.windows:
+        assert window.kind in html
+    for election in result.elections:
+        assert election.term > 0
+    assert html.count('class="fault"') == len(result.windows)
