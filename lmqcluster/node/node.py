@@ -51,7 +51,7 @@ class Node:
         replica: the current membership; another object after `join` or `leave`.
         failure: set with the error if replication stops; the process must then end.
         events: the event journal, None if it is off.
-        on_new_cluster: called when the node has left its cluster for another, or for one of its own: clients must look around anew.
+        on_leave: called when the node leaves its cluster for one of its own, which its clients do not mean.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -61,7 +61,7 @@ class Node:
         self.metrics = Metrics(self)
         self.leader_changes = 0
         self.events: EventJournal | None = None
-        self.on_new_cluster: list[Callable[[], None]] = []
+        self.on_leave: list[Callable[[], None]] = []
         self.replica: Replica
         self.service: QueueService
         self.failure: asyncio.Future[BaseException]
@@ -354,9 +354,10 @@ class Node:
         error = LmqError("shutting_down", "the node is changing its cluster; use another node")
         self.service.pulls.close(error)
         self.service.proposer.close(error)
-        # What a client goes on to push would be acknowledged by a cluster that it does not mean.
-        for end_connections in self.on_new_cluster:
-            end_connections()
+        if node_id in members:
+            # What a client went on to push would be acknowledged by a cluster that it does not mean.
+            for end_connections in self.on_leave:
+                end_connections()
         await self.replica.stop()
         self._storage.begin_anew(node_id, members, joining=node_id not in members)
         self._build()

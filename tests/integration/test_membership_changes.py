@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from lmqcluster import AsyncClient
+
+from ..unit.client_cluster import async_test
 from .cluster import Cluster, NodeProcess, ports, wait_for
 from .load import Load
 from .raw_http import Answer, Connection, call
@@ -139,6 +145,41 @@ def test_joiner_gets_a_snapshot_where_the_log_has_been_compacted(cluster: Cluste
             assert rpc.call("pull", queue_name)[b"content"] == b"%06d" % number + body
     sizes = [call(node.http, "GET", f"/v1/queues/{queue_name}").json["size"] for node in cluster]
     assert sizes == [COMPACTED_BYTES // len(body) - 1] * 3
+
+
+def test_pushes_through_a_node_that_leaves_are_not_acknowledged_by_its_own_cluster(tmp_path: Path) -> None:
+    with Cluster(3, directory=tmp_path) as cluster:
+        leaver, stays = cluster.followers()
+        _push_while_a_node_leaves(leaver, stays)
+
+
+@async_test
+async def _push_while_a_node_leaves(leaver: NodeProcess, stays: NodeProcess) -> None:
+    acknowledged: list[int] = []
+    pushing = True
+    async with AsyncClient([leaver.rpc, stays.rpc]) as client:
+
+        async def push(first: int) -> None:
+            for number in itertools.count(first, 16):
+                if not pushing:
+                    return
+                await client.push("q", number)
+                acknowledged.append(number)
+
+        tasks = [asyncio.create_task(push(first)) for first in range(16)]
+        await asyncio.to_thread(wait_for, lambda: len(acknowledged) > 200, "pushes")
+        assert (await asyncio.to_thread(leave, leaver)).status == 200
+        so_far = len(acknowledged)
+        await asyncio.to_thread(wait_for, lambda: len(acknowledged) > so_far + 200, "pushes after the node has left")
+        pushing = False
+        await asyncio.gather(*tasks)
+        assert client.address is not None
+        assert str(client.address) == stays.rpc
+    async with AsyncClient([stays.rpc]) as client:
+        found: list[int] = []
+        while messages := await client.pull_many("q", 1000):
+            found += [message.content for message in messages]
+    assert sorted(found) == sorted(acknowledged)
 
 
 def test_pulls_that_wait_at_a_joiner_are_told(cluster: Cluster, queue_name: str) -> None:

@@ -51,7 +51,7 @@ class HttpFrontEnd:
         ClusterRoutes(node).add_to(self._router)
         self._server: HttpServer | None = None
         self._listener: asyncio.Server | None = None
-        node.on_new_cluster.append(self._end_connections)
+        node.on_leave.append(self._end_connections)
 
     @property
     def port(self) -> int:

@@ -36,7 +36,7 @@ class RpcFrontEnd:
         self._connections: set[Connection] = set()
         self._held: set[Connection] = set()
         self._server: asyncio.Server | None = None
-        node.on_new_cluster.append(self._end_connections)
+        node.on_leave.append(self._end_connections)
         self._timer: asyncio.TimerHandle | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
 
