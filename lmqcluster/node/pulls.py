@@ -2,7 +2,8 @@
 
 A waiter is this node's business alone; nothing of it is replicated, so no waiter can be left behind by a dead node. When
 the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own. What nobody
-wants any more when it arrives is put back, uncharged and in its old place.
+wants any more when it arrives is put back, uncharged and in its old place; unless another pull of this node is in the log
+already, which would overtake it: then it is kept for that one.
 """
 
 from __future__ import annotations
@@ -109,6 +110,9 @@ class Pulls:
         self._queues: dict[bytes, _Line] = {}
         self._patterns: dict[bytes, _Line] = {}
         self._closing: LmqError | None = None
+        # By (line's table, key): pulls in the log, and messages that were claimed and are kept for them.
+        self._under_way: dict[tuple[Op, bytes], set[Group]] = {}
+        self._spare: dict[tuple[Op, bytes], list[Delivered]] = {}
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
 
@@ -134,6 +138,7 @@ class Pulls:
         else:
             group = Group([Op.PULL, queue, ticket[2]], [ticket], self)
             self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
+            self._under_way.setdefault((Op.PULL, queue), set()).add(group)
 
     def start_any(self, pattern: bytes, ticket: Ticket) -> None:
         """Pull one message from any queue whose name the pattern finds.
@@ -141,7 +146,9 @@ class Pulls:
         Raises:
             LmqError: the node takes no more requests.
         """
-        self._proposer.add(Group([Op.PULL_ANY, pattern, 1], [ticket], self), 64)
+        group = Group([Op.PULL_ANY, pattern, 1], [ticket], self)
+        self._proposer.add(group, 64)
+        self._under_way.setdefault((Op.PULL_ANY, pattern), set()).add(group)
 
     def cancel(self, puller: Puller, token: Any) -> bool:
         """End one wait early, as if its time were over. Returns whether there was a pull with that token in a line."""
@@ -176,9 +183,11 @@ class Pulls:
         if delivered is None:
             self._pull_again(group)
             return
-        key = group.command[1]
-        lines = self._queues if group.command[0] == Op.PULL else self._patterns
+        op, key = group.command[:2]
+        lines = self._queues if op == Op.PULL else self._patterns
         line = lines.get(key)
+        self._landed(group)
+        delivered = self._with_spare(op, key, delivered)
         if line is not None and delivered:
             delivered = self._serve(line, delivered)
         empty_handed: list[Ticket] = []
@@ -195,8 +204,7 @@ class Pulls:
                 empty_handed.append(ticket)
         # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
         group.tickets = []
-        if position < len(delivered):
-            self.put_back(delivered[position:])
+        self._return(op, key, delivered[position:])
         if empty_handed:
             self._queue_up(lines, key, empty_handed)
 
@@ -204,6 +212,9 @@ class Pulls:
         """The pull met only exhausted messages, as many as one command may drop."""
         tickets, group.tickets = group.tickets, []
         again = Group(group.command, tickets, self)
+        op, key = group.command[:2]
+        self._landed(group)
+        self._under_way.setdefault((op, key), set()).add(again)
         try:
             self._proposer.add(again, 64)
         except LmqError as exc:
@@ -212,9 +223,37 @@ class Pulls:
     def failed(self, group: Group, error: LmqError) -> None:
         """The pull command was refused."""
         tickets, group.tickets = group.tickets, []
+        op, key = group.command[:2]
+        self._landed(group)
+        self._return(op, key, self._with_spare(op, key, []))
         for puller, token, _, _ in tickets:
             if not puller.closed:
                 puller.pull_failed(token, error)
+
+    # --- what was claimed for nobody ------------------------------------------------------------------------------
+
+    def _landed(self, group: Group) -> None:
+        """A pull is not in the log any more, as far as this node waits for it."""
+        op, key = group.command[:2]
+        groups = self._under_way.get((op, key))
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._under_way[op, key]
+
+    def _with_spare(self, op: Op, key: bytes, delivered: list[Delivered]) -> list[Delivered]:
+        """What was delivered, behind what was kept."""
+        spare = self._spare.pop((op, key), None)
+        return delivered if spare is None else spare + delivered
+
+    def _return(self, op: Op, key: bytes, delivered: list[Delivered]) -> None:
+        """Keep messages for a pull that is in the log, or put them back if there is none."""
+        if not delivered:
+            return
+        if (op, key) in self._under_way:
+            self._spare.setdefault((op, key), []).extend(delivered)
+        else:
+            self.put_back(delivered)
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
@@ -352,9 +391,9 @@ class Pulls:
     def claim_ended(self, line: _Line, count: int, delivered: list[Delivered]) -> None:
         """A claim of `count` is settled, with or without messages."""
         line.claimed -= count
-        rest = self._serve(line, delivered) if delivered else []
-        if rest:
-            self.put_back(rest)
+        op = Op.PULL_ANY if line.is_pattern else Op.PULL
+        delivered = self._with_spare(op, line.key, delivered)
+        self._return(op, line.key, self._serve(line, delivered) if delivered else [])
         if not line.live and not line.claimed:
             self._drop(line)
         elif delivered:

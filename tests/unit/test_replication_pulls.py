@@ -294,6 +294,51 @@ def test_close_answers_all_waits() -> None:
     run(scenario)
 
 
+def test_pull_does_not_overtake_what_was_claimed_for_a_wait_that_has_ended() -> None:
+    """The next pull is in the log already when the claim turns out to be for nobody."""
+
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.pulls.start(b"q", (client, "waits", 1, None))
+        await bench.settle()
+        push(bench, b"1")
+        await bench.turn()
+        push(bench, b"2", b"3")
+        assert bench.pulls.cancel(client, "waits")
+        for token in ("second", "third"):
+            bench.pulls.start(b"q", (client, token, 1, 0.0))
+            await bench.turn()
+        await bench.settle()
+        assert client.got == [("waits", []), ("second", [b"1"]), ("third", [b"2"])]
+        assert left(bench) == [(b"3", 2)]
+
+    run(scenario)
+
+
+def test_what_is_kept_for_a_pull_that_fails_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposer_module, "SWEEP_S", 0.005)
+    monkeypatch.setattr(proposer_module, "UNKNOWN_AFTER_S", 0.05)
+
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.pulls.start(b"q", (client, "waits", 1, None))
+        await bench.settle()
+        push(bench, b"1")
+        await bench.turn()
+        assert bench.pulls.cancel(client, "waits")
+        bench.pulls.start(b"q", (client, "fails", 1, 0.0))
+        await bench.turn()
+        # The claim comes back from the log, the pull does not for long.
+        bench._taken += 1
+        bench.apply(bench._taken - 1)
+        await until(lambda: len(client.got) == 2)
+        assert client.got[1] == ("fails", "unknown_outcome")
+        await bench.settle()
+        assert left(bench) == [(b"1", 2)]
+
+    run(scenario)
+
+
 def test_node_that_retires_puts_back_what_was_on_its_way_to_a_wait_and_answers_everybody() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
