@@ -197,6 +197,8 @@ class BatchLeases:
                 queue = self._machine.queues.get(queue_name)
                 if queue is not None:
                     queue.renew(now_us, first, count, batch.deadline_us)
+                    # The lease may end earlier than before.
+                    self._machine.note_due(queue)
         return len(live)
 
     def settle(self, name: bytes, epoch: int) -> tuple[list[int], bool]:

@@ -190,9 +190,7 @@ class Machine:
     def _store(self, queue: Queue, meta: Meta, contents: list[bytes]) -> list[int]:
         flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
         self.last_sequence += len(contents)
-        self._ready.append(queue)
-        if queue.views:
-            self._note_views(queue)
+        self.note_due(queue)
         return flags
 
     def _push_items(self, name: bytes, items: list[list[Any]], scope: bytes = b"") -> list[int]:
@@ -312,10 +310,14 @@ class Machine:
             return None
         _check_numbers(numbers)
         results = verb(queue, self.now_us, numbers)
+        self.note_due(queue)
+        return results
+
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due earlier than before."""
         self._ready.append(queue)
         if queue.views:
             self._note_views(queue)
-        return results
 
     def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
         """Whether a delivery that a command `op` (ack, nack or put back) finds no lease of was ended by such a command before.
