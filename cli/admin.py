@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import click
-from click.shell_completion import get_completion_class
 
 from .admin_backup import backup, recover, restore
 from .admin_cluster import check, join, leave, remove, snapshot, stats, status, transfer_leader
@@ -13,12 +12,11 @@ from .admin_drain import drain
 from .admin_queues import message, queue
 from .admin_replay import replay
 from .admin_subscriptions import subscription
+from .completion import completion_command
 from .errors import EXIT_CODES_HELP, run
 from .target import Target, target_options
 
 __all__ = ["main"]
-
-_SHELLS = ("bash", "zsh", "fish")
 
 
 @click.group(epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,21 +36,7 @@ for command in (
 ):
     cli.add_command(command)
 
-
-@cli.command(short_help="Print a script for completion in the shell.")
-@click.argument("shell", type=click.Choice(_SHELLS))
-def completion(shell: str) -> None:
-    """Print a script that completes lmq-admin's commands, options and queue names.
-
-    \b
-    bash:  eval "$(lmq-admin completion bash)"
-    zsh:   eval "$(lmq-admin completion zsh)"
-    fish:  lmq-admin completion fish | source
-    """
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"there is no completion for {shell}")
-    print(kind(cli, {}, "lmq-admin", "_LMQ_ADMIN_COMPLETE").source())
+cli.add_command(completion_command(cli, "lmq-admin", "commands, options and queue names"))
 
 
 def main() -> None:

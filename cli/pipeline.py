@@ -6,8 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 
+from .completion import completion_command
 from .errors import EXIT_CODES_HELP, run
 from .pipeline_files import replay, report, verify
 from .pipeline_run import Runner, apply_config, spark_options
@@ -15,7 +15,6 @@ from .pipeline_streams import archive, migrate
 
 __all__ = ["main"]
 
-_SHELLS = ("bash", "zsh", "fish")
 _SUBMIT_FILE = Path(__file__).with_name("pipeline_submit.py")
 
 
@@ -86,21 +85,9 @@ def cli(
 for command in (archive, replay, migrate, report, verify):
     cli.add_command(command)
 
-
-@cli.command(short_help="Print a script for completion in the shell.")
-@click.argument("shell", type=click.Choice(_SHELLS))
-def completion(shell: str) -> None:
-    """Print a script that completes lmq-pipeline's commands, options and queue names, which it asks the node LMQ_NODE for.
-
-    \b
-    bash:  eval "$(lmq-pipeline completion bash)"
-    zsh:   eval "$(lmq-pipeline completion zsh)"
-    fish:  lmq-pipeline completion fish | source
-    """
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"there is no completion for {shell}")
-    print(kind(cli, {}, "lmq-pipeline", "_LMQ_PIPELINE_COMPLETE").source())
+cli.add_command(
+    completion_command(cli, "lmq-pipeline", "commands, options and queue names, which it asks the node LMQ_NODE for")
+)
 
 
 def main() -> None:

@@ -450,11 +450,9 @@ class AsyncClient:
             ValueError: not exactly one of `queue` and `pattern` is given.
             LmqError: awaited: ``bad_request``, ``bad_name``, ``bad_pattern``.
         """
-        if (queue is None) == (pattern is None):
-            raise ValueError("give either a queue or a pattern")
-        source = queue if pattern is None else pattern
-        options = {"pattern": pattern is not None, "count": count, "lease": lease_s}
-        arguments = [name_bytes(subscription), epoch, name_bytes(source or b""), options]
+        source, is_pattern = _source(queue, pattern)
+        options = {"pattern": is_pattern, "count": count, "lease": lease_s}
+        arguments = [name_bytes(subscription), epoch, source, options]
 
         def decode(reply: Any) -> BatchLease:
             state, size, left_s = reply
@@ -508,10 +506,7 @@ class AsyncClient:
         Raises:
             ValueError: not exactly one of `queue` and `pattern` is given.
         """
-        if (queue is None) == (pattern is None):
-            raise ValueError("give either a queue or a pattern")
-        source = queue if pattern is None else pattern
-        arguments = [name_bytes(source or b""), pattern is not None]
+        arguments = [*_source(queue, pattern)]
         return self._call(Call, request_body(b"backlog", arguments), lambda reply: Backlog(*reply))
 
     def peek(self, queue: Name, count: int, start_sequence: int = 0) -> Future[BatchColumns]:
@@ -602,6 +597,15 @@ class AsyncClient:
 
 async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:
     return [result for results in await asyncio.gather(*parts) for result in results]
+
+
+def _source(queue: Name | None, pattern: Name | None) -> tuple[bytes, bool]:
+    """A queue's name or a pattern, and whether it is a pattern."""
+    if queue is not None and pattern is None:
+        return name_bytes(queue), False
+    if pattern is not None and queue is None:
+        return name_bytes(pattern), True
+    raise ValueError("give either a queue or a pattern")
 
 
 def _push_options(

@@ -84,7 +84,7 @@ class QueueInfo:
     """Statistics of one queue on the local replica; counters are cluster-wide and never fall.
 
     Attributes:
-        ready: messages that can be pulled now, those with ended leases included.
+        ready: messages that can be pulled now, but for those whose leases have ended.
         delayed: messages that become due later.
         leased: messages under live or ended leases.
         accumulating: parts in the open accumulation window.

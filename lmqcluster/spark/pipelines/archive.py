@@ -23,6 +23,7 @@ from .checkpoint import last_done, query_id
 from .compaction import PARTITIONS, STAGING, Compaction, batch_file_name
 from .source import Source
 from .storage import Storage
+from .stream import run_stream
 
 __all__ = ["ArchiveSettings", "archive"]
 
@@ -75,18 +76,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
         .option("checkpointLocation", settings.checkpoint_path)
         .foreachBatch(table.write)
     )
-    if settings.trigger_s is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{round(settings.trigger_s * 1000)} milliseconds")
-    query = writer.start()
-    try:
-        watch(query)
-    finally:
-        query.stop()
-    error = query.exception()
-    if error is not None:
-        raise error
+    query = run_stream(writer, settings.trigger_s, watch)
     table.finish(query.id, last_done(spark, settings.checkpoint_path))
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from .checkpoint import interrupted, query_id
 from .failures import BAD_DATA, PipelineError
 from .source import Source
+from .stream import run_stream
 
 __all__ = ["KEYS_S", "MigrateSettings", "migrate"]
 
@@ -72,18 +73,7 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
         .option("checkpointLocation", settings.checkpoint)
         .foreachBatch(lambda batch, _number: _write(batch, settings))
     )
-    if settings.trigger_s is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{round(settings.trigger_s * 1000)} milliseconds")
-    query = writer.start()
-    try:
-        watch(query)
-    finally:
-        query.stop()
-    error = query.exception()
-    if error is not None:
-        raise error
+    run_stream(writer, settings.trigger_s, watch)
 
 
 def _write(batch: DataFrame, settings: MigrateSettings) -> None:

@@ -1,0 +1,37 @@
+"""The command ``completion`` of the programs."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+__all__ = ["completion_command"]
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def completion_command(cli: click.Group, program: str, note: str) -> click.Command:
+    """Make the command that prints the completion script of a program.
+
+    Args:
+        cli: the program's commands.
+        program: its name.
+        note: what it completes, for its help text.
+    """
+
+    def completion(shell: str) -> None:
+        kind = get_completion_class(shell)
+        if kind is None:
+            raise click.UsageError(f"there is no completion for {shell}")
+        print(kind(cli, {}, program, f"_{program.upper().replace('-', '_')}_COMPLETE").source())
+
+    text = f"""Print a script that completes {program}'s {note}.
+
+    \b
+    bash:  eval "$({program} completion bash)"
+    zsh:   eval "$({program} completion zsh)"
+    fish:  {program} completion fish | source
+    """
+    shell = click.Argument(["shell"], type=click.Choice(_SHELLS))
+    short = "Print a script for completion in the shell."
+    return click.Command("completion", callback=completion, params=[shell], help=text, short_help=short)
