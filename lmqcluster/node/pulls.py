@@ -1,9 +1,10 @@
 """Pulls: proposed at once, and if nothing is there, waiting at this node in order of arrival.
 
 A waiter is this node's business alone; nothing of it is replicated, so no waiter can be left behind by a dead node. When
-the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own. What nobody
-wants any more when it arrives is put back, uncharged and in its old place; unless another pull of this node is in the log
-already, which would overtake it: then it is kept for that one.
+the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own, one at a time for
+each line. A wait whose time is over meanwhile ends with the claim, because whoever waited asks again: messages put back
+then would stand in the log behind that next pull, which would overtake them. What nobody wants when it arrives, because its
+client is gone, is put back, uncharged and in its old place.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 from ..core import Machine, Op, Queue
 from ..core.commands import Delivered
 from ..replication.log_clock import LogClock
-from ..wire.errors import LmqError
+from ..wire.errors import LmqError, Outcome
 from ..wire.limits import PULL_COUNT_MAX
 from .patterns import compile_pattern
 from .proposer import Group, Proposer
@@ -57,7 +58,7 @@ Ticket = tuple[Puller, Any, int, float | None]
 class Waiter:
     """A pull that stands in a line."""
 
-    __slots__ = ("count", "line", "open", "puller", "timer", "token")
+    __slots__ = ("count", "is_over", "line", "open", "puller", "timer", "token")
 
     def __init__(self, line: _Line, puller: Puller, token: Any, count: int) -> None:
         self.line: _Line | None = line
@@ -65,21 +66,23 @@ class Waiter:
         self.token = token
         self.count = count
         self.open = True
+        self.is_over = False
         self.timer: asyncio.TimerHandle | None = None
 
 
 class _Line:
     """Waiters for one queue or one pattern, first come, first served."""
 
-    __slots__ = ("_known", "claimed", "is_pattern", "key", "live", "timer", "waiters", "wanted")
+    __slots__ = ("_known", "claim", "is_pattern", "key", "live", "over", "timer", "waiters", "wanted")
 
     def __init__(self, key: bytes, *, is_pattern: bool) -> None:
         self.key = key
         self.is_pattern = is_pattern
         self.waiters: deque[Waiter] = deque()
+        self.over: list[Waiter] = []
         self.live = 0
         self.wanted = 0
-        self.claimed = 0
+        self.claim: Group | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._known: dict[bytes, bool] = {}
 
@@ -110,9 +113,6 @@ class Pulls:
         self._queues: dict[bytes, _Line] = {}
         self._patterns: dict[bytes, _Line] = {}
         self._closing: LmqError | None = None
-        # By (line's table, key): pulls in the log, and messages that were claimed and are kept for them.
-        self._under_way: dict[tuple[Op, bytes], set[Group]] = {}
-        self._spare: dict[tuple[Op, bytes], list[Delivered]] = {}
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
 
@@ -138,7 +138,6 @@ class Pulls:
         else:
             group = Group([Op.PULL, queue, ticket[2]], [ticket], self)
             self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
-            self._under_way.setdefault((Op.PULL, queue), set()).add(group)
 
     def start_any(self, pattern: bytes, ticket: Ticket) -> None:
         """Pull one message from any queue whose name the pattern finds.
@@ -146,14 +145,12 @@ class Pulls:
         Raises:
             LmqError: the node takes no more requests.
         """
-        group = Group([Op.PULL_ANY, pattern, 1], [ticket], self)
-        self._proposer.add(group, 64)
-        self._under_way.setdefault((Op.PULL_ANY, pattern), set()).add(group)
+        self._proposer.add(Group([Op.PULL_ANY, pattern, 1], [ticket], self), 64)
 
     def cancel(self, puller: Puller, token: Any) -> bool:
         """End one wait early, as if its time were over. Returns whether there was a pull with that token in a line."""
         for waiter in puller.waiting:
-            if waiter.token == token:
+            if waiter.token == token and not waiter.is_over:
                 self._expire(waiter)
                 return True
         return False
@@ -179,16 +176,14 @@ class Pulls:
     # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
 
     def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
-        """Hand out what a pull group got: to those who wait longer first, then to the group itself."""
+        """Hand out what a pull group got: to those who wait longer first, unless a claim for them is on its way."""
         if delivered is None:
             self._pull_again(group)
             return
         op, key = group.command[:2]
         lines = self._queues if op == Op.PULL else self._patterns
         line = lines.get(key)
-        self._landed(group)
-        delivered = self._with_spare(op, key, delivered)
-        if line is not None and delivered:
+        if line is not None and line.claim is None and delivered:
             delivered = self._serve(line, delivered)
         empty_handed: list[Ticket] = []
         position = 0
@@ -204,7 +199,8 @@ class Pulls:
                 empty_handed.append(ticket)
         # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
         group.tickets = []
-        self._return(op, key, delivered[position:])
+        if position < len(delivered):
+            self.put_back(delivered[position:])
         if empty_handed:
             self._queue_up(lines, key, empty_handed)
 
@@ -212,9 +208,6 @@ class Pulls:
         """The pull met only exhausted messages, as many as one command may drop."""
         tickets, group.tickets = group.tickets, []
         again = Group(group.command, tickets, self)
-        op, key = group.command[:2]
-        self._landed(group)
-        self._under_way.setdefault((op, key), set()).add(again)
         try:
             self._proposer.add(again, 64)
         except LmqError as exc:
@@ -223,37 +216,9 @@ class Pulls:
     def failed(self, group: Group, error: LmqError) -> None:
         """The pull command was refused."""
         tickets, group.tickets = group.tickets, []
-        op, key = group.command[:2]
-        self._landed(group)
-        self._return(op, key, self._with_spare(op, key, []))
         for puller, token, _, _ in tickets:
             if not puller.closed:
                 puller.pull_failed(token, error)
-
-    # --- what was claimed for nobody ------------------------------------------------------------------------------
-
-    def _landed(self, group: Group) -> None:
-        """A pull is not in the log any more, as far as this node waits for it."""
-        op, key = group.command[:2]
-        groups = self._under_way.get((op, key))
-        if groups is not None:
-            groups.discard(group)
-            if not groups:
-                del self._under_way[op, key]
-
-    def _with_spare(self, op: Op, key: bytes, delivered: list[Delivered]) -> list[Delivered]:
-        """What was delivered, behind what was kept."""
-        spare = self._spare.pop((op, key), None)
-        return delivered if spare is None else spare + delivered
-
-    def _return(self, op: Op, key: bytes, delivered: list[Delivered]) -> None:
-        """Keep messages for a pull that is in the log, or put them back if there is none."""
-        if not delivered:
-            return
-        if (op, key) in self._under_way:
-            self._spare.setdefault((op, key), []).extend(delivered)
-        else:
-            self.put_back(delivered)
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
@@ -283,9 +248,15 @@ class Pulls:
             self._poke(line)
 
     def _expire(self, waiter: Waiter) -> None:
-        if waiter.open:
-            self._finish(waiter)
-            waiter.puller.pulled(waiter.token, [])
+        """The wait is over: now, or with the claim that may hold messages for it."""
+        if not waiter.open:
+            return
+        if waiter.line is not None and waiter.line.claim is not None:
+            waiter.is_over = True
+            waiter.line.over.append(waiter)
+            return
+        self._finish(waiter)
+        waiter.puller.pulled(waiter.token, [])
 
     def _finish(self, waiter: Waiter) -> None:
         waiter.open = False
@@ -305,7 +276,7 @@ class Pulls:
         # Closed waiters are skipped when their turn comes; sweep them when they are the majority.
         if len(line.waiters) > 2 * line.live + 16:
             line.waiters = deque(w for w in line.waiters if w.open)
-        if not line.live and not line.claimed:
+        if not line.live and line.claim is None:
             self._drop(line)
 
     def _drop(self, line: _Line) -> None:
@@ -348,8 +319,7 @@ class Pulls:
 
     def _poke(self, line: _Line) -> None:
         """Claim messages for a line if any are due, or set a timer for the first that will be."""
-        wanted = line.wanted - line.claimed
-        if wanted <= 0:
+        if line.claim is not None or not line.live:
             return
         head_us, stock = self._head(line)
         if head_us is None:
@@ -358,7 +328,7 @@ class Pulls:
         if wait_us > 0:
             self._arm(line, wait_us / 1e6)
             return
-        self._claim(line, max(1, min(wanted, stock, _CLAIM_MAX)))
+        self._claim(line, max(1, min(line.wanted, stock, _CLAIM_MAX)))
 
     def _head(self, line: _Line) -> tuple[int | None, int]:
         """Earliest due time of what the line waits for, and how many messages may be ready."""
@@ -380,29 +350,46 @@ class Pulls:
 
     def _claim(self, line: _Line, count: int) -> None:
         op = Op.PULL_ANY if line.is_pattern else Op.PULL
+        claim = Group([op, line.key, count], [line], self._claims)
         try:
-            self._proposer.add(Group([op, line.key, count], [line], self._claims), 64)
+            self._proposer.add(claim, 64)
         except LmqError:
             # The node is over its bounds or stopping; the next message or the retry below finds the line again.
             self._arm(line, 0.1)
             return
-        line.claimed += count
+        line.claim = claim
 
-    def claim_ended(self, line: _Line, count: int, delivered: list[Delivered]) -> None:
-        """A claim of `count` is settled, with or without messages."""
-        line.claimed -= count
-        op = Op.PULL_ANY if line.is_pattern else Op.PULL
-        delivered = self._with_spare(op, line.key, delivered)
-        self._return(op, line.key, self._serve(line, delivered) if delivered else [])
-        if not line.live and not line.claimed:
+    def claim_ended(self, claim: Group, delivered: list[Delivered], error: LmqError | None = None) -> None:
+        """A claim is settled, with or without messages, or given up with an error."""
+        line: _Line = claim.tickets[0]
+        # After an unknown outcome a claim may end a second time, when the line has another one.
+        if line.claim is claim:
+            line.claim = None
+        rest = self._serve(line, delivered) if delivered else []
+        if rest:
+            self.put_back(rest)
+        if line.claim is None:
+            self._end_waits_that_are_over(line, error)
+        if not line.live and line.claim is None:
             self._drop(line)
         elif delivered:
             self._poke(line)
         else:
             # Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin.
             head_us, _ = self._head(line)
-            if head_us is not None and line.wanted > line.claimed:
+            if head_us is not None:
                 self._arm(line, max(_AGAIN_S, (head_us - self._clock.now_us()) / 1e6))
+
+    def _end_waits_that_are_over(self, line: _Line, error: LmqError | None) -> None:
+        over, line.over = line.over, []
+        for waiter in over:
+            if not waiter.open:
+                continue
+            self._finish(waiter)
+            if error is not None and error.outcome is Outcome.UNKNOWN:
+                waiter.puller.pull_failed(waiter.token, error)
+            else:
+                waiter.puller.pulled(waiter.token, [])
 
     def put_back(self, delivered: list[Delivered]) -> None:
         """Return deliveries that reached nobody."""
@@ -420,16 +407,10 @@ class _ClaimSink:
         self._pulls = pulls
 
     def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
-        self._pulls.claim_ended(group.tickets[0], self._take(group), delivered or [])
+        self._pulls.claim_ended(group, delivered or [])
 
-    def failed(self, group: Group, error: LmqError) -> None:  # noqa: ARG002 - the line simply waits on
-        self._pulls.claim_ended(group.tickets[0], self._take(group), [])
-
-    @staticmethod
-    def _take(group: Group) -> int:
-        # After an unknown outcome `completed` may follow `failed`; the claim counts once.
-        count, group.command[2] = group.command[2], 0
-        return int(count)
+    def failed(self, group: Group, error: LmqError) -> None:
+        self._pulls.claim_ended(group, [], error)
 
 
 class _ReturnSink:

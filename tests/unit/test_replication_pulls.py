@@ -123,19 +123,61 @@ def test_end_of_a_wait_says_nothing_was_there() -> None:
     run(scenario)
 
 
-def test_message_for_a_wait_that_ended_meanwhile_is_put_back_uncharged_in_its_old_place() -> None:
+def test_wait_whose_time_is_over_gets_what_was_claimed_for_it() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         bench.pulls.start(b"q", (client, 1, 1, 0.05))
         await bench.settle()
+        (waiter,) = client.waiting
         push(bench, b"1", b"2")
         await bench.turn()
-        claim = len(bench.sent)
-        await until(lambda: client.got)
-        assert client.got == [(1, [])]
+        await until(lambda: waiter.is_over)
+        assert client.got == []
         await bench.settle()
-        assert len(bench.sent) > claim, "the claim was carried out and its message put back"
-        assert left(bench) == [(b"1", 2), (b"2", 2)]
+        assert client.got == [(1, [b"1"])]
+        assert (bench.pulls.waiting(), client.waiting) == (0, set())
+        assert left(bench) == [(b"2", 2)]
+
+    run(scenario)
+
+
+def test_wait_whose_time_is_over_ends_empty_if_another_node_was_faster_than_the_claim() -> None:
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.pulls.start(b"q", (client, 1, 1, None))
+        await bench.settle()
+        push(bench, b"1")
+        assert left(bench) == [(b"1", 2)]
+        await bench.turn()
+        assert bench.pulls.cancel(client, 1)
+        assert not bench.pulls.cancel(client, 1)
+        await bench.settle()
+        assert client.got == [(1, [])]
+        assert (bench.pulls.waiting(), client.waiting) == (0, set())
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("limit", "told"), [("UNKNOWN_AFTER_S", "unknown_outcome"), ("NO_LEADER_AFTER_S", [])])
+def test_wait_whose_time_is_over_learns_that_its_claim_has_failed(
+    monkeypatch: pytest.MonkeyPatch, limit: str, told: Any
+) -> None:
+    monkeypatch.setattr(proposer_module, "SWEEP_S", 0.005)
+    monkeypatch.setattr(proposer_module, limit, 0.05)
+
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.pulls.start(b"q", (client, 1, 1, None))
+        await bench.settle()
+        bench.leader = limit == "UNKNOWN_AFTER_S"
+        push(bench, b"1")
+        await bench.turn()
+        assert bench.pulls.cancel(client, 1)
+        await until(lambda: client.got)
+        assert client.got == [(1, told)]
+        bench.leader = True
+        await bench.settle()
+        assert left(bench) == [(b"1", 2)]
 
     run(scenario)
 
@@ -294,8 +336,8 @@ def test_close_answers_all_waits() -> None:
     run(scenario)
 
 
-def test_pull_does_not_overtake_what_was_claimed_for_a_wait_that_has_ended() -> None:
-    """The next pull is in the log already when the claim turns out to be for nobody."""
+def test_next_pull_does_not_overtake_what_was_claimed_for_a_wait_that_is_over() -> None:
+    """The next pull is in the log already when the claim arrives."""
 
     async def scenario(bench: Bench) -> None:
         client = Client()
@@ -309,32 +351,41 @@ def test_pull_does_not_overtake_what_was_claimed_for_a_wait_that_has_ended() -> 
             bench.pulls.start(b"q", (client, token, 1, 0.0))
             await bench.turn()
         await bench.settle()
-        assert client.got == [("waits", []), ("second", [b"1"]), ("third", [b"2"])]
-        assert left(bench) == [(b"3", 2)]
+        assert client.got == [("waits", [b"1"]), ("second", [b"2"]), ("third", [b"3"])]
 
     run(scenario)
 
 
-def test_what_is_kept_for_a_pull_that_fails_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proposer_module, "SWEEP_S", 0.005)
-    monkeypatch.setattr(proposer_module, "UNKNOWN_AFTER_S", 0.05)
+def test_next_pull_does_not_overtake_what_was_claimed_for_a_wait_that_got_less_than_it_wanted() -> None:
+    """More messages came while the first were claimed: they are not claimed as well."""
 
     async def scenario(bench: Bench) -> None:
         client = Client()
-        bench.pulls.start(b"q", (client, "waits", 1, None))
+        bench.pulls.start(b"q", (client, "waits", 10, None))
         await bench.settle()
         push(bench, b"1")
         await bench.turn()
-        assert bench.pulls.cancel(client, "waits")
-        bench.pulls.start(b"q", (client, "fails", 1, 0.0))
-        await bench.turn()
-        # The claim comes back from the log, the pull does not for long.
-        bench._taken += 1
-        bench.apply(bench._taken - 1)
-        await until(lambda: len(client.got) == 2)
-        assert client.got[1] == ("fails", "unknown_outcome")
+        push(bench, b"2", b"3")
         await bench.settle()
-        assert left(bench) == [(b"1", 2)]
+        bench.pulls.start(b"q", (client, "next", 10, 0.0))
+        await bench.settle()
+        assert client.got == [("waits", [b"1"]), ("next", [b"2", b"3"])]
+
+    run(scenario)
+
+
+def test_pull_takes_nothing_from_waits_that_are_about_to_be_served() -> None:
+    """Otherwise the claim would arrive for nobody, and what is put back could be overtaken."""
+
+    async def scenario(bench: Bench) -> None:
+        waits, asks = Client(), Client()
+        bench.pulls.start(b"q", (waits, "waits", 1, None))
+        await bench.settle()
+        bench.pulls.start(b"q", (asks, "asks", 1, 0.0))
+        await bench.turn()
+        push(bench, b"1", b"2")
+        await bench.settle()
+        assert (asks.got, waits.got) == ([("asks", [b"1"])], [("waits", [b"2"])])
 
     run(scenario)
 
