@@ -7,19 +7,7 @@ from lmqcluster import Client
 from .connecting import selection_errors
 from .options import Selection
 
-__all__ = ["ready_messages", "tell_time"]
-
-_NOBODY = "spark"
-"""A subscription that never reserves anything: renewing its batches changes nothing."""
-
-
-def tell_time(client: Client) -> None:
-    """Let the cluster know how late it is: leases and delays end by the time of its last command, and reads are none.
-
-    Raises:
-        LmqError: the cluster did not answer.
-    """
-    client.renew_batches(_NOBODY)
+__all__ = ["ready_messages"]
 
 
 def ready_messages(client: Client, selection: Selection, *, if_unknown: int) -> int:

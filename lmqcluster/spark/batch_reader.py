@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from lmqcluster import Client, LmqError
 from lmqcluster.client import BatchColumns
 
-from .backlog import ready_messages, tell_time
+from .backlog import ready_messages
 from .connecting import connect, selection_errors
 from .errors import DataLossError
 from .options import BatchRead
@@ -108,7 +108,6 @@ class DrainReader(DataSourceReader):
         """
         client = connect(self._options.connection)
         try:
-            tell_time(client)
             ready = ready_messages(client, self._options.selection, if_unknown=_UNKNOWN_MESSAGES)
         finally:
             client.close(0)

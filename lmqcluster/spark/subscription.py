@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import dataclass
 from typing import Final
 
 from lmqcluster import LmqError
 from lmqcluster.client import BatchLease
 
-from .backlog import ready_messages, tell_time
+from .backlog import ready_messages
 from .connecting import connect, selection_errors
 from .options import Connection, Selection
 
@@ -21,7 +20,6 @@ logger = logging.getLogger("lmqcluster.spark")
 
 _RENEW_S_MAX: Final = 600.0
 _RETRY_S_MAX: Final = 10.0
-_TELL_TIME_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,6 @@ class LeaseKeeper:
         self._closed = threading.Event()
         self._renewer: threading.Thread | None = None
         self._lease_s = 0.0
-        self._told_s = -_TELL_TIME_S
 
     def reserve(self, subscription: str, epoch: int, count: int, lease_s: float) -> BatchLease:
         """Reserve up to `count` messages, or learn what the epoch has already; keep the leases alive from now on.
@@ -92,7 +89,6 @@ class LeaseKeeper:
         Raises:
             LmqError: the cluster did not answer.
         """
-        self._tell_time()
         found = self._client.subscription(subscription)
         if found is None:
             return Known(0, {})
@@ -115,18 +111,12 @@ class LeaseKeeper:
             OptionError: the cluster refuses the queue's name or the pattern.
             LmqError: the cluster did not answer.
         """
-        self._tell_time()
         return ready_messages(self._client, self._selection, if_unknown=if_unknown)
 
     def close(self) -> None:
         """Stop renewing and disconnect. The batches stay as they are, for the query to take up again."""
         self._closed.set()
         self._client.close(0)
-
-    def _tell_time(self) -> None:
-        if time.monotonic() - self._told_s >= _TELL_TIME_S:
-            tell_time(self._client)
-            self._told_s = time.monotonic()
 
     def _keep(self, subscription: str, lease_s: float) -> None:
         self._lease_s = lease_s
