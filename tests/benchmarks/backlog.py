@@ -1,0 +1,209 @@
+"""``python -m tests.benchmarks.backlog``: what a backlog of a million messages costs those who operate the cluster.
+
+Three nodes in durability mode ``disk`` on this machine. Measured are the longest wait of requests while a node writes a
+snapshot, the time from start to ready of one node and of all after a kill -9, and how long a fresh fourth node takes to be in
+step while producers go on. The messages are counted at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from lmqcluster import AsyncClient
+from tests.integration.cluster import Cluster, NodeProcess, wait_for
+
+BATCH: Final = 500
+ADMIN_S: Final = 300.0
+TICK_S: Final = 0.01
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = argparse.ArgumentParser(prog="python -m tests.benchmarks.backlog", description=__doc__)
+    options.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="stored at first (%(default)s)")
+    options.add_argument("--size", type=int, default=100, metavar="BYTES", help="of a message (%(default)s)")
+    options.add_argument("--queues", type=int, default=10, metavar="N", help="that hold them (%(default)s)")
+    options.add_argument(
+        "--rate", type=int, default=10_000, metavar="N", help="pushes a second at the join (%(default)s)"
+    )
+    return options
+
+
+@dataclass
+class Backlog:
+    """A cluster full of messages.
+
+    Attributes:
+        pushed: how many messages were acknowledged.
+    """
+
+    cluster: Cluster
+    queues: list[str]
+    body: bytes
+    pushed: int = 0
+
+    async def fill(self, messages: int) -> float:
+        """Store so many messages; returns seconds."""
+        begun_s = time.monotonic()
+        async with AsyncClient(self.cluster[0].rpc) as client:
+            waiting: set[asyncio.Future[list[str]]] = set()
+            for start in range(0, messages, BATCH):
+                count = min(BATCH, messages - start)
+                queue = self.queues[start // BATCH % len(self.queues)]
+                waiting.add(asyncio.ensure_future(client.push_many(queue, [self.body] * count)))
+                if len(waiting) >= 8:
+                    _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.gather(*waiting)
+        self.pushed += messages
+        return time.monotonic() - begun_s
+
+    async def snapshots(self) -> list[tuple[str, float, float]]:
+        """Every node writes a snapshot while one request after the other goes through each node.
+
+        Returns:
+            (node, seconds of the snapshot, longest wait of a request meanwhile), a row for each node.
+        """
+        rows = []
+        async with asyncio.TaskGroup() as probes:
+            stop = asyncio.Event()
+            waits: list[float] = []
+            for node in self.cluster:
+                probes.create_task(self._probe(node, waits, stop))
+            for node in self.cluster:
+                waits.clear()
+                begun_s = time.monotonic()
+                await asyncio.to_thread(_post, node, "/v1/snapshots", {})
+                rows.append((node.name, time.monotonic() - begun_s, max(waits)))
+            stop.set()
+        return rows
+
+    @staticmethod
+    async def _probe(node: NodeProcess, waits: list[float], stop: asyncio.Event) -> None:
+        queue = f"probe.{node.name}"
+        async with AsyncClient(node.rpc) as client:
+            while not stop.is_set():
+                begun_s = time.monotonic()
+                await client.push(queue, b"probe")
+                message = await client.pull(queue, 30)
+                assert message is not None
+                await message.ack()
+                waits.append(time.monotonic() - begun_s)
+
+    def restart_one(self) -> float:
+        """Kill -9 a follower; returns seconds from its start to ready."""
+        node = self.cluster.followers()[0]
+        node.kill()
+        begun_s = time.monotonic()
+        node.start()
+        return time.monotonic() - begun_s
+
+    def restart_all(self) -> float:
+        """Kill -9 all; returns seconds from their start until each is ready."""
+        for node in self.cluster:
+            node.kill()
+        begun_s = time.monotonic()
+        self.cluster.start()
+        return time.monotonic() - begun_s
+
+    async def join(self, rate: int) -> tuple[float, float]:
+        """A fresh node joins while so many messages are pushed each second.
+
+        Returns:
+            Seconds until it is in step, and how many pushes a second there were.
+        """
+        stop = asyncio.Event()
+        producer = asyncio.create_task(self._push_at(rate, stop))
+        fresh = await asyncio.to_thread(self.cluster.add_node)
+        begun_s = time.monotonic()
+        await asyncio.to_thread(_post, fresh, "/v1/cluster/join", {"peer": self.cluster[0].http})
+        await asyncio.to_thread(wait_for, lambda: self._in_step(fresh), "the fresh node in step", ADMIN_S)
+        seconds = time.monotonic() - begun_s
+        stop.set()
+        return seconds, await producer
+
+    async def _push_at(self, rate: int, stop: asyncio.Event) -> float:
+        begun_s = time.monotonic()
+        pushed = 0
+        async with AsyncClient(self.cluster[0].rpc) as client, asyncio.TaskGroup() as pushes:
+
+            async def push(queue: str) -> None:
+                await client.push(queue, self.body)
+
+            while not stop.is_set():
+                for _ in range(round((time.monotonic() - begun_s) * rate) - pushed):
+                    pushes.create_task(push(self.queues[pushed % len(self.queues)]))
+                    pushed += 1
+                await asyncio.sleep(TICK_S)
+        self.pushed += pushed
+        return pushed / (time.monotonic() - begun_s)
+
+    def _in_step(self, fresh: NodeProcess) -> bool:
+        """It counts for the quorum and has applied what was committed a moment before."""
+        committed = self.cluster[0].get_json("/v1/cluster")["commit_index"]
+        cluster = fresh.get_json("/v1/cluster")
+        mine = next(node for node in cluster["nodes"] if node["id"] == cluster["self"])
+        return bool(mine["state"] != "learner" and cluster["applied_index"] >= committed)
+
+    def held(self) -> dict[str, int]:
+        """How many messages each node holds."""
+        return {
+            node.name: sum(node.get_json(f"/v1/queues/{name}")["size"] for name in self.queues) for node in self.cluster
+        }
+
+
+def _post(node: NodeProcess, path: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(
+        f"http://{node.http}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=ADMIN_S) as response:
+        return json.loads(response.read())
+
+
+async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table, bool]:
+    """Run everything; returns the table, and whether every message was there on every node in the end."""
+    backlog = Backlog(cluster, [f"backlog.{number}" for number in range(options.queues)], b"x" * options.size)
+    table = Table(title=f"{options.messages:,} messages of {options.size} bytes in {options.queues} queues")
+    table.add_column("What")
+    table.add_column("Figure", justify="right")
+    seconds = await backlog.fill(options.messages)
+    table.add_row("stored by push_many", f"{options.messages / seconds:,.0f} messages/s")
+    for name, took_s, longest_s in await backlog.snapshots():
+        table.add_row(f"snapshot of {name}: took", f"{took_s:.2f} s")
+        table.add_row(f"snapshot of {name}: longest push + pull + done", f"{1e3 * longest_s:.0f} ms")
+    table.add_row("one node, kill -9, start to ready", f"{await asyncio.to_thread(backlog.restart_one):.1f} s")
+    table.add_row("all nodes, kill -9, start to ready", f"{await asyncio.to_thread(backlog.restart_all):.1f} s")
+    joined_s, rate = await backlog.join(options.rate)
+    table.add_row(f"fourth node in step under {rate:,.0f} pushes/s", f"{joined_s:.1f} s")
+    held = await asyncio.to_thread(backlog.held)
+    complete = set(held.values()) == {backlog.pushed}
+    table.add_row(
+        "acknowledged / held by each node", f"{backlog.pushed:,} / {', '.join(f'{n:,}' for n in held.values())}"
+    )
+    return table, complete
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run. Returns the exit status: 0, or 1 if messages are missing or too many."""
+    options = parser().parse_args(arguments)
+    with Cluster(3) as cluster:
+        table, complete = uvloop.run(measure(options, cluster))
+    Console().print(table)
+    if not complete:
+        print("error: the nodes do not hold what was acknowledged", file=sys.stderr)
+    return 0 if complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
