@@ -12,6 +12,7 @@ import lmqcluster.replication.node_storage
 import lmqcluster.replication.replica
 import lmqcluster.replication.storage.disk_journal
 import lmqcluster.replication.storage.segment
+from lmqcluster.core.sessions import BatchSessions
 from lmqcluster.node.proposer import Proposer
 from lmqcluster.replication import messages
 from lmqcluster.replication.membership import apply_change
@@ -19,8 +20,10 @@ from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.node_storage import NodeStorage
 from lmqcluster.replication.raft_core import RaftCore
 from lmqcluster.replication.replica import Replica
+from lmqcluster.replication.storage.disk import DamagedFileError
 from lmqcluster.replication.storage.disk_journal import DiskJournal
 from lmqcluster.replication.storage.segment import RECORD_BYTES, Record
+from lmqcluster.replication.storage.segment_files import SegmentFiles
 from lmqcluster.replication.storage.snapshot_store import SnapshotStore
 from tests.simulation.hardened import CoreReplica
 from tests.simulation.node_stack import NodeReplica
@@ -40,6 +43,10 @@ _journal_open = DiskJournal.open
 _meta_open = NodeMeta.open
 _decode_batch = lmqcluster.replication.replica._decode_batch
 _synced = Replica._synced
+_align = lmqcluster.replication.node_storage._align
+_carry_out = SegmentFiles.carry_out
+_drop_before = DiskJournal.drop_before
+_store_open = SnapshotStore.open
 
 
 def _truncating(self: RaftCore, node: Any, message: Any) -> None:
@@ -81,6 +88,39 @@ def _resetting(self: RaftCore, info: Any) -> None:
     self._SyncObj__raftLastApplied = info.index
     self._SyncObj__raftCommitIndex = info.index
     self._recover_up_to(info.index)
+
+
+def _rewritten(self: DiskJournal, index: int) -> Any:
+    kept = self.entries_between(index, self.last_index)
+    dropped = _drop_before(self, index)
+    self.reset(kept[0].idx, kept[0].term)
+    for entry in kept[1:]:
+        self.add(entry.command, entry.idx, entry.term)
+    return dropped
+
+
+def _removing_first(self: SegmentFiles, steps: Any, first: int) -> None:
+    self.remove_before(first)
+    _carry_out(self, steps, first)
+
+
+def _open_or_empty(self: SnapshotStore) -> Any:
+    with contextlib.suppress(DamagedFileError):
+        return _store_open(self)
+
+
+def _align_if_any(journal: Any, latest: Any, disk: Any) -> None:
+    if latest is not None:
+        _align(journal, latest, disk)
+
+
+def _admitting_all(self: BatchSessions, origin: bytes, incarnation: int, sequence: int) -> str:
+    self._sessions[origin] = (incarnation, sequence)
+    return "applied"
+
+
+def _nothing(*_arguments: Any) -> None:
+    return None
 
 
 def _align_by_reset(journal: Any, latest: Any, _disk: Any) -> None:
@@ -197,6 +237,7 @@ def _patches() -> dict[str, Patches]:
         "D4": [(RaftCore, "_loaded", _always_loaded)],
         "D5": [(RaftCore, "_take_base", _resetting)],
         "D6": [(storage, "_align", _align_by_reset)],
+        "D7": [(DiskJournal, "drop_before", _rewritten), (SegmentFiles, "carry_out", _removing_first)],
         "D8": [(DiskJournal, "open", staticmethod(_open_unsynced))],
         "D8 lone member": [(RaftCore, "doTick", _tick_without_care)],
         "D8 held replies": [(messages, "AFTER_SYNC", frozenset())],
@@ -207,7 +248,11 @@ def _patches() -> dict[str, Patches]:
         "D14": [(RaftCore, "_refuse_mismatch", _back_by_one)],
         "D15": [(replica, "_decode_batch", _decode_or_crash)],
         "D16": [(Proposer, "_complete", _complete_unguarded)],
+        "D18": [(SnapshotStore, "open", _open_or_empty), (storage, "_align", _align_if_any)],
         "D19": [(RaftCore, "_checkCommandsToApply", SyncObj._checkCommandsToApply)],
+        "D20": [(Proposer, name, _nothing) for name in ("_sweep", "resend", "resend_soon")],
+        "D20 snapshot over what waits": [(Proposer, "covered", _nothing)],
+        "D21": [(BatchSessions, "admit", _admitting_all)],
         "D22": [(RaftCore, "_on_append", _silent_to_stale)],
         "D23": [(RaftCore, "_SyncObj__connectedToAnyone", _campaigning_at_once)],
         "D24": [(RaftCore, "_SyncObj__changeCluster", _library_change)],

@@ -1,0 +1,56 @@
+"""D30: connections of one peer replace one another; nothing comes on an older one after the newer one has spoken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvloop
+
+from lmqcluster.replication import messages
+from lmqcluster.replication.handshake import Identity
+from lmqcluster.replication.transport import PeerTransport, _dial
+
+SECRET = b"the cluster's secret"
+DEADLINE_S = 30.0
+
+
+async def _never_asked(_verb: str, _arguments: list[Any]) -> dict[str, Any]:
+    raise AssertionError("nobody asks")
+
+
+def _vote(term: int) -> bytes:
+    return messages.encode({"type": "response_vote", "term": term})
+
+
+async def _two_connections() -> None:
+    received: asyncio.Queue[int] = asyncio.Queue()
+    listener = PeerTransport(
+        Identity("n2", 1, "127.0.0.1:1"),
+        SECRET,
+        lambda _peer, message: received.put_nowait(message["term"]),
+        _never_asked,
+    )
+    address = f"127.0.0.1:{await listener.listen('127.0.0.1', 0)}"
+    dialer = Identity("n1", 1, "127.0.0.1:2")
+    async with asyncio.timeout(DEADLINE_S):
+        older = await _dial(dialer, SECRET, address, "n2")
+        older.write(_vote(1))
+        assert await received.get() == 1
+        newer = await _dial(dialer, SECRET, address, "n2")
+        older.write(_vote(2))
+        assert await received.get() == 2
+        newer.write(_vote(3))
+        assert await received.get() == 3
+        older.write(_vote(4))
+        await older.closed.wait()
+        newer.write(_vote(5))
+        assert await received.get() == 5
+    newer.close()
+    await listener.close()
+
+
+@pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
+def test_older_connection_ends_when_the_newer_one_speaks(runner: Any) -> None:
+    runner(_two_connections())
