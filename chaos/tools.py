@@ -1,6 +1,6 @@
-"""Programs that drills need beside Python: toxiproxy-server, and the library that stands between a node and its system.
+"""What drills compile for themselves: the library that stands between a node and its system.
 
-Both are kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so only a fresh machine pays.
+It is kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so only a fresh machine pays.
 """
 
 from __future__ import annotations
@@ -16,47 +16,17 @@ from pathlib import Path
 
 from .errors import MissingToolError
 
-__all__ = ["interposer", "toxiproxy_server"]
+__all__ = ["cache_folder", "interposer", "run_tool"]
 
-TOXIPROXY_VERSION = "2.12.0"
-_TOXIPROXY_MODULE = f"github.com/Shopify/toxiproxy/v2/cmd/server@v{TOXIPROXY_VERSION}"
 _BUILD_S = 600.0
 _SOURCE = Path(__file__).parent / "native" / "interpose.c"
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where tools are kept; made if it is not there."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmqcluster"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@cache
-def toxiproxy_server() -> Path:
-    """The program toxiproxy-server: from PATH, else from the cache, else built by Go at the pinned version.
-
-    Raises:
-        MissingToolError: it cannot be had; the text says what to install.
-    """
-    found = shutil.which("toxiproxy-server")
-    if found is not None:
-        return Path(found)
-    kept = _cache() / f"toxiproxy-server-{TOXIPROXY_VERSION}"
-    if not kept.exists():
-        _build_toxiproxy(kept)
-    return kept
-
-
-def _build_toxiproxy(target: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise MissingToolError(
-            f"drills need toxiproxy-server {TOXIPROXY_VERSION}: install it, or Go 1.23 or newer, which then builds it"
-        )
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # Another version that PATH or the environment would choose is not wanted, nor flags for other projects.
-        environment = {**os.environ, "GOBIN": folder, "GOFLAGS": ""}
-        _run([go, "install", _TOXIPROXY_MODULE], f"building toxiproxy-server {TOXIPROXY_VERSION}", environment)
-        (Path(folder) / "server").replace(target)
 
 
 @cache
@@ -71,7 +41,7 @@ def interposer() -> Path:
             f"drills put faults under a node with LD_PRELOAD, which {platform.system()} lacks: use Linux"
         )
     stamp = hashlib.sha256(_SOURCE.read_bytes() + platform.machine().encode()).hexdigest()[:16]
-    kept = _cache() / f"interpose-{stamp}.so"
+    kept = cache_folder() / f"interpose-{stamp}.so"
     if not kept.exists():
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None:
@@ -79,12 +49,17 @@ def interposer() -> Path:
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             built = Path(folder) / kept.name
             flags = ["-O2", "-Wall", "-shared", "-fPIC", "-o", str(built), str(_SOURCE), "-ldl", "-lpthread"]
-            _run([compiler, *flags], f"compiling {_SOURCE.name}", dict(os.environ))
+            run_tool([compiler, *flags], f"compiling {_SOURCE.name}", dict(os.environ))
             built.replace(kept)
     return kept
 
 
-def _run(command: list[str], what: str, environment: dict[str, str]) -> None:
+def run_tool(command: list[str], what: str, environment: dict[str, str]) -> None:
+    """Run a program that makes a tool.
+
+    Raises:
+        MissingToolError: it fails; the text has the end of what it said.
+    """
     done = subprocess.run(
         command,
         env=environment,

@@ -23,7 +23,7 @@ from toxiproxy.proxy import Proxy
 from .errors import DrillError
 from .ports import Ports
 from .reaper import Reaper
-from .tools import toxiproxy_server
+from .toxiproxy_server import toxiproxy_server
 
 __all__ = ["DOWN", "UP", "Link", "Network"]
 
