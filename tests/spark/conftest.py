@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from tests.integration.cluster import Cluster
 
 _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
+
+# These JVMs do not live long enough for what the optimizing compiler does to pay; programs that tests start inherit this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
