@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -66,7 +65,12 @@ def _run_options(command: F) -> F:
             show_default=True,
             help="Stretch limits of time, on a machine that has other things to do. Safety has no such limits.",
         ),
-        click.option("--old-program", help="Command line of an older lmq that the nodes run at first."),
+        click.option(
+            "--old-program",
+            metavar="COMMAND|git:REVISION",
+            help="An older lmq that the nodes run at first; also one out of this working copy's history.  "
+            "[default: for rolling_upgrade the last release in git's history]",
+        ),
     ):
         command = option(command)
     return command
@@ -201,7 +205,6 @@ def _carry_out(
     folder = out or Path("var") / "drills" / time.strftime("%Y%m%d-%H%M%S")
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"--out {folder} is not empty")
-    program = tuple(shlex.split(old_program)) if old_program else None
     console = Console(stderr=True, quiet=quiet)
     results: list[Result] = []
     for scenario, seed in chosen:
@@ -209,7 +212,7 @@ def _carry_out(
         own = folder / f"{scenario.name}-{seed}"
         running = RunningCluster(own.resolve(), *attached) if attached else None
         result = run_drill(
-            scenario, seed=seed, folder=own, old_program=program, time_factor=time_factor, running=running
+            scenario, seed=seed, folder=own, old_program=old_program, time_factor=time_factor, running=running
         )
         results.append(result)
         (own / "report.json").write_text(json.dumps(as_table(result), indent=1) + os.linesep, encoding="utf-8")

@@ -21,6 +21,7 @@ from .errors import DrillError
 from .figures import Latency, Window, errors_of, latencies, longest_pause_s, operations
 from .history import Event, History, now_us
 from .node_process import NodeProcess
+from .programs import last_release, parse_program
 from .running import RunningCluster
 from .scenario import Limits, Scenario
 from .short_histories import ShortHistories, judge_short
@@ -54,7 +55,7 @@ class Result:
         latency: of pushes, ``all`` and ``calm`` (before the first fault).
         errors: given to any client, by operation and code.
         told: what faults did.
-        version: of the nodes.
+        version: of the nodes' program, and of the one that they went to.
         begin_us, seconds: when it began, and how long it took in all.
     """
 
@@ -84,7 +85,7 @@ def run_drill(
     seed: int,
     folder: Path,
     factory: ClientFactory = plain_client,
-    old_program: tuple[str, ...] | None = None,
+    old_program: str | None = None,
     time_factor: float = 1.0,
     running: RunningCluster | None = None,
 ) -> Result:
@@ -95,7 +96,8 @@ def run_drill(
         seed: every choice of the drill comes from it; timing does not.
         folder: new and empty; histories and logs stay there.
         factory: makes the clients of the load.
-        old_program: an older ``lmq`` program for the nodes to start with.
+        old_program: an older ``lmq`` program for the nodes to start with: a command line, or ``git:`` and a revision; without it
+            a rolling upgrade begins with the last release, if git's history has one.
         time_factor: by how much limits of time are stretched, for a machine that has other things to do.
         running: a cluster to use instead of starting one; it is left as it was found.
 
@@ -106,9 +108,20 @@ def run_drill(
     # Paths of nodes go into their environment and must not depend on where they are started.
     folder = folder.resolve()
     cluster = running or Cluster(
-        folder, size=plan.nodes, spares=plan.spares, durability=plan.durability, program=old_program
+        folder,
+        size=plan.nodes,
+        spares=plan.spares,
+        durability=plan.durability,
+        program=_first_program(scenario, old_program, folder / "older"),
     )
     return _Drill(scenario, seed, folder, time_factor).run(cluster, factory)
+
+
+def _first_program(scenario: Scenario, old_program: str | None, folder: Path) -> tuple[str, ...] | None:
+    """What the nodes run at first; None is the installed program."""
+    if old_program is not None:
+        return parse_program(old_program, folder)
+    return last_release(folder) if scenario.upgrades() else None
 
 
 class _Drill:
@@ -132,7 +145,7 @@ class _Drill:
             stack.callback(short_history.close)
             cluster = stack.enter_context(prepared)
             watch = stack.enter_context(Watch(cluster))
-            version = str(cluster.nodes[0].get_json("/v1/cluster")["version"])
+            version = _version(cluster)
             stage = Stage(
                 cluster,
                 random.Random(f"drill {self._seed}"),
@@ -146,6 +159,7 @@ class _Drill:
             asyncio.run(self._load(stage, watch, timeline, short, factory))
             agree, digests = digests_agree(cluster.nodes) if self._drained else (None, [])
             self._broken += _unexpected(cluster.everyone, stage.may_stop)
+            last_version = _version(cluster) if self._drained else version
         events = history.events()
         windows = _windows(timeline.mended, events, watch, cluster.sites)
         evidence = Evidence(
@@ -175,7 +189,7 @@ class _Drill:
             latency={"all": latencies(events), "calm": latencies(events, until_us=first_fault_us)},
             errors=errors_of(events, cluster.sites),
             told=stage.told,
-            version=version,
+            version=version if version == last_version else f"{version}, later {last_version}",
             begin_us=begin_us,
             seconds=time.monotonic() - began_s,
             events=events,
@@ -240,6 +254,10 @@ class _Drill:
                 stage.history.add(Event(op="drained", outcome="ok", time_us=now_us(), end_us=now_us(), process="drill"))
                 return
         self._troubles.append(f"after {self._limits.drain_s:g} s: {_left(stage.cluster)}")
+
+
+def _version(cluster: Cluster) -> str:
+    return str(cluster.nodes[0].get_json("/v1/cluster")["version"])
 
 
 def _stretched(limits: Limits, factor: float) -> Limits:

@@ -1,4 +1,4 @@
-"""Faults of processes: killed, paused, stopped, restarted one by one, upgraded one by one."""
+"""Faults of processes: killed, paused, stopped, restarted one by one. How they are upgraded is in `upgrade_faults`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .faults import Fault, TargetedFault
 from .node_process import NodeProcess
 from .stage import Stage
 
-__all__ = ["Kill", "Pause", "RollingRestart", "RollingUpgrade", "Stop"]
+__all__ = ["Kill", "Pause", "RollingRestart", "Stop"]
 
 
 @dataclass
@@ -78,27 +78,16 @@ class RollingRestart(Fault):
         for node in list(stage.cluster.nodes):
             self.hit.append(node.name)
             _stop(node)
-            node.start()
+            self.start(stage, node)
             node.wait_ready()
             _wait_until_safe(stage, node)
 
+    def start(self, stage: Stage, node: NodeProcess) -> None:
+        """Start the stopped node."""
+        node.start()
+
     def end(self, stage: Stage) -> None:
         """Nothing is left to mend."""
-
-
-@dataclass
-class RollingUpgrade(RollingRestart):
-    """As a rolling restart, from the older program that the drill was started with to the installed one."""
-
-    kind: ClassVar[str] = "rolling_upgrade"
-
-    def begin(self, stage: Stage) -> None:
-        """Restart every node with the installed program."""
-        if all(node.program is None for node in stage.cluster.nodes):
-            stage.told.append("no older program was given (--old-program): both versions are the installed one")
-        for node in stage.cluster.nodes:
-            node.program = None
-        super().begin(stage)
 
 
 def _stop(node: NodeProcess) -> None:

@@ -23,14 +23,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from . import client_faults, disk_faults, member_faults, network_faults, process_faults
+from . import client_faults, disk_faults, member_faults, network_faults, process_faults, upgrade_faults
 from .errors import ScenarioError
 from .faults import KINDS, Fault
+from .upgrade_faults import RollingUpgrade
 from .workload import Load
 
 __all__ = ["ClusterPlan", "Limits", "Mix", "Plan", "Scenario", "find", "library", "read"]
 
-FAULT_MODULES: Final = (client_faults, disk_faults, member_faults, network_faults, process_faults)
+FAULT_MODULES: Final = (client_faults, disk_faults, member_faults, network_faults, process_faults, upgrade_faults)
 """Importing them fills `KINDS`."""
 _NODES_MAX = 7
 T = TypeVar("T")
@@ -113,6 +114,10 @@ class Scenario:
         if self.mix is not None:
             tables += _draw(self.mix, self.load.seconds, random.Random(f"mix {seed}"))
         return sorted((_plan(self.source, table) for table in tables), key=lambda plan: plan.at_s)
+
+    def upgrades(self) -> bool:
+        """Whether its nodes go from an older program to a newer one."""
+        return any(table.get("kind") == RollingUpgrade.kind for table in self.tables)
 
 
 def library() -> dict[str, Path]:

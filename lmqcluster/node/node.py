@@ -400,6 +400,7 @@ class Node:
             "has_quorum": present >= quorum and core.leader_id() is not None,
             "durability": self.config.durability,
             "version": self.version,
+            "machine_version": replica.machine.version,
             "nodes": [self._member_status(node_id, members[node_id], connected) for node_id in sorted(members)],
         }
 
@@ -421,6 +422,7 @@ class Node:
             "http": (about.http or None) if about else None,
             "rpc": (about.rpc or None) if about else None,
             "raft": address,
+            "machine_version": about.machine_version if about else None,
             "state": state,
             "match_index": core.match_index(node_id),
             "connected": node_id in connected,

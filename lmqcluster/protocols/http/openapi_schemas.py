@@ -173,6 +173,10 @@ SCHEMAS: Final[dict[str, Json]] = {
             "http": _ADDRESS,
             "rpc": _ADDRESS,
             "raft": _ADDRESS,
+            "machine_version": {
+                "type": ["integer", "null"],
+                "description": "Newest behaviour that this node understands; null until it has been heard of.",
+            },
             "state": {
                 "enum": ["leader", "follower", "candidate", "recovering", "installing", "removed", "unreachable"]
             },
@@ -192,6 +196,10 @@ SCHEMAS: Final[dict[str, Json]] = {
             "has_quorum": _BOOLEAN,
             "durability": _STRING,
             "version": _STRING,
+            "machine_version": {
+                **_COUNT,
+                "description": "Behaviour in use: the newest that all members understand, once they have moved to it.",
+            },
             "nodes": _list(_ref("Node"), minItems=1),
         },
         additionalProperties=True,
