@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 import structlog
 
-from ..core import Applied, Machine, Op
+from ..core import Applied, Fault, Machine, Op
 from ..core.commands import Command
 from ..replication.hand_over import hand_over
 from ..replication.meta import NodeMeta
@@ -36,6 +37,7 @@ __all__ = ["Node"]
 log = structlog.get_logger("lmq.node")
 
 STATS_PERIOD_S = 5.0
+LAG_PERIOD_S = 0.25
 UPGRADE_PERIOD_S = 1.0
 MEMORY_PERIOD_S = 0.5
 SNAPSHOT_HOLD_S = 600.0
@@ -60,6 +62,7 @@ class Node:
         self.stats = Stats()
         self.metrics = Metrics(self)
         self.leader_changes = 0
+        self._leadership: tuple[str, int] | None = None
         self.events: EventJournal | None = None
         self.on_leave: list[Callable[[], None]] = []
         self.replica: Replica
@@ -104,6 +107,7 @@ class Node:
         self._build()
         await self._listen()
         self._sample_memory()
+        self._sample_lag(time.monotonic())
         self._tick_stats()
         self._tick_upgrade()
 
@@ -179,6 +183,12 @@ class Node:
         loop = asyncio.get_running_loop()
         self._timers["memory"] = loop.call_later(MEMORY_PERIOD_S, self._sample_memory)
 
+    def _sample_lag(self, due_s: float) -> None:
+        now_s = time.monotonic()
+        self.metrics.loop_lag.observe(max(0.0, now_s - due_s))
+        loop = asyncio.get_running_loop()
+        self._timers["lag"] = loop.call_later(LAG_PERIOD_S, self._sample_lag, now_s + LAG_PERIOD_S)
+
     def _tick_stats(self) -> None:
         queues = self.replica.machine.queues.values()
         self.stats.tick((queue.name, queue.pushed_total, queue.pulled_total) for queue in queues)
@@ -224,9 +234,13 @@ class Node:
             if op in (Op.PULL, Op.PULL_ANY):
                 if result and type(result) is list:
                     first = result[0]
-                    self.stats.on_delivery(first[0], now_us - first[3].ready_us, now_us)
+                    waited_us = now_us - first[3].ready_us
+                    self.stats.on_delivery(first[0], waited_us, now_us)
+                    self.metrics.time_in_queue.observe(waited_us / 1e6)
             elif op == Op.DELETE:
                 self.stats.forget(command[1])
+            if type(result) is Fault:
+                self.metrics.apply_faults += 1
         own = incarnation == proposer.incarnation and origin == proposer.origin
         if self.events is not None:
             self.events.batch_applied(self.replica.machine, commands, applied, own=own)
@@ -241,9 +255,13 @@ class Node:
 
     def leader_changed(self, leader_id: str | None) -> None:
         """Send unresolved batches to the new leader; found the cluster if it is this node and nobody has."""
-        self.leader_changes += 1
         if leader_id is None:
             return
+        leadership = (leader_id, self.replica.core.term())
+        if leadership != self._leadership:
+            # It is told of a new link to the same leader too.
+            self._leadership = leadership
+            self.leader_changes += 1
         if self.replica.core.is_leader() and not self.replica.machine.salt:
             # Before anybody's request: pulls need what is founded here.
             self.service.proposer.add_first(Group([Op.FOUND, os.urandom(10)], [], _Unattended("cluster founded")))

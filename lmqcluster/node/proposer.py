@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Any, Protocol
 
 import msgpack
@@ -18,6 +18,7 @@ import structlog
 
 from ..core import Applied, Fault, Op
 from ..core.commands import Command
+from ..replication.histogram import Histogram
 from ..wire.errors import LmqError
 from ..wire.limits import FRAME_BYTES_MAX
 
@@ -76,13 +77,14 @@ class Group:
 
 
 class _Batch:
-    __slots__ = ("groups", "payload", "sent_s", "sequence", "since_s")
+    __slots__ = ("groups", "made_s", "payload", "sent_s", "sequence", "since_s")
 
     def __init__(self, sequence: int, payload: bytes, groups: list[Group]) -> None:
         self.sequence = sequence
         self.payload = payload
         self.groups = groups
         self.since_s = groups[0].since_s
+        self.made_s = time.monotonic()
         self.sent_s = 0.0
 
 
@@ -93,6 +95,9 @@ class Proposer:
         tail: the group that was added last and may still grow, or None. Hot paths append to its command and tickets if they
             fit, and then call `grew`; a group is small, so only `add` checks the bounds.
         items_total, batches_total, resends_total: counters.
+        failed_total: items that were taken and then failed, by error code.
+        durations: seconds from taking a group until it was applied, by operation, counted for each of its items.
+        commit_durations: the same of batches, from their making.
     """
 
     def __init__(self, carrier: Carrier, origin: bytes, incarnation: int) -> None:
@@ -103,6 +108,9 @@ class Proposer:
         self.items_total = 0
         self.batches_total = 0
         self.resends_total = 0
+        self.failed_total: Counter[str] = Counter()
+        self.durations: dict[int, Histogram] = {}
+        self.commit_durations = Histogram()
         self._loop = asyncio.get_running_loop()
         self._pending: deque[Group] = deque()
         self._pending_bytes = 0
@@ -237,6 +245,7 @@ class Proposer:
             return
         batch = self._take_first()
         self._patience_s = RESEND_AFTER_S
+        self._observe(batch)
         for group, result in zip(batch.groups, applied.results, strict=True):
             self._complete(group, result)
         if not self.pending():
@@ -287,6 +296,18 @@ class Proposer:
         self._inflight_bytes -= len(batch.payload)
         return batch
 
+    def _observe(self, batch: _Batch) -> None:
+        now_s = time.monotonic()
+        self.commit_durations.observe(now_s - batch.made_s)
+        for group in batch.groups:
+            if not group.tickets:
+                continue
+            op = group.command[0]
+            durations = self.durations.get(op)
+            if durations is None:
+                durations = self.durations[op] = Histogram()
+            durations.observe(now_s - group.since_s, len(group.tickets))
+
     def _complete(self, group: Group, result: Any) -> None:
         try:
             if isinstance(result, Fault):
@@ -300,6 +321,7 @@ class Proposer:
             log.exception("a reply failed", op=group.command[0])
 
     def _refuse(self, group: Group, error: LmqError) -> None:
+        self.failed_total[error.code] += len(group.tickets)
         try:
             group.sink.failed(group, error)
         except Exception:

@@ -103,6 +103,9 @@ class Pulls:
         proposer: takes pull commands.
         machine: returns the local replica's machine, which a snapshot may replace.
         clock: estimates log time.
+
+    Attributes:
+        empty_total: how many pulls ended without a message.
     """
 
     def __init__(self, proposer: Proposer, machine: Callable[[], Machine], clock: LogClock) -> None:
@@ -112,6 +115,7 @@ class Pulls:
         self._loop = asyncio.get_running_loop()
         self._queues: dict[bytes, _Line] = {}
         self._patterns: dict[bytes, _Line] = {}
+        self.empty_total = 0
         self._closing: LmqError | None = None
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
@@ -173,6 +177,11 @@ class Pulls:
         """How many pulls wait."""
         return sum(line.live for line in self._queues.values()) + sum(line.live for line in self._patterns.values())
 
+    def waiting_for(self, queue: bytes) -> int:
+        """How many pulls wait for this queue by its name."""
+        line = self._queues.get(queue)
+        return 0 if line is None else line.live
+
     # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
 
     def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
@@ -226,6 +235,7 @@ class Pulls:
         line = lines.get(key)
         for puller, token, count, wait_s in tickets:
             if wait_s is not None and wait_s <= 0:
+                self.empty_total += 1
                 puller.pulled(token, [])
                 continue
             if self._closing is not None:
@@ -256,6 +266,7 @@ class Pulls:
             waiter.line.over.append(waiter)
             return
         self._finish(waiter)
+        self.empty_total += 1
         waiter.puller.pulled(waiter.token, [])
 
     def _finish(self, waiter: Waiter) -> None:
@@ -389,6 +400,7 @@ class Pulls:
             if error is not None and error.outcome is Outcome.UNKNOWN:
                 waiter.puller.pull_failed(waiter.token, error)
             else:
+                self.empty_total += 1
                 waiter.puller.pulled(waiter.token, [])
 
     def put_back(self, delivered: list[Delivered]) -> None:

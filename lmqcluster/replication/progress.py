@@ -60,6 +60,8 @@ class Progress:
         reset_sequence: replies to older messages that report a mismatch are void.
         commit_sent: highest commit index told.
         inflight: (last index, bytes) of unanswered messages with entries.
+        timed_sequence: the message whose answer is timed, 0 for none; one at a time is.
+        timed_s: when it was sent.
     """
 
     next_index: int
@@ -72,6 +74,8 @@ class Progress:
     inflight_bytes: int = 0
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     snapshot: SnapshotTransfer | None = None
+    timed_sequence: int = 0
+    timed_s: float = 0.0
 
     @classmethod
     def begin(cls, next_index: int, sequence: int) -> Progress:

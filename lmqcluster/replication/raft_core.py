@@ -35,6 +35,7 @@ from pysyncobj import syncobj as library
 from pysyncobj.config import FAIL_REASON
 from pysyncobj.transport import Transport
 
+from .histogram import Histogram
 from .journal import Entry, Journal
 from .membership import MEMBERSHIP, NO_OP, REGULAR, PeerNode, apply_change, decode_change, encode_change, is_change
 from .pre_vote import PreVote
@@ -110,6 +111,8 @@ class RaftCore(SyncObj):
         self._learners: dict[PeerNode, float] = {}
         self._pre_vote = PreVote(settings, rng)
         self._sequence = 0
+        # For a leader: seconds from a message to a member until its answer, the member's sync included.
+        self.round_trips: dict[str, Histogram] = {}
         self._handing_over = False
         self._base_members = dict(members)
         self._members = dict(members)
@@ -459,8 +462,17 @@ class RaftCore(SyncObj):
         progress = self._progress_of(node)
         if message["seq"] < progress.first_sequence:
             return None
-        self._SyncObj__lastResponseTime[node] = library.monotonicTime()
+        now_s = self._SyncObj__lastResponseTime[node] = library.monotonicTime()
+        if 0 < progress.timed_sequence <= message["seq"]:
+            progress.timed_sequence = 0
+            self._note_round_trip(str(node.id), now_s - progress.timed_s)
         return progress
+
+    def _note_round_trip(self, node_id: str, seconds: float) -> None:
+        round_trips = self.round_trips.get(node_id)
+        if round_trips is None:
+            round_trips = self.round_trips[node_id] = Histogram()
+        round_trips.observe(seconds)
 
     def _meet_term(self, term: int) -> None:
         """Somebody is in a newer term, whose leader is not known yet."""
@@ -550,6 +562,8 @@ class RaftCore(SyncObj):
         """D3: number the next message; numbers are never used twice, whatever becomes of `progress`."""
         self._sequence += 1
         progress.sequence = self._sequence
+        if not progress.timed_sequence:
+            progress.timed_sequence, progress.timed_s = self._sequence, library.monotonicTime()
 
     def _send_append(self, node: PeerNode, progress: Progress, entries: list[Entry]) -> None:
         previous = progress.next_index - 1

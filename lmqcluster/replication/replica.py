@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from ..core import Applied, Machine
 from ..core.commands import Command, Compile
 from .administration import Administration
 from .handshake import Identity
+from .histogram import Histogram
 from .log_clock import LogClock
 from .membership import PeerNode
 from .node_storage import NodeStorage
@@ -97,6 +99,10 @@ class Replica:
         settings: timing and sizes.
         compile_pattern: regular expressions for the machine.
         listener: is told what happens.
+
+    Attributes:
+        applied_batches, syncs_total, skipped_total: counters; the last of entries that could not be decoded.
+        sync_durations: seconds from handing the log's writes to their thread until it was heard that they are on the disk.
     """
 
     def __init__(
@@ -115,6 +121,9 @@ class Replica:
         self.peers: dict[str, About] = {}
         self.applied_batches = 0
         self.syncs_total = 0
+        self.sync_durations = Histogram()
+        self.skipped_total = 0
+        self._sync_began_s = 0.0
         # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
         self._unsaved_bytes = self._unsaved_at_request = 0
         self._about = about
@@ -249,6 +258,7 @@ class Replica:
             self._end_step()
         elif self.storage.durability == "disk":
             self._syncing = True
+            self._sync_began_s = time.monotonic()
             # Appended entries may leave before our own sync; answers may not.
             self.transport.flush(synced=False)
             self._sync_worker.run(journal.take_work(), self._synced)
@@ -265,6 +275,7 @@ class Replica:
             return
         try:
             self.syncs_total += 1
+            self.sync_durations.observe(time.monotonic() - self._sync_began_s)
             self.journal.written()
             self._end_step()
         except Exception as exc:  # noqa: BLE001 - as in the step
@@ -440,6 +451,7 @@ class Replica:
             origin, incarnation, sequence, commands = _decode_batch(command[8:])
         except (ValueError, TypeError, msgpack.UnpackException) as exc:
             # The same bytes fail alike on every replica, so skipping them keeps replicas equal.
+            self.skipped_total += 1
             log.critical("undecodable entry skipped", index=index, reason=str(exc))
             return
         if self.core.is_leader():

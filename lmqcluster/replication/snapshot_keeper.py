@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import structlog
 from ..core import Machine, Restoration, SnapshotView
 from ..core.commands import Compile
 from . import snapshot_port
+from .histogram import Histogram
 from .storage.disk import DamagedFileError
 from .storage.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStore, SnapshotWriter
 from .storage.worker import Worker
@@ -25,6 +27,8 @@ RETRY_S = 5.0
 """Pause after a snapshot could not be written, because the disk is full for example."""
 BACKLOG_BLOCKS_MAX = 8
 """With so many received blocks waiting for the disk, no more are asked for; the sender's window bounds what still comes."""
+
+_DURATION_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 Loaded = Callable[[SnapshotInfo | None], bool]
 
@@ -61,7 +65,8 @@ class SnapshotKeeper:
     """The core's `SnapshotPort` over a `SnapshotStore`.
 
     Attributes:
-        taken_total, installed_total: counters.
+        taken_total, installed_total, failed_total: counters.
+        durations: seconds that taking a snapshot took, from the frozen view to the durable file.
     """
 
     def __init__(self, owner: SnapshotOwner, store: SnapshotStore, worker: Worker, compile_pattern: Compile) -> None:
@@ -76,6 +81,9 @@ class SnapshotKeeper:
         self._held: dict[SnapshotInfo, float] = {}
         self._closed = False
         self.taken_total = 0
+        self.failed_total = 0
+        self.durations = Histogram(_DURATION_S)
+        self._began_s = 0.0
         self.installed_total = 0
 
     def close(self) -> None:
@@ -107,6 +115,7 @@ class SnapshotKeeper:
         machine = self._owner.machine
         writer = self._store.create(index, term, members, machine.now_us)
         self._taking = _Taking(machine.freeze_view(), writer)
+        self._began_s = time.monotonic()
         self._loop.call_soon(self._slice)
 
     async def take(self) -> SnapshotInfo:
@@ -158,6 +167,7 @@ class SnapshotKeeper:
         if taking is not None:
             taking.abandon()
         self._not_before_s = self._loop.time() + RETRY_S
+        self.failed_total += 1
         log.error("snapshot not written, trying again later", reason=str(error), pause_s=RETRY_S)
         waiting, self._waiting = self._waiting, []
         for future in waiting:
@@ -176,6 +186,7 @@ class SnapshotKeeper:
             return
         info = self._store.adopt(taking.writer)
         self.taken_total += 1
+        self.durations.observe(time.monotonic() - self._began_s)
         log.info("snapshot taken", index=info.index, bytes=info.size_bytes, blocks=info.blocks)
         self._owner.snapshot_taken(info)
         self._remove_older()

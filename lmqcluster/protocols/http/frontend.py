@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -14,8 +15,9 @@ from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connecti
 from .lmq_messages import MessageRoutes
 from .lmq_properties import PropertyRoutes
 from .lmq_stats import StatsRoute
+from .metrics_routes import MetricsRoutes
 from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
-from .routing import Router
+from .routing import KNOWN_METHODS, Router
 from .target import split_target
 from .v1_cluster import ClusterRoutes
 from .v1_queues import QueueRoutes
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpFrontEnd"]
 
 BACKLOG = 1024
+_PROTOCOL = "http"
 _LINE_REST_BYTES = len("  HTTP/1.1")
 
 _log = structlog.get_logger(__name__)
@@ -49,8 +52,13 @@ class HttpFrontEnd:
         QueueRoutes(node, self._waits).add_to(self._router)
         SubscriptionRoutes(node).add_to(self._router)
         ClusterRoutes(node).add_to(self._router)
+        MetricsRoutes(node).add_to(self._router)
         self._server: HttpServer | None = None
         self._listener: asyncio.Server | None = None
+        self._metrics = node.metrics
+        self._metrics.connections[_PROTOCOL] = self._connections
+        self._in_flight = 0
+        self._metrics.in_flight[_PROTOCOL] = lambda: self._in_flight
         node.on_leave.append(self._end_connections)
 
     @property
@@ -90,11 +98,21 @@ class HttpFrontEnd:
         if self._server is not None:
             self._server.pre_shutdown()
 
+    def _connections(self) -> int:
+        return 0 if self._server is None else len(self._server.connections)
+
     async def _handle(self, request: Request) -> Reply:
+        began_s = time.monotonic()
+        self._in_flight += 1
+        status = 499  # of a client that is gone before its answer, as web servers log it
         try:
             reply = await self._answer(request)
+            status = reply.status
         finally:
+            self._in_flight -= 1
             request.release_body()
+            operation = f"{request.method if request.method in KNOWN_METHODS else 'other'} {request.route or 'unknown'}"
+            self._metrics.request_done(_PROTOCOL, operation, str(status), time.monotonic() - began_s)
         connection = request.protocol
         if isinstance(connection, Connection):
             connection.served += 1
@@ -115,5 +133,6 @@ class HttpFrontEnd:
             return problem.on_error(exc) if target.startswith("/v1/") else lmq_errors.on_error(exc)
         resource, values = self._router.find(segments)
         if resource is not None:
+            request.route = resource.path
             return await resource.answer(request, values)
         return problem.route_not_found() if segments[:1] == [b"v1"] else Reply(404)

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 from typing import Any
 
+from ...node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX
 from ...wire.errors import ERRORS, Outcome
 from ...wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from .openapi_lmq import LMQ_PATHS
@@ -15,6 +16,7 @@ __all__ = ["build", "document"]
 
 _MEDIA = ("application/json", "application/x-msgpack")
 _SUMMARY_SUCCESS = "Done"
+_EXPOSITION = "Text exposition format 0.0.4"
 
 Json = dict[str, Any]
 
@@ -249,6 +251,17 @@ def _text_route(name: str, summary: str, statuses: dict[str, str], parameters: l
     return {"get": operation}
 
 
+def _queue_metrics_parameters() -> list[Json]:
+    return [
+        _query("name", "A regular expression; only queues whose names it finds are shown.", {"type": "string"}),
+        _query(
+            "limit",
+            "Most queues on the page; lmq_queue_metrics_omitted says how many are left out.",
+            {"type": "integer", "minimum": 1, "maximum": QUEUES_MAX, "default": QUEUES_DEFAULT},
+        ),
+    ]
+
+
 def _health_paths() -> Json:
     flags = [
         _query("verbose", "Show every check.", {"type": "string"}),
@@ -275,7 +288,10 @@ def _health_paths() -> Json:
             {"200": "All checks passed", "503": "Some check failed; the body shows which"},
             flags,
         ),
-        "/metrics": _text_route("metrics", "Figures for Prometheus", {"200": "Text exposition format 0.0.4"}),
+        "/metrics": _text_route("metrics", "Figures for Prometheus", {"200": _EXPOSITION}),
+        "/metrics/queues": _text_route(
+            "queueMetrics", "Figures of single queues for Prometheus", {"200": _EXPOSITION}, _queue_metrics_parameters()
+        ),
         "/openapi.json": described,
         "/v1/openapi.json": alias,
     }

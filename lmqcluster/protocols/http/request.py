@@ -29,9 +29,10 @@ class Request(web.BaseRequest):
 
     Attributes:
         raw_query: the query string, not decoded; set by the front end.
+        route: the path of its resource, such as ``/messages/{name}``; set by the front end, empty for an unknown path.
     """
 
-    ATTRS = web.BaseRequest.ATTRS | frozenset(("_body_reader", "raw_query"))
+    ATTRS = web.BaseRequest.ATTRS | frozenset(("_body_reader", "raw_query", "route"))
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Request(web.BaseRequest):
     ) -> None:
         super().__init__(message, payload, protocol, writer, task, loop, **kwargs)
         self.raw_query = ""
+        self.route = ""
         self._body_reader = BodyReader(self, budget)
 
     def parameters(self) -> Query:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Concatenate
 
 from ...wire.errors import LmqError
 from .reply import Reply
 from .request import Request
 
-__all__ = ["Handler", "Resource", "Router"]
+__all__ = ["KNOWN_METHODS", "Handler", "Resource", "Router"]
 
 Handler = Callable[Concatenate[Request, ...], Awaitable[Reply]]
 """Called with the request and the values of the path's variables, decoded; may raise `LmqError`."""
@@ -27,6 +27,7 @@ class Resource:
         on_error: lays out an error of a handler.
         refuse: lays out the answer to a method that has no handler; called with its status, 405 or 501.
         guard: checked before the method, as LMQ does on ``/messages``; raises `LmqError`.
+        path: where it stands, set by the router.
         any_method: whether an unheard-of method is 405 like the others, instead of 501.
     """
 
@@ -35,6 +36,7 @@ class Resource:
     refuse: Callable[[int], Reply]
     guard: Callable[[Request], None] | None = None
     any_method: bool = False
+    path: str = field(default="", compare=False)
 
     async def answer(self, request: Request, values: list[bytes]) -> Reply:
         """Run the handler of the request's method."""
@@ -76,7 +78,7 @@ class Router:
                 place = place.literals.setdefault(segment.encode(), _Place())
         if place.resource is not None:
             raise ValueError(f"there is a resource at {path} already")
-        place.resource = resource
+        place.resource = replace(resource, path=path)
 
     def find(self, segments: list[bytes]) -> tuple[Resource | None, list[bytes]]:
         """The resource at a path, or None, and the values of its variables. Literal segments win."""

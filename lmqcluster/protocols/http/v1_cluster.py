@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["ClusterRoutes"]
 
 _TEXT = b"content-type: text/plain; charset=utf-8\r\ncache-control: no-store\r\n"
-_METRICS = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 _BLOCK = b"content-type: application/octet-stream\r\ncache-control: no-store\r\n"
 _TEXT_CHARACTERS_MAX = 300
 
@@ -49,7 +48,6 @@ class ClusterRoutes:
             "/v1/snapshots/{index}/blocks/{number}": {"GET": self.snapshot_block},
             "/livez": {"GET": self.livez},
             "/readyz": {"GET": self.readyz},
-            "/metrics": {"GET": self.metrics},
             "/openapi.json": {"GET": self.openapi},
             "/v1/openapi.json": {"GET": self.openapi},
         }
@@ -127,10 +125,6 @@ class ClusterRoutes:
         lines.append("ready" if ready else "not ready")
         head = _TEXT if ready else _TEXT + RETRY_AFTER
         return Reply(200 if ready else 503, head, "".join(f"{line}\n" for line in lines).encode())
-
-    async def metrics(self, request: Request) -> Reply:  # noqa: ARG002
-        """Figures for Prometheus."""
-        return Reply(200, _METRICS, self._node.metrics.render())
 
     async def openapi(self, request: Request) -> Reply:  # noqa: ARG002
         """The description of this interface."""

@@ -37,6 +37,7 @@ class RpcFrontEnd:
         self._held: set[Connection] = set()
         self._server: asyncio.Server | None = None
         node.on_leave.append(self._end_connections)
+        node.metrics.connections["msgpack_rpc"] = lambda: len(self._connections)
         self._timer: asyncio.TimerHandle | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
 

@@ -1,0 +1,49 @@
+"""``/metrics`` and ``/metrics/queues``, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX, queues_page
+from ...wire.errors import LmqError
+from . import problem
+from .reply import Reply
+from .routing import Resource, Router
+
+if TYPE_CHECKING:
+    from ...node.node import Node
+    from .request import Request
+
+__all__ = ["MetricsRoutes"]
+
+_TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\ncache-control: no-store\r\n"
+
+
+class MetricsRoutes:
+    """Shows the metrics of this node, and those of single queues."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        for path, handler in (("/metrics", self.node_metrics), ("/metrics/queues", self.queue_metrics)):
+            router.add(path, Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
+
+    async def node_metrics(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
+        """Figures of the node, and sums over all queues."""
+        return Reply(200, _TEXT, await self._node.metrics.page())
+
+    async def queue_metrics(self, request: Request) -> Reply:
+        """Figures of single queues: at most `limit` of those whose names the regular expression `name` finds."""
+        query = request.parameters()
+        limit = _limit(query.get(b"limit"))
+        return Reply(200, _TEXT, await queues_page(self._node, query.get(b"name"), limit))
+
+
+def _limit(text: bytes | None) -> int:
+    if text is None:
+        return QUEUES_DEFAULT
+    if not text.isdigit() or not 1 <= int(text[:10]) <= QUEUES_MAX:
+        raise LmqError("bad_request", f"limit must be a whole number from 1 to {QUEUES_MAX}")
+    return int(text)

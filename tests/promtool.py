@@ -1,0 +1,81 @@
+"""promtool, Prometheus' own checker of metrics and rules: from PATH, else unpacked from Debian's package ``prometheus``.
+
+The package is kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so only a fresh machine pays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+__all__ = ["check_metrics", "promtool", "run"]
+
+_TIMEOUT_S = 600.0
+
+
+@cache
+def promtool() -> str:
+    """The program.
+
+    Raises:
+        RuntimeError: it cannot be had; the text says what to install.
+    """
+    found = shutil.which("promtool")
+    if found is not None:
+        return found
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmqcluster"
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / "promtool"
+    # Two test processes may want it at the same time.
+    with (folder / "promtool.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            _unpack(kept)
+    return str(kept)
+
+
+def _unpack(target: Path) -> None:
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise RuntimeError("these tests need promtool, which is part of Prometheus: install it, and put it on PATH")
+    with tempfile.TemporaryDirectory(dir=target.parent) as name:
+        folder = Path(name)
+        download = ["apt-get", "download", "prometheus"]
+        if _call(download, folder).returncode != 0:
+            # A fresh image has no lists of packages.
+            _call(["apt-get", "update"], folder)
+            done = _call(download, folder)
+            if done.returncode != 0:
+                reason = done.stderr.strip()[-300:]
+                raise RuntimeError(f"these tests need promtool: install Debian's package prometheus ({reason})")
+        (package,) = folder.glob("prometheus_*.deb")
+        done = _call(["dpkg", "-x", package.name, "unpacked"], folder)
+        if done.returncode != 0:
+            raise RuntimeError(f"{package.name} cannot be unpacked: {done.stderr.strip()[-300:]}")
+        (folder / "unpacked/usr/bin/promtool").replace(target)
+
+
+def _call(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+
+
+def run(*arguments: str | Path, text: str | None = None) -> str:
+    """What promtool says to these arguments.
+
+    Raises:
+        AssertionError: it found fault.
+    """
+    done = subprocess.run(
+        [promtool(), *map(str, arguments)], input=text, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, f"promtool {' '.join(map(str, arguments))}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def check_metrics(page: str) -> None:
+    """Have a page of metrics checked: its form, and its names as far as conventions go."""
+    run("check", "metrics", text=page)
