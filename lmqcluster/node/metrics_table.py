@@ -44,8 +44,9 @@ _ONCE_PUSHED: Final = "once something was pushed"
 SECTIONS: Final = (
     Section(
         "Queues",
-        "State of the cluster, as this node's replica has it: every node shows the same, so take the maximum over the nodes, "
-        "not the sum. Counters go on over restarts and do not fall when a queue is deleted.",
+        "State of the cluster, as this node's replica has it: every node shows the same, so take the median over the nodes, "
+        "`quantile(0.5, ...)`, and not the sum. Counters go on over restarts, where they are counted up again as the log is "
+        "replayed, and do not fall when a queue is deleted.",
         (
             Definition("lmq_queues", "gauge", "Queues that exist."),
             Definition(
@@ -224,7 +225,7 @@ SECTIONS: Final = (
 
 QUEUE_SECTION: Final = Section(
     "One queue",
-    "State of the cluster, but for `lmq_queue_waiters`: scrape one node, or take the maximum. The names differ from those of "
+    "State of the cluster, but for `lmq_queue_waiters`: scrape one node, or take the median. The names differ from those of "
     "`/metrics` so that nothing is counted twice when one job scrapes both.",
     (
         Definition("lmq_queue_messages", "gauge", "Messages by state, as in lmq_messages.", ("queue", "state")),

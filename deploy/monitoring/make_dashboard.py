@@ -1,0 +1,403 @@
+"""Makes the Grafana dashboard: ``python deploy/monitoring/make_dashboard.py > deploy/monitoring/dashboards/lmqcluster.json``.
+
+The order is that of RabbitMQ's overview: what waits, nodes, what comes and goes, queues, and then Raft.
+It needs nothing but Python.
+"""
+
+# ruff: noqa: INP001 - a script on its own
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+WIDTH: Final = 24
+HEIGHT: Final = 7
+STAT_HEIGHT: Final = 4
+_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+_HERE: Final = 'cluster=~"$cluster"'
+_NODE: Final = 'cluster=~"$cluster",instance=~"$node"'
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel: its title, queries as (expression, legend), the unit of the values, and what it says."""
+
+    title: str
+    queries: Sequence[tuple[str, str]]
+    unit: str = "short"
+    text: str = ""
+    kind: str = "timeseries"
+    width: int = 8
+    stacked: bool = False
+
+
+def cluster_value(metric: str) -> str:
+    """A gauge that every node shows alike: the median, so that a node that is cut off does not count."""
+    labels = f"{{{_HERE}}}"
+    return f"quantile(0.5, {metric}{labels})"
+
+
+def cluster_rate(counter: str) -> str:
+    """The rate of a counter that every node shows alike. A node that replays its log counts up again: hence the median."""
+    return f"quantile(0.5, rate({counter}{{{_HERE}}}[$__rate_interval]))"
+
+
+def rate(counter: str, *by: str) -> str:
+    """The rate of a node's own counter, summed over the nodes but for the labels `by`."""
+    grouping = f" by ({', '.join(by)})" if by else ""
+    return f"sum{grouping} (rate({counter}{{{_NODE}}}[$__rate_interval]))"
+
+
+def p99(histogram: str, *by: str) -> str:
+    """The 99th percentile of a node's own histogram."""
+    return f"histogram_quantile(0.99, {rate(f'{histogram}_bucket', *by, 'le')})"
+
+
+def of_queues(metric: str, more: str = "") -> str:
+    """A metric of single queues, by queue, whichever nodes are scraped for it; the twenty largest."""
+    return f'topk(20, quantile by (queue) (0.5, {metric}{{{_HERE},queue=~"$queue"{more}}}))'
+
+
+def rate_of_queues(counter: str) -> str:
+    """The rate of a counter of single queues, by queue; the twenty largest."""
+    inner = f'rate({counter}{{{_HERE},queue=~"$queue"}}[$__rate_interval])'
+    return f"topk(20, quantile by (queue) (0.5, {inner}))"
+
+
+def of_nodes(metric: str) -> str:
+    """A metric of the nodes as it is."""
+    return f"{metric}{{{_NODE}}}"
+
+
+def messages(state: str) -> str:
+    """Messages in one state."""
+    return f'quantile(0.5, lmq_messages{{{_HERE},state="{state}"}})'
+
+
+def stat(title: str, expression: str, unit: str = "short") -> Panel:
+    """One large number."""
+    return Panel(title, [(expression, "")], unit, kind="stat", width=3)
+
+
+SNAPSHOTS: Final = (
+    f"rate({of_nodes('lmq_raft_snapshot_duration_seconds_sum')}[$__rate_interval]) / "
+    f"rate({of_nodes('lmq_raft_snapshot_duration_seconds_count')}[$__rate_interval])"
+)
+
+TIME_IN_QUEUE: Final = f"sum by (le) (rate(lmq_time_in_queue_seconds_bucket{{{_HERE}}}[$__rate_interval]))"
+
+_OPTIONS: Final[Json] = {
+    "stat": {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"},
+    "timeseries": {
+        "legend": {"displayMode": "list", "placement": "bottom"},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "state-timeline": {"mergeValues": True, "showValue": "never"},
+}
+
+ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
+    (
+        "Overview",
+        (
+            stat("Ready messages", messages("ready")),
+            stat("Leased messages", messages("leased")),
+            stat("Incoming a second", cluster_rate("lmq_messages_pushed_total"), "ops"),
+            stat("Outgoing a second", cluster_rate("lmq_messages_pulled_total"), "ops"),
+            stat("Queues", cluster_value("lmq_queues")),
+            stat("Oldest message", cluster_value("lmq_oldest_message_age_seconds"), "s"),
+            stat("Nodes ready", f"sum(lmq_ready{{{_HERE}}})"),
+            stat("Connections", f"sum(lmq_connections{{{_NODE}}})"),
+        ),
+    ),
+    (
+        "Nodes",
+        (
+            Panel(
+                "Nodes",
+                [(f"lmq_build_info{{{_NODE}}} * on (cluster, instance) group_left () lmq_ready{{{_NODE}}}", "")],
+                kind="table",
+                width=24,
+                text="Version and durability of each node; the value is 1 if it is ready.",
+            ),
+            Panel(
+                "Memory that messages take",
+                [(f"{of_nodes('lmq_memory_used_bytes')} / {of_nodes('lmq_memory_limit_bytes')}", "{{instance}}")],
+                "percentunit",
+                "At 100 % pushes are refused.",
+            ),
+            Panel("Memory of the process", [(of_nodes("process_resident_memory_bytes"), "{{instance}}")], "bytes"),
+            Panel("Free disk", [(of_nodes("lmq_disk_free_bytes"), "{{instance}}")], "bytes"),
+            Panel("Processor", [(rate("process_cpu_seconds_total", "instance"), "{{instance}}")], "percentunit"),
+            Panel(
+                "Lateness of the event loop",
+                [(p99("lmq_event_loop_lag_seconds", "instance"), "{{instance}}")],
+                "s",
+                "99th percentile. A node that is late is short of processor time.",
+            ),
+            Panel("Open files", [(of_nodes("process_open_fds"), "{{instance}}")]),
+        ),
+    ),
+    (
+        "Queued messages",
+        (
+            Panel("Ready", [(messages("ready"), "ready"), (messages("delayed"), "delayed")], width=8, stacked=True),
+            Panel("Leased to consumers", [(messages("leased"), "leased")]),
+            Panel("Bytes of bodies", [(cluster_value("lmq_message_bytes"), "bytes")], "bytes"),
+            Panel("Age of the oldest message", [(cluster_value("lmq_oldest_message_age_seconds"), "oldest")], "s"),
+            Panel(
+                "Time in queue",
+                [
+                    (
+                        f"histogram_quantile({share}, {TIME_IN_QUEUE})",
+                        legend,
+                    )
+                    for share, legend in ((0.5, "median"), (0.99, "99 %"))
+                ],
+                "s",
+                "How long messages waited before they were pulled; the first of each pull command counts.",
+            ),
+            Panel("Waiting pulls", [(of_nodes("lmq_waiters"), "{{instance}}")], stacked=True),
+        ),
+    ),
+    (
+        "Incoming messages",
+        (
+            Panel("Pushed a second", [(cluster_rate("lmq_messages_pushed_total"), "pushed")], "ops"),
+            Panel(
+                "Operations a second",
+                [(rate("lmq_operation_duration_seconds_count", "operation"), "{{operation}}")],
+                "ops",
+                "Of all protocols.",
+                stacked=True,
+            ),
+            Panel(
+                "Duration of operations",
+                [(p99("lmq_operation_duration_seconds", "operation"), "{{operation}}")],
+                "s",
+                "99th percentile, from the moment the node took them until they were applied.",
+            ),
+            Panel(
+                "HTTP requests a second",
+                [(rate("lmq_request_duration_seconds_count", "operation", "code"), "{{operation}} {{code}}")],
+                "reqps",
+            ),
+            Panel(
+                "Duration of HTTP requests",
+                [(p99("lmq_request_duration_seconds", "operation"), "{{operation}}")],
+                "s",
+                "99th percentile; pulls that wait take as long as they wait.",
+            ),
+            Panel(
+                "Connections", [(f"sum by (protocol) ({of_nodes('lmq_connections')})", "{{protocol}}")], stacked=True
+            ),
+        ),
+    ),
+    (
+        "Outgoing messages",
+        (
+            Panel("Delivered a second", [(cluster_rate("lmq_messages_pulled_total"), "delivered")], "ops"),
+            Panel("Acknowledged a second", [(cluster_rate("lmq_messages_acked_total"), "acknowledged")], "ops"),
+            Panel("Pulls that found nothing, a second", [(rate("lmq_empty_pulls_total"), "empty")], "ops"),
+            Panel("Given back a second", [(cluster_rate("lmq_messages_nacked_total"), "nacked")], "ops"),
+            Panel(
+                "Redelivered a second",
+                [(cluster_rate("lmq_messages_redelivered_total"), "redelivered")],
+                "ops",
+                "Leases that ended without an answer.",
+            ),
+            Panel(
+                "Dropped a second",
+                [(cluster_rate("lmq_messages_dropped_total"), "dropped")],
+                "ops",
+                "After their last delivery.",
+            ),
+        ),
+    ),
+    (
+        "Queues",
+        (
+            Panel(
+                "Ready by queue",
+                [(of_queues("lmq_queue_messages", ',state="ready"'), "{{queue}}")],
+                text="The twenty longest. These panels need /metrics/queues.",
+            ),
+            Panel(
+                "Age of the oldest message by queue",
+                [(of_queues("lmq_queue_oldest_message_age_seconds"), "{{queue}}")],
+                "s",
+            ),
+            Panel("Bytes by queue", [(of_queues("lmq_queue_message_bytes"), "{{queue}}")], "bytes"),
+            Panel(
+                "Pushed a second by queue", [(rate_of_queues("lmq_queue_messages_pushed_total"), "{{queue}}")], "ops"
+            ),
+            Panel(
+                "Pulled a second by queue", [(rate_of_queues("lmq_queue_messages_pulled_total"), "{{queue}}")], "ops"
+            ),
+            Panel(
+                "Waiting pulls by queue",
+                [(f'topk(20, sum by (queue) (lmq_queue_waiters{{{_HERE},queue=~"$queue"}}))', "{{queue}}")],
+            ),
+        ),
+    ),
+    (
+        "Raft",
+        (
+            Panel(
+                "Batches committed a second", [(cluster_rate("lmq_raft_proposals_committed_total"), "committed")], "ops"
+            ),
+            Panel(
+                "Time to commit",
+                [(p99("lmq_raft_commit_duration_seconds", "instance"), "{{instance}}")],
+                "s",
+                "99th percentile, by the node that took the requests.",
+            ),
+            Panel("Commands and batches not applied", [(of_nodes("lmq_raft_proposals_pending"), "{{instance}}")]),
+            Panel(
+                "Leader changes",
+                [(f"increase({of_nodes('lmq_raft_leader_changes_total')}[$__rate_interval])", "{{instance}}")],
+            ),
+            Panel("Entries in the log", [(of_nodes("lmq_raft_log_entries"), "{{instance}}")]),
+            Panel(
+                "Entries behind",
+                [
+                    (
+                        f"max by (cluster) (lmq_raft_commit_index{{{_HERE}}}) - on (cluster) group_right () {of_nodes('lmq_raft_applied_index')}",
+                        "{{instance}}",
+                    )
+                ],
+                text="How far a node is from the highest commit index that any node knows.",
+            ),
+            Panel(
+                "Sync of the log",
+                [(p99("lmq_raft_journal_sync_duration_seconds", "instance"), "{{instance}}")],
+                "s",
+                "99th percentile.",
+            ),
+            Panel(
+                "Round trip to members",
+                [(p99("lmq_raft_peer_round_trip_seconds", "instance", "peer_name"), "{{instance}} to {{peer_name}}")],
+                "s",
+                "99th percentile, measured by the leader, the member's sync included.",
+            ),
+            Panel("Duration of snapshots", [(SNAPSHOTS, "{{instance}}")], "s"),
+            Panel("Leader", [(of_nodes("lmq_raft_is_leader"), "{{instance}}")], kind="state-timeline", width=12),
+            Panel(
+                "Failed operations a second",
+                [(rate("lmq_raft_proposals_failed_total", "reason"), "{{reason}}")],
+                "ops",
+                width=12,
+            ),
+        ),
+    ),
+)
+
+
+def dashboard() -> Json:
+    """The dashboard as Grafana imports it."""
+    return {
+        "title": "lmqcluster",
+        "uid": "lmqcluster-overview",
+        "tags": ["lmqcluster"],
+        "description": "What a cluster holds, what comes and goes, and how its nodes are; see docs/metrics.md.",
+        "schemaVersion": 39,
+        "version": 1,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "15s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": _variables()},
+        "panels": list(_panels()),
+    }
+
+
+def _variables() -> list[Json]:
+    source = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
+    chosen = (
+        ("cluster", "Cluster", "label_values(lmq_build_info, cluster)"),
+        ("node", "Node", 'label_values(lmq_build_info{cluster=~"$cluster"}, instance)'),
+        ("queue", "Queue", 'label_values(lmq_queue_message_bytes{cluster=~"$cluster"}, queue)'),
+    )
+    return [
+        source,
+        *(
+            {
+                "name": name,
+                "label": label,
+                "type": "query",
+                "datasource": _SOURCE,
+                "query": {"query": query, "refId": name},
+                "refresh": 2,
+                "sort": 1,
+                "multi": True,
+                "includeAll": True,
+                # Also finds series that have no such label at all.
+                "allValue": ".*",
+                "current": {"text": ["All"], "value": ["$__all"]},
+            }
+            for name, label, query in chosen
+        ),
+    ]
+
+
+def _panels() -> Iterator[Json]:
+    """Rows of panels, from left to right and downwards."""
+    number, y = 1, 0
+    for title, panels in ROWS:
+        yield _placed({"type": "row", "title": title, "collapsed": False, "panels": []}, number, 0, y, WIDTH, 1)
+        number, y, x = number + 1, y + 1, 0
+        height = STAT_HEIGHT if panels[0].kind == "stat" else HEIGHT
+        for panel in panels:
+            if x + panel.width > WIDTH:
+                x, y = 0, y + height
+            yield _placed(_panel(panel), number, x, y, panel.width, height)
+            number, x = number + 1, x + panel.width
+        y += height
+
+
+def _placed(panel: Json, number: int, x: int, y: int, width: int, height: int) -> Json:
+    return {"id": number, "gridPos": {"x": x, "y": y, "w": width, "h": height}, **panel}
+
+
+def _panel(panel: Panel) -> Json:
+    instant = panel.kind == "table"
+    targets = [
+        {
+            "refId": chr(ord("A") + place),
+            "datasource": _SOURCE,
+            "expr": expression,
+            "legendFormat": legend or "__auto",
+            "instant": instant,
+            "range": not instant,
+            "format": "table" if instant else "time_series",
+        }
+        for place, (expression, legend) in enumerate(panel.queries)
+    ]
+    defaults: Json = {"unit": panel.unit}
+    if panel.kind == "timeseries":
+        defaults |= {
+            "min": 0,
+            "custom": {"fillOpacity": 10, "showPoints": "never", "stacking": {"mode": _stacking(panel)}},
+        }
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.text,
+        "datasource": _SOURCE,
+        "targets": targets,
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": _OPTIONS.get(panel.kind, {}),
+    }
+
+
+def _stacking(panel: Panel) -> str:
+    return "normal" if panel.stacked else "none"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(dashboard(), indent=1) + "\n")

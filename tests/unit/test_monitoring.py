@@ -1,0 +1,102 @@
+"""Dashboard, alert rules and scrape configuration: valid for Prometheus, tested, and about metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmqcluster.node.metrics_table import BY_NAME, STANDARD
+
+from ..promtool import run
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+RULES = FOLDER / "rules" / "lmqcluster.yml"
+RULES_TEST = FOLDER / "rules_test.yml"
+DASHBOARD = FOLDER / "dashboards" / "lmqcluster.json"
+
+
+def metrics_in(text: str) -> set[str]:
+    names = set(re.findall(r"\b(?:lmq|process)_[a-z_]+", text))
+    return {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
+
+
+def known() -> set[str]:
+    return {*BY_NAME, *STANDARD}
+
+
+def panels() -> list[dict[str, Any]]:
+    document = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = document["panels"]
+    return found
+
+
+def expressions() -> list[str]:
+    return [target["expr"] for panel in panels() for target in panel.get("targets", [])]
+
+
+def test_promtool_takes_the_rules_and_their_tests_pass() -> None:
+    run("check", "rules", RULES)
+    run("test", "rules", RULES_TEST)
+
+
+def test_promtool_takes_the_scrape_configuration() -> None:
+    run("check", "config", FOLDER / "prometheus.yml")
+
+
+def test_every_alert_fires_in_some_test() -> None:
+    alerts = re.findall(r"- alert: (\w+)", RULES.read_text(encoding="utf-8"))
+    fired = re.findall(r'alertname="(\w+)"', RULES_TEST.read_text(encoding="utf-8"))
+    assert len(alerts) > 15
+    assert set(alerts) == set(fired)
+
+
+def test_rules_speak_of_metrics_that_exist() -> None:
+    # Descriptions name options, and the tests of rules nothing but metrics.
+    expressions = re.sub(r"(summary|description):.*", "", RULES.read_text(encoding="utf-8"))
+    names = metrics_in(expressions)
+    assert len(names) > 15
+    assert names <= known()
+
+
+def test_the_dashboard_is_what_its_script_makes() -> None:
+    made = runpy.run_path(str(FOLDER / "make_dashboard.py"))["dashboard"]()
+    assert json.loads(DASHBOARD.read_text(encoding="utf-8")) == made
+
+
+def test_the_dashboard_speaks_of_metrics_that_exist() -> None:
+    names = metrics_in(DASHBOARD.read_text(encoding="utf-8"))
+    assert len(names) > 30
+    assert names <= known()
+
+
+def test_prometheus_understands_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"query:{number}", "expr": expression.replace("$__rate_interval", "5m")}
+        for number, expression in enumerate(expressions())
+    ]
+    file = tmp_path / "rules.yml"
+    # JSON is YAML.
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}), encoding="utf-8")
+    run("check", "rules", file)
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+    for one, other in combinations((panel["gridPos"] for panel in panels()), 2):
+        apart_across = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        apart_down = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert apart_across or apart_down
+        assert one["x"] + one["w"] <= 24
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_a_query_is_limited_to_the_chosen_cluster(expression: str) -> None:
+    selectors = re.findall(r"\b(?:lmq|process)_[a-z_]+({[^}]*})?", expression)
+    assert selectors
+    assert all('cluster=~"$cluster"' in selector for selector in selectors)
