@@ -90,6 +90,10 @@ SNAPSHOTS: Final = (
     f"rate({of_nodes('lmq_raft_snapshot_duration_seconds_count')}[$__rate_interval])"
 )
 
+BEHIND: Final = (
+    f"max by (cluster) (lmq_raft_commit_index{{{_HERE}}}) - "
+    f"on (cluster) group_right () {of_nodes('lmq_raft_applied_index')}"
+)
 TIME_IN_QUEUE: Final = f"sum by (le) (rate(lmq_time_in_queue_seconds_bucket{{{_HERE}}}[$__rate_interval]))"
 
 _OPTIONS: Final[Json] = {
@@ -267,7 +271,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Entries behind",
                 [
                     (
-                        f"max by (cluster) (lmq_raft_commit_index{{{_HERE}}}) - on (cluster) group_right () {of_nodes('lmq_raft_applied_index')}",
+                        BEHIND,
                         "{{instance}}",
                     )
                 ],

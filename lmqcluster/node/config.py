@@ -26,6 +26,7 @@ MEMORY_BYTES_MIN: Final = 64 * 1024 * 1024
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "human", "json")
 EVENT_FILE_BYTES_MIN: Final = 64 * 1024
+STATSD_PREFIX_MAX: Final = 100
 DURABILITIES: Final = ("disk", "process", "memory")
 _SIZE_UNITS: Final = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 
@@ -284,6 +285,36 @@ class NodeConfig:
             default="16",
         ),
     )
+    statsd: Address | None = field(
+        default=None,
+        metadata=_option(
+            _address_or_off,
+            "Address of a StatsD server, which is sent the counters and gauges that LMQ sent, by UDP; or off.",
+            extremes="Datagrams are lost without a word when nobody listens.",
+            metavar="ADDR",
+            default="off",
+        ),
+    )
+    statsd_prefix: str = field(
+        default="lmq",
+        metadata=_option(
+            _text,
+            "What the names of StatsD's metrics begin with; the queue's name follows.",
+            extremes="Without colons, bars, at signs and white space. At most 100 characters.",
+            metavar="TEXT",
+            default="lmq",
+        ),
+    )
+    statsd_interval: int = field(
+        default=20,
+        metadata=_option(
+            _count,
+            "Seconds between the gauges of all queues that StatsD is sent; counters are sent every second.",
+            extremes="0 for no gauges. Short intervals and very many queues fill the network.",
+            metavar="SECONDS",
+            default="20",
+        ),
+    )
     log_level: str = field(
         default="info",
         metadata=_option(
@@ -345,9 +376,20 @@ class NodeConfig:
             self._fail("event_journal_bytes_max", f"must be at least 64KiB, not {self.event_journal_bytes_max} B")
         if self.event_journal_files_max < 1:
             self._fail("event_journal_files_max", f"must be at least 1, not {self.event_journal_files_max}")
+        self._validate_statsd()
         self._validate_listeners()
         self._validate_raft()
         self._validate_secret()
+
+    def _validate_statsd(self) -> None:
+        if self.statsd is not None and not self.statsd.port:
+            self._fail("statsd", f"{self.statsd} has no port that could be sent to")
+        prefix = self.statsd_prefix
+        if len(prefix) > STATSD_PREFIX_MAX or not prefix.isprintable() or set(prefix) & set(":|@ "):
+            self._fail(
+                "statsd_prefix",
+                f"must have at most {STATSD_PREFIX_MAX} characters, and no colon, bar, at sign or space",
+            )
 
     def _validate_listeners(self) -> None:
         if self.http is None and self.rpc is None:

@@ -126,6 +126,7 @@ class _NodeCollector(Collector):
         yield from self._peers()
         yield from self._process()
         yield from self._events()
+        yield from self._statsd()
 
     def _queues(self) -> Iterator[Metric]:
         totals, replica = self._totals, self._node.replica
@@ -215,3 +216,10 @@ class _NodeCollector(Collector):
         yield _value("lmq_events_written_total", events.writer.written_total)
         yield _value("lmq_events_dropped_total", events.writer.dropped_total)
         yield _value("lmq_event_journal_errors_total", events.writer.errors_total)
+
+    def _statsd(self) -> Iterator[Metric]:
+        statsd = self._node.statsd
+        if statsd is None:
+            return
+        yield _value("lmq_statsd_datagrams_sent_total", statsd.sent_total)
+        yield _value("lmq_statsd_datagrams_dropped_total", statsd.dropped_total)

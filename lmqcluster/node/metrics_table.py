@@ -219,6 +219,13 @@ SECTIONS: Final = (
                 "Attempts to write the event journal that failed.",
                 when="with an event journal",
             ),
+            Definition("lmq_statsd_datagrams_sent_total", "counter", "Datagrams sent to StatsD.", when="with StatsD"),
+            Definition(
+                "lmq_statsd_datagrams_dropped_total",
+                "counter",
+                "Datagrams for StatsD that could not be sent.",
+                when="with StatsD",
+            ),
         ),
     ),
 )

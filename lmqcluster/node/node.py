@@ -31,6 +31,7 @@ from .proposer import Group, Proposer
 from .pulls import Pulls
 from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
 from .stats import Stats
+from .statsd import StatsdSender
 
 __all__ = ["Node"]
 
@@ -53,6 +54,7 @@ class Node:
         replica: the current membership; another object after `join` or `leave`.
         failure: set with the error if replication stops; the process must then end.
         events: the event journal, None if it is off.
+        statsd: what sends metrics to StatsD, None if that is off.
         on_leave: called when the node leaves its cluster for one of its own, which its clients do not mean.
     """
 
@@ -64,6 +66,8 @@ class Node:
         self.leader_changes = 0
         self._leadership: tuple[str, int] | None = None
         self.events: EventJournal | None = None
+        self.statsd: StatsdSender | None = None
+        self._statsd_task: asyncio.Task[None] | None = None
         self.on_leave: list[Callable[[], None]] = []
         self.replica: Replica
         self.service: QueueService
@@ -106,6 +110,9 @@ class Node:
             )
         self._build()
         await self._listen()
+        if config.statsd is not None:
+            self.statsd = StatsdSender(config.statsd, config.statsd_prefix, config.statsd_interval, self._machine)
+            self._statsd_task = asyncio.create_task(self.statsd.run())
         self._sample_memory()
         self._sample_lag(time.monotonic())
         self._tick_stats()
@@ -161,6 +168,9 @@ class Node:
         self.retire()
         for timer in self._timers.values():
             timer.cancel()
+        if self._statsd_task is not None:
+            self._statsd_task.cancel()
+            await asyncio.wait([self._statsd_task])
         if not self.failure.done():
             await hand_over(self.replica)
         self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))
@@ -244,6 +254,8 @@ class Node:
         own = incarnation == proposer.incarnation and origin == proposer.origin
         if self.events is not None:
             self.events.batch_applied(self.replica.machine, commands, applied, own=own)
+        if own and self.statsd is not None:
+            self.statsd.batch_applied(now_us, commands, applied.results)
         if own:
             proposer.applied(sequence, applied)
         if applied.ready:
