@@ -7,35 +7,43 @@ from importlib.metadata import version
 import click
 
 from .admin_backup import backup, recover, restore
-from .admin_cluster import check, join, leave, remove, snapshot, stats, status, transfer_leader
+from .admin_check import check
+from .admin_cluster import join, leave, remove, snapshot, stats, status, transfer_leader
+from .admin_defaults import defaults
 from .admin_drain import drain
-from .admin_queues import message, queue
+from .admin_messages import message
+from .admin_queues import queue
 from .admin_replay import replay
 from .admin_subscriptions import subscription
+from .aliases import SectionGroup
 from .completion import completion_command
 from .errors import EXIT_CODES_HELP, run
+from .output import Form
+from .reads import form_option
 from .target import Target, target_options
 
 __all__ = ["main"]
 
 
-@click.group(epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=SectionGroup, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("lmqcluster"), package_name="lmqcluster", message="lmqcluster %(version)s")
+@form_option
 @target_options
-def cli(_target: Target) -> None:
+def cli(target: Target, form: str | None) -> None:
     """Administer an lmqcluster cluster through one of its nodes.
 
-    Output is a table on a terminal and tab-separated lines otherwise; --json prints JSON. NO_COLOR is honoured.
+    Output is a table on a terminal and tab-separated lines otherwise; --json prints JSON. NO_COLOR is honoured. The options
+    below may also stand behind the command.
     """
+    if form is not None:
+        target.form = Form(form)
 
 
-for command in (
-    *(status, stats, check, join, leave, remove, transfer_leader),
-    *(snapshot, backup, restore, recover),
-    *(queue, message, subscription, replay, drain),
-):
-    cli.add_command(command)
-
+cli.add_section("Look", [status, stats, check])
+cli.add_section("Queues and messages", [queue, message, defaults, subscription])
+cli.add_section("Many messages", [replay, drain])
+cli.add_section("Members", [join, leave, remove, transfer_leader])
+cli.add_section("Data", [snapshot, backup, restore, recover])
 cli.add_command(completion_command(cli, "lmq-admin", "commands, options and queue names"))
 
 

@@ -1,4 +1,4 @@
-"""``lmq-admin status | stats | join | leave | remove | transfer-leader | check | snapshot``: the cluster as a whole."""
+"""``lmq-admin status | stats | join | leave | remove | transfer-leader | snapshot``: the cluster as a whole."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import click
 
+from .confirm import agreed, destructive_options
 from .errors import CliError, ExitCode
-from .output import Column, make_console, print_json, print_table
+from .output import Column, print_json
+from .reads import Report, reads
 from .target import Target, queue_text, target_options
 
-__all__ = ["check", "join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader"]
+__all__ = ["join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader"]
 
 MEMBERSHIP_TIMEOUT_S: Final = 900.0
 _NODE_COLUMNS: Final = [
@@ -29,7 +31,7 @@ _STATS_COLUMNS: Final = [
     Column("Queue", "queue"),
     Column("Messages", "size", right=True),
     *(
-        Column(f"{kind.capitalize()} {text}", f"{kind}_{text}", right=True, rank=rank)
+        Column(f"{kind.capitalize()} {text}", f"{kind}_{text}", right=True, rank=rank, digits=2)
         for kind in ("push", "pull")
         for rank, (_key, text) in zip((0, 2, 3), _SHOWN_WINDOWS, strict=True)
     ),
@@ -40,26 +42,22 @@ _STATS_COLUMNS: Final = [
 
 @click.command()
 @click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin status printed.")
-@target_options
-def status(target: Target, as_lmq: bool) -> int:
+@reads
+def status(target: Target, as_lmq: bool) -> Report:
     """Show the nodes of the cluster. Exits with 69 if there is no quorum."""
     if as_lmq:
-        print("\n".join(_lmq_status(target.api.get("/stats"))))
-        return ExitCode.DONE
+        return Report(None, [], [], text="\n".join(_lmq_status(target.api.get("/stats"))))
     cluster = target.api.get("/v1/cluster")
-    if target.as_json:
-        print_json(cluster)
-    else:
-        _print_cluster(cluster)
+    failure = None
     if not cluster["has_quorum"]:
-        raise CliError(f"{target.node} {_why_no_quorum(cluster)}", ExitCode.UNAVAILABLE)
-    return ExitCode.DONE
+        failure = CliError(f"{target.node} {_why_no_quorum(cluster)}", ExitCode.UNAVAILABLE)
+    return _cluster_report(cluster, failure)
 
 
 @click.command(short_help="Show rates and waiting times of all queues.")
 @click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin stats printed.")
-@target_options
-def stats(target: Target, as_lmq: bool) -> None:
+@reads
+def stats(target: Target, as_lmq: bool) -> Report:
     """Show rates and waiting times of all queues, as this one node has counted them.
 
     Rates are pushes and pulls per second over the last minutes; waiting times are seconds that the messages delivered in
@@ -67,11 +65,9 @@ def stats(target: Target, as_lmq: bool) -> None:
     """
     answer = target.api.get("/stats")
     if as_lmq:
-        print("\n".join(_lmq_stats(answer)))
-    elif target.as_json:
-        print_json(answer)
-    else:
-        print_table(_STATS_COLUMNS, map(_stats_row, *zip(*answer["queues"].items(), strict=True)), empty="No queues.")
+        return Report(None, [], [], text="\n".join(_lmq_stats(answer)))
+    rows = [_stats_row(name, queue) for name, queue in answer["queues"].items()]
+    return Report(answer, _STATS_COLUMNS, rows, empty="No queues.")
 
 
 @click.command(short_help="Make the node join a peer's cluster.")
@@ -91,23 +87,39 @@ def join(target: Target, peer: str, discard_data: bool) -> None:
     _done(target, cluster, f"{target.node} is now one of {len(cluster['nodes'])} nodes.")
 
 
-@click.command()
+@click.command(short_help="Take the node out of its cluster.")
+@destructive_options
 @target_options
-def leave(target: Target) -> None:
-    """Take the node out of its cluster. It goes on alone and empty; the others keep everything."""
+def leave(target: Target, yes: bool, dry_run: bool) -> None:
+    """Take the node out of its cluster. It goes on alone and empty; the others keep everything.
+
+    At a terminal it asks first.
+    """
+    if not yes:
+        others = len(target.api.get("/v1/cluster")["nodes"]) - 1
+        what = f"take {target.node} out of its cluster and empty it; {others} other nodes keep everything"
+        if not agreed(what, yes=yes, dry_run=dry_run, unattended=True):
+            return
     cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(target, cluster, f"{target.node} has left and is alone and empty now.")
 
 
-@click.command()
+@click.command(short_help="Take a dead node out of the cluster.")
 @click.argument("member", metavar="NODE")
 @click.option("--force", is_flag=True, help="Remove it though it is alive.")
+@destructive_options
 @target_options
-def remove(target: Target, member: str, force: bool) -> None:
-    """Take a dead node out of the cluster. NODE is its name or id, as status shows it.
+def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -> None:
+    """Take a dead node out of the cluster. NODE is its name or id, as status shows it. At a terminal it asks first.
 
     A live node is better told to leave. If the removed one comes back, it can no longer take part, and has to join anew.
     """
+    if not yes:
+        nodes = target.api.get("/v1/cluster")["nodes"]
+        state = next((node["state"] for node in nodes if member in (node["name"], node["id"])), "unknown here")
+        what = f"remove {member} ({state}), which leaves {len(nodes) - 1} nodes"
+        if not agreed(what, yes=yes, dry_run=dry_run, unattended=True):
+            return
     cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(target, cluster, f"{member} is removed; the cluster has {len(cluster['nodes'])} nodes now.")
 
@@ -121,21 +133,6 @@ def transfer_leader(target: Target, member: str | None) -> None:
     cluster = target.api.post("/v1/cluster/transfer", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
     names = {node["id"]: node["name"] or node["id"] for node in cluster["nodes"]}
     _done(target, cluster, f"{names.get(cluster['leader'], 'another node')} leads now.")
-
-
-@click.command(short_help="Say whether all is well and the node may be stopped.")
-@target_options
-def check(target: Target) -> int:
-    """Say whether the cluster is well and the node may be stopped. Exits with 69 if anything is not as it should be."""
-    answer = target.api.get("/v1/cluster/check")
-    if target.as_json:
-        print_json(answer)
-    else:
-        columns = [Column("Check", "check"), Column("", "ok"), Column("Finding", "finding")]
-        print_table(
-            columns, [[one["name"], "ok" if one["ok"] else "PROBLEM", one["detail"]] for one in answer["checks"]]
-        )
-    return ExitCode.DONE if all(one["ok"] for one in answer["checks"]) else ExitCode.UNAVAILABLE
 
 
 @click.command(short_help="Have the node write a snapshot of its state now.")
@@ -190,33 +187,30 @@ _FEW_NODES: Final = {
 }
 
 
-def _print_cluster(cluster: Mapping[str, Any]) -> None:
+def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Report:
     nodes = sorted(cluster["nodes"], key=lambda node: (node["name"] or "", node["id"]))
-    if sys.stdout.isatty():
-        leader = next((node["name"] or node["id"] for node in nodes if node["id"] == cluster["leader"]), None)
-        state = f"leader {leader} in term {cluster['term']}" if leader else "no leader"
-        count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-        print(
-            f"{count}, quorum {cluster['quorum']}, {state}, "
-            f"commit index {cluster['commit_index']:,}, durability {cluster['durability']}, version {cluster['version']}"
-        )
+    leader = next((node["name"] or node["id"] for node in nodes if node["id"] == cluster["leader"]), None)
+    state = f"leader {leader} in term {cluster['term']}" if leader else "no leader"
+    count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    heading = (
+        f"{count}, quorum {cluster['quorum']}, {state}, commit index {cluster['commit_index']:,}, "
+        f"durability {cluster['durability']}, version {cluster['version']}"
+    )
     columns = _NODE_COLUMNS
     if sys.stdout.isatty() and all(node["match_index"] is None for node in nodes):
         # Only the leader knows how far the others are.
         columns = [column for column in columns if column.key != "match_index"]
     # A node that was never reached has not told its name.
-    print_table(
-        columns, [[node["name"] or node["id"], *(node[column.key] for column in columns[1:])] for node in nodes]
-    )
-    if sys.stdout.isatty() and len(nodes) in _FEW_NODES:
-        make_console().print(_FEW_NODES[len(nodes)])
+    rows = [[node["name"] or node["id"], *(node[column.key] for column in columns[1:])] for node in nodes]
+    remark = _FEW_NODES.get(len(nodes), "")
+    return Report(cluster, columns, rows, heading=heading, remark=remark, failure=failure)
 
 
 def _stats_row(name: str, queue: Mapping[str, Any]) -> list[object]:
     figures = queue["stats"]
-    rates = [f"{figures[kind][key]:.2f}" for kind in ("push", "pull") for key, _text in _SHOWN_WINDOWS]
+    rates = [float(figures[kind][key]) for kind in ("push", "pull") for key, _text in _SHOWN_WINDOWS]
     retention = figures["retention"]
-    return [queue_text(name), queue["size"], *rates, f"{retention['median']:.3f}", f"{retention['max']:.3f}"]
+    return [queue_text(name), queue["size"], *rates, float(retention["median"]), float(retention["max"])]
 
 
 def _lmq_status(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -1,21 +1,24 @@
-"""``lmq-admin queue`` and ``lmq-admin message``: single queues and their messages."""
+"""``lmq-admin queue``: single queues, their properties, and what can be done to all messages of one."""
 
 from __future__ import annotations
 
 import base64
+import json
 import sys
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import click
 
+from .aliases import AliasGroup
 from .api import Api
-from .errors import CliError, ExitCode
-from .output import Column, print_json, print_table
+from .confirm import agreed, destructive_options
+from .output import Column, print_json
+from .reads import Report, reads
 from .target import Target, complete_queue, queue_text, target_options
 
-__all__ = ["all_queues", "message", "queue"]
+__all__ = ["all_queues", "queue"]
 
 _QUEUE_COLUMNS: Final = [
     Column("Queue", "queue"),
@@ -26,8 +29,9 @@ _QUEUE_COLUMNS: Final = [
     Column("Pushed", "pushed_total", right=True, rank=1),
     Column("Pulled", "pulled_total", right=True, rank=1),
 ]
+_WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value")]
+BULK_TIMEOUT_S: Final = 600.0
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
-PULL_REPLY_S: Final = 10.0
 
 
 def all_queues(api: Api) -> Iterator[dict[str, Any]]:
@@ -43,122 +47,151 @@ def all_queues(api: Api) -> Iterator[dict[str, Any]]:
         path = f"/v1/queues?after={urllib.parse.quote(name, safe='')}"
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def queue() -> None:
-    """List, show, change and delete queues."""
+    """List, show, change, empty and delete queues."""
 
 
 @queue.command("ls")
-@target_options
-def queue_ls(target: Target) -> None:
+@reads
+def queue_ls(target: Target) -> Report:
     """List all queues with their counts."""
     queues = list(all_queues(target.api))
-    if target.as_json:
-        print_json({"queues": queues, "next": None})
-        return
     rows = [[queue_text(item["name"]), *(item[column.key] for column in _QUEUE_COLUMNS[1:])] for item in queues]
-    print_table(_QUEUE_COLUMNS, rows, empty="No queues.")
+    return Report({"queues": queues, "next": None}, _QUEUE_COLUMNS, rows, empty="No queues.")
 
 
 @queue.command("show")
 @_QUEUE_ARGUMENT
-@target_options
-def queue_show(target: Target, name: str) -> None:
+@reads
+def queue_show(target: Target, name: str) -> Report:
     """Show the counts and effective properties of one queue."""
-    found = target.api.get(f"/v1/queues/{Api.segment(name)}")
-    if target.as_json:
-        print_json(found)
-        return
+    found = target.api.get(_path(name))
     facts = {**found, **found["properties"]}
     del facts["properties"]
-    rows = [(key, f"{value:g}" if isinstance(value, float) else queue_text(value)) for key, value in facts.items()]
-    print_table([Column("What", "what"), Column("Value", "value")], rows)
+    return Report(found, _WHAT_COLUMNS, [(key, _value_text(value)) for key, value in facts.items()])
 
 
-@queue.command("set")
+def _value_text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (dict, list)) and not (isinstance(value, dict) and value.keys() == {"base64"}):
+        return json.dumps(value, ensure_ascii=False)
+    return queue_text(value)
+
+
+@queue.command("set", short_help="Set properties of a queue.")
 @_QUEUE_ARGUMENT
 @click.option("--accum", type=float, help="Accumulation window in seconds; 0 switches accumulation off.")
 @click.option("--retry", type=int, help="How often a message is delivered again, for messages pushed from now on.")
 @click.option("--timeout", type=float, help="Seconds until a delivered message is delivered again.")
+@click.option("--hooks", metavar="JSON", help="LMQ's hooks, an object from hook point to a list of modules.")
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @target_options
-def queue_set(target: Target, name: str, **properties: float | None) -> None:
+def queue_set(target: Target, name: str, dry_run: bool, hooks: str | None, **numbers: float | None) -> None:
     """Set properties of a queue, which is created if need be; others keep their values."""
-    given = {key: value for key, value in properties.items() if value is not None}
+    given: dict[str, Any] = {key: value for key, value in numbers.items() if value is not None}
+    if hooks is not None:
+        given["hooks"] = _json_option("--hooks", hooks)
     if not given:
-        raise click.UsageError("give at least one of --accum, --retry, --timeout")
-    target.api.patch(f"/v1/queues/{Api.segment(name)}/properties", given)
+        raise click.UsageError("give at least one of --accum, --retry, --timeout, --hooks")
+    path = f"{_path(name)}/properties"
+    if dry_run:
+        _print_changes(target.api.get(path), given)
+        return
+    target.api.patch(path, given)
 
 
-@queue.command("rm")
+def _json_option(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise click.UsageError(f"{option}: {text!r} is not JSON: {exc}") from exc
+
+
+def _print_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
+    for key, value in then.items():
+        before, after = _value_text(now.get(key)), _value_text(value)
+        if before != after:
+            print(f"would change {key} from {before} to {after}")
+
+
+@queue.command("clear", short_help="Remove the queue's own properties.")
 @_QUEUE_ARGUMENT
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@destructive_options
+@target_options
+def queue_clear(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Remove the properties set on a queue itself, so that the default properties count."""
+    if agreed(f"clear the own properties of queue {name}", yes=yes, dry_run=dry_run):
+        target.api.delete(f"{_path(name)}/properties")
+
+
+@queue.command("rm", short_help="Delete a queue with its messages.")
+@_QUEUE_ARGUMENT
+@destructive_options
 @target_options
 def queue_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """Delete a queue with its messages and its own properties."""
-    path = f"/v1/queues/{Api.segment(name)}"
-    found = target.api.get(path)
-    what = f"queue {name} with {found['size']:,} messages"
-    if dry_run:
-        print(f"would delete {what}")
-        return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"this would delete {what}: say --yes")
-        click.confirm(f"Delete {what}?", abort=True, err=True)
-    target.api.delete(path)
+    found = target.api.get(_path(name))
+    if agreed(f"delete queue {name} with {found['size']:,} messages", yes=yes, dry_run=dry_run):
+        target.api.delete(_path(name))
 
 
-@click.group()
-def message() -> None:
-    """Push and pull single messages."""
-
-
-@message.command("push")
+@queue.command("purge", short_help="Remove all waiting messages.")
 @_QUEUE_ARGUMENT
-@click.argument("content", required=False)
-@click.option("--content-type", help="Content type to store with the message.")
-@click.option("--key", help="Idempotency key: a second push with the same key within five minutes stores nothing.")
+@destructive_options
 @target_options
-def message_push(target: Target, name: str, content: str | None, **options: str | None) -> None:
-    """Push one message: CONTENT, or standard input if it is not given."""
-    data = sys.stdin.buffer.read() if content is None else content.encode(errors="surrogateescape")
-    item = {"content": _content(data), **{key: value for key, value in options.items() if value is not None}}
-    answer = target.api.post(f"/v1/queues/{Api.segment(name)}/messages", {"messages": [item]})
+def queue_purge(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Remove all messages that wait in a queue. What consumers hold under lease stays, and so does the queue."""
+    found = target.api.get(_path(name))
+    what = f"remove {found['size'] - found['leased']:,} waiting messages from queue {name} ({found['leased']:,} leased ones stay)"
+    if agreed(what, yes=yes, dry_run=dry_run):
+        answer = target.api.post(f"{_path(name)}/purge", {}, timeout_s=BULK_TIMEOUT_S)
+        _done(target, answer, f"{answer['purged']:,} messages are removed from queue {name}.")
+
+
+@queue.command("move", short_help="Move ready messages to another queue.")
+@_QUEUE_ARGUMENT
+@click.argument("destination", metavar="DESTINATION", shell_complete=complete_queue)
+@click.option("--max", "count", type=click.IntRange(1), help="Most messages, the oldest. [default: all that are ready]")
+@destructive_options
+@target_options
+def queue_move(target: Target, name: str, destination: str, count: int | None, yes: bool, dry_run: bool) -> None:
+    """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed anew there."""
+    ready = target.api.get(_path(name))["ready"]
+    most = ready if count is None else min(count, ready)
+    if agreed(f"move {most:,} messages from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
+        request: dict[str, Any] = {"to": destination} if count is None else {"to": destination, "max": count}
+        answer = target.api.post(f"{_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
+        _done(target, answer, f"{answer['moved']:,} messages are moved to queue {destination}.")
+
+
+@queue.command("suspend", short_help="Hand out no messages for now.")
+@_QUEUE_ARGUMENT
+@target_options
+def queue_suspend(target: Target, name: str) -> None:
+    """Hand out no messages of a queue until it is resumed. Pushes, acks and the ends of leases go on."""
+    answer = target.api.post(f"{_path(name)}/suspend", {})
+    _done(target, answer, f"Queue {name} is suspended; lmq-admin queue resume {name} lets it go on.")
+
+
+@queue.command("resume", short_help="Hand out messages again.")
+@_QUEUE_ARGUMENT
+@target_options
+def queue_resume(target: Target, name: str) -> None:
+    """Hand out messages of a suspended queue again."""
+    answer = target.api.post(f"{_path(name)}/resume", {})
+    _done(target, answer, f"Queue {name} hands out messages.")
+
+
+def _done(target: Target, answer: Any, text: str) -> None:
     if target.as_json:
         print_json(answer)
+    elif sys.stdout.isatty():
+        print(text)
 
 
-@message.command("pull")
-@_QUEUE_ARGUMENT
-@click.option("--max", "count", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Most messages.")
-@click.option("--wait", default=0.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for one.")
-@click.option("--no-ack", is_flag=True, help="Leave them under lease, to be delivered again after their timeout.")
-@target_options
-def message_pull(target: Target, name: str, count: int, wait: float, no_ack: bool) -> None:
-    """Pull messages, print their contents, one a line, and acknowledge them. Exits with 66 if there is none."""
-    path = f"/v1/queues/{Api.segment(name)}"
-    answer = target.api.post(f"{path}/pull", {"max": count, "timeout": wait}, timeout_s=wait + PULL_REPLY_S)
-    messages = answer["messages"]
-    if target.as_json:
-        print_json(answer)
-    else:
-        for item in messages:
-            for part in item["content"] if item["type"] == "compound" else [item]:
-                sys.stdout.buffer.write(_bytes(part["content"]) + b"\n")
-    sys.stdout.flush()
-    if messages and not no_ack:
-        target.api.post(f"{path}/ack", {"ids": [item["id"] for item in messages]})
-    if not messages:
-        raise CliError(f"{target.node}: no message is ready in queue {name}", ExitCode.NOT_FOUND)
-
-
-def _content(data: bytes) -> object:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
-def _bytes(content: Any) -> bytes:
-    return base64.b64decode(content["base64"]) if isinstance(content, dict) else str(content).encode()
+def _path(name: str) -> str:
+    return f"/v1/queues/{Api.segment(name)}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Final
 
 import click
 
 from .api import Api
-from .output import Column, print_json, print_table
+from .confirm import agreed, destructive_options
+from .output import Column
+from .reads import Report, reads
 from .target import Target, queue_text, target_options
 
 __all__ = ["subscription"]
@@ -30,19 +31,18 @@ _BATCH_COLUMNS: Final = [
 
 @click.group()
 def subscription() -> None:
-    """List subscriptions, whose consumers hold many messages under one lease, and give such leases back."""
+    """List batch leases, and give them back.
+
+    A subscription's consumers hold many messages under one lease, as Spark does.
+    """
 
 
 @subscription.command("ls")
-@target_options
-def subscription_ls(target: Target) -> None:
+@reads
+def subscription_ls(target: Target) -> Report:
     """List all subscriptions with what they hold."""
     found = target.api.get("/v1/subscriptions")
-    if target.as_json:
-        print_json(found)
-        return
-    rows = [_row(one) for one in found["subscriptions"]]
-    print_table(_COLUMNS, rows, empty="No subscriptions.")
+    return Report(found, _COLUMNS, [_row(one) for one in found["subscriptions"]], empty="No subscriptions.")
 
 
 def _row(one: dict[str, Any]) -> list[object]:
@@ -53,33 +53,27 @@ def _row(one: dict[str, Any]) -> list[object]:
 
 @subscription.command("show")
 @click.argument("name", metavar="SUBSCRIPTION")
-@target_options
-def subscription_show(target: Target, name: str) -> None:
+@reads
+def subscription_show(target: Target, name: str) -> Report:
     """Show the batches of one subscription that are not settled."""
     found = target.api.get(_path(name))
-    if target.as_json:
-        print_json(found)
-        return
     rows = [[one["epoch"], one["state"], one["count"], int(one["expires_in_s"])] for one in found["batches"]]
-    print_table(_BATCH_COLUMNS, rows, empty=f"No open batches; settled up to epoch {found['settled']}.")
+    return Report(found, _BATCH_COLUMNS, rows, empty=f"No open batches; settled up to epoch {found['settled']}.")
 
 
 @subscription.command("abandon")
 @click.argument("name", metavar="SUBSCRIPTION")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@destructive_options
 @target_options
-def subscription_abandon(target: Target, name: str, yes: bool) -> None:
+def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """Give all batches of a subscription back: their messages return to their places in the queues, uncharged.
 
     A consumer that is still at work on them, or has stored them elsewhere, will see the messages again.
     """
     path = _path(name)
     count = sum(one["count"] for one in target.api.get(path)["batches"] if one["state"] == "live")
-    what = f"{count:,} messages that subscription {name} holds"
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"this would give back {what}: say --yes")
-        click.confirm(f"Give back {what}?", abort=True, err=True)
+    if not agreed(f"give back {count:,} messages that subscription {name} holds", yes=yes, dry_run=dry_run):
+        return
     target.api.post(f"{path}/abandon", {})
 
 

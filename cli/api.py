@@ -62,6 +62,10 @@ class Api:
         """PATCH with a JSON body. Raises as `get`."""
         return self._request("PATCH", path, body)
 
+    def put(self, path: str, body: object) -> Any:
+        """PUT a JSON body. Raises as `get`."""
+        return self._request("PUT", path, body)
+
     def delete(self, path: str) -> Any:
         """DELETE a path. Raises as `get`."""
         return self._request("DELETE", path)
@@ -119,7 +123,8 @@ class Api:
                 problem = json.loads(answer.read())
             code, detail = problem["code"], problem.get("detail") or problem.get("title") or ""
         except (ValueError, KeyError, TypeError, AttributeError):
-            code, detail = "", ""
+            # LMQ's own routes have empty bodies; this header says why.
+            code, _colon, detail = (answer.headers.get("x-lmq-error") or "").partition(": ")
         if code in ERRORS:
             return LmqError(code, f"{self.address}: {detail}")
         text = f"{self.address} answered {answer.code} {answer.reason} to {path.partition('?')[0]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Final
 from lmqcluster import AsyncClient, Message
 from lmqcluster.wire.errors import LmqError
 
+from .contents import json_value
 from .errors import CliError, ExitCode
 
 __all__ = ["Drain", "DrainReport", "message_object"]
@@ -38,11 +38,11 @@ class DrainReport:
 def message_object(message: Message) -> dict[str, object]:
     """A pulled message as the API shows it in JSON; one that was pushed as a MessagePack value has no content type."""
     # Bytes of a name that are not UTF-8 come as surrogates, which no file takes.
-    queue = _json_value(message.queue.encode(errors="surrogateescape"))
+    queue = json_value(message.queue.encode(errors="surrogateescape"))
     shown: dict[str, object] = {"queue": queue, "id": message.id, "type": message.type, "retry": message.retry}
     if message.content_type is not None:
         shown["content_type"] = message.content_type
-    shown["content"] = _json_value(message.content)
+    shown["content"] = json_value(message.content)
     return shown
 
 
@@ -122,16 +122,3 @@ class Drain:
             stopping.cancel()
             # The client gives back what was on its way. Nothing happens if the pull is over.
             pulling.cancel()
-
-
-def _json_value(value: object) -> object:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, dict):
-        return {str(_json_value(key)): _json_value(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_json_value(item) for item in value]
-    return value

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
+from contextvars import ContextVar
 from enum import IntEnum
 from typing import Any, Final, NoReturn
 
@@ -13,7 +15,7 @@ import click
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.errors import LmqError
 
-__all__ = ["EXIT_CODES_HELP", "CliError", "ExitCode", "run"]
+__all__ = ["EXIT_CODES_HELP", "CliError", "ExitCode", "complaint", "debug_option", "run"]
 
 
 class ExitCode(IntEnum):
@@ -56,8 +58,31 @@ class CliError(Exception):
         self.exit_code = exit_code
 
 
+_debug: ContextVar[bool] = ContextVar("debug", default=False)
+
+
+def debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--debug`` (or ``LMQ_DEBUG=1``): an error also shows where in the program it arose."""
+
+    def switch_on(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value:
+            _debug.set(True)
+
+    text = "Show where in the program an error arose. [LMQ_DEBUG]"
+    return click.option("--debug", is_flag=True, expose_value=False, is_eager=True, callback=switch_on, help=text)(
+        function
+    )
+
+
+def complaint(name: str, error: Exception | str) -> str:
+    """An error as the one line that stands on standard error."""
+    text = error.message if isinstance(error, LmqError) else str(error)
+    return f"{name}: {' '.join(text.splitlines())}"
+
+
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a program and exit with the status its end calls for."""
+    _debug.set(False)
     try:
         code = _invoke(command, name)
         sys.stdout.flush()
@@ -83,22 +108,24 @@ def _invoke(command: click.Command, name: str) -> int:
     except click.ClickException as exc:
         return _say(name, exc.format_message(), ExitCode.USAGE)
     except ConfigError as exc:
-        return _say(name, str(exc), ExitCode.CONFIGURATION)
+        return _say(name, exc, ExitCode.CONFIGURATION)
     except LmqError as exc:
-        return _say(name, exc.message, exc.spec.exit_code)
+        return _say(name, exc, exc.spec.exit_code)
     except CliError as exc:
-        return _say(name, str(exc), exc.exit_code)
+        return _say(name, exc, exc.exit_code)
     except BrokenPipeError:
         raise
     except Exception as exc:  # noqa: BLE001  the last resort: report a bug as a bug
-        if os.environ.get("LMQ_DEBUG"):
-            traceback.print_exc()
-        hint = "" if os.environ.get("LMQ_DEBUG") else " (LMQ_DEBUG=1 shows where)"
+        hint = "" if _debugging() else " (--debug or LMQ_DEBUG=1 shows where)"
         return _say(name, f"a bug: {type(exc).__name__}: {exc}{hint}", ExitCode.BUG)
 
 
-def _say(name: str, text: str, code: int) -> int:
-    if os.environ.get("LMQ_DEBUG") and code != ExitCode.BUG:
+def _debugging() -> bool:
+    return _debug.get() or bool(os.environ.get("LMQ_DEBUG"))
+
+
+def _say(name: str, error: Exception | str, code: int) -> int:
+    if _debugging():
         traceback.print_exc()
-    click.echo(f"{name}: {' '.join(text.splitlines())}", err=True)
+    click.echo(complaint(name, error), err=True)
     return int(code)

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, tab-separated lines for scripts, JSON unchanged as the node sent it."""
+"""What commands print: tables for people, tab-separated or aligned lines for scripts, JSON unchanged as the node sent it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,43 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
+import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Column", "human_bytes", "make_console", "print_json", "print_table"]
+__all__ = ["Column", "Form", "View", "human_bytes", "make_console", "print_json", "print_table", "table_of"]
 
 # Names come from anybody: control characters must neither break lines nor reach the terminal.
-_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
     ord("\\"): "\\\\",
     ord("\t"): "\\t",
     ord("\n"): "\\n",
     ord("\r"): "\\r",
 }
 GAP: Final = 2
-_STYLES: Final = {"leader": "bold green", "follower": "green", "candidate": "yellow", "unreachable": "bold red"}
+_STYLES: Final = {
+    "leader": "bold green",
+    "follower": "green",
+    "candidate": "yellow",
+    "recovering": "yellow",
+    "suspended": "yellow",
+    "unreachable": "bold red",
+    "PROBLEM": "bold red",
+}
+
+
+class Form(StrEnum):
+    """In what form a command prints what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+    TSV = "tsv"
+    PLAIN = "plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +56,7 @@ class Column:
         right: whether it holds numbers.
         unit: ``bytes`` is shown to people as KiB, MiB, ...; scripts get the plain number.
         rank: 0 is always shown; where a terminal is too narrow, all columns of the highest rank go first.
+        digits: decimals of fractional numbers.
     """
 
     title: str
@@ -43,43 +64,144 @@ class Column:
     right: bool = False
     unit: str = ""
     rank: int = 0
+    digits: int = 3
 
 
-def print_json(value: Any) -> None:
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of a table is printed, and how.
+
+    Attributes:
+        form: None for a table on a terminal, tab-separated lines elsewhere.
+        columns: keys of the columns to print, in this order; none for all.
+        sort: key of the column to sort by, with a minus in front for the largest first; none for the order as it came.
+        headers: whether the columns are named.
+    """
+
+    form: Form | None = None
+    columns: tuple[str, ...] = ()
+    sort: str = ""
+    headers: bool = True
+
+    @property
+    def effective_form(self) -> Form:
+        """The form that is printed in."""
+        return self.form or (Form.TABLE if sys.stdout.isatty() else Form.TSV)
+
+    def chosen(
+        self, columns: Sequence[Column], rows: Iterable[Sequence[object]]
+    ) -> tuple[list[Column], list[list[object]]]:
+        """The columns and rows that this view shows, sorted.
+
+        Raises:
+            click.UsageError: it names a column that is not there.
+        """
+        places = {column.key: place for place, column in enumerate(columns)}
+        wanted = [_place(places, key, "--columns") for key in self.columns] or list(range(len(columns)))
+        lines = [list(row) for row in rows]
+        if self.sort:
+            by = _place(places, self.sort.removeprefix("-"), "--sort")
+            lines = _sorted(lines, by, descending=self.sort.startswith("-"))
+        return [columns[place] for place in wanted], [[line[place] for place in wanted] for line in lines]
+
+
+def _place(places: dict[str, int], key: str, option: str) -> int:
+    if key not in places:
+        raise click.UsageError(f"{option}: there is no column {key!r}; there are {', '.join(places)}")
+    return places[key]
+
+
+def _sorted(lines: list[list[object]], by: int, *, descending: bool) -> list[list[object]]:
+    def order(line: list[object]) -> tuple[int, float, str]:
+        value = line[by]
+        return (0, value, "") if isinstance(value, (int, float)) else (1, 0.0, str(value))
+
+    known = [line for line in lines if line[by] is not None]
+    return sorted(known, key=order, reverse=descending) + [line for line in lines if line[by] is None]
+
+
+def print_json(value: Any, *, one_line: bool = False) -> None:
     """One JSON document: indented on a terminal, one line otherwise."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() and not one_line else None))
 
 
-def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
-    """A table on a terminal; otherwise tab-separated lines under a header line.
+def print_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str = "", view: View | None = None
+) -> None:
+    """A table in the form that is wanted; by default one for people on a terminal and tab-separated lines elsewhere.
 
     Args:
         columns: what the rows hold.
         rows: one value for each column; ``None`` is shown as ``-``.
         empty: what to tell people instead of a table without rows.
+        view: form, choice and order.
+
+    Raises:
+        click.UsageError: the view names a column that is not there.
     """
-    lines = list(rows)
-    if not sys.stdout.isatty():
-        print("\t".join(column.key for column in columns))
-        for row in lines:
-            print("\t".join(_plain(value) for value in row))
+    view = view or View()
+    shown, lines = view.chosen(columns, rows)
+    if view.effective_form is Form.TABLE:
+        _print_for_people(shown, lines, empty, view)
         return
+    cells = [[_exact(column, value) for column, value in zip(shown, line, strict=True)] for line in lines]
+    if view.headers:
+        cells.insert(0, [column.key for column in shown])
+    if view.effective_form is Form.PLAIN:
+        cells = _aligned(shown, cells)
+    gap = " " * GAP if view.effective_form is Form.PLAIN else "\t"
+    for line in cells:
+        print(gap.join(line).rstrip() if view.effective_form is Form.PLAIN else gap.join(line))
+
+
+def _aligned(columns: Sequence[Column], cells: list[list[str]]) -> list[list[str]]:
+    widths = [max((cell_len(line[place]) for line in cells), default=0) for place in range(len(columns))]
+    return [
+        [
+            " " * (width - cell_len(text)) + text if column.right else text + " " * (width - cell_len(text))
+            for column, width, text in zip(columns, widths, line, strict=True)
+        ]
+        for line in cells
+    ]
+
+
+def _print_for_people(columns: Sequence[Column], lines: list[list[object]], empty: str, view: View) -> None:
     console = make_console()
     if not lines and empty:
         console.print(empty)
         return
-    cells = [[_cell(column, value) for column, value in zip(columns, row, strict=True)] for row in lines]
-    kept = _fitting(columns, cells, console.width)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    table, left_out = table_of(columns, lines, console.width, keep_all=bool(view.columns), headers=view.headers)
+    console.print(table)
+    if left_out:
+        console.print(f"(A wider terminal also shows: {', '.join(left_out)}.)", style="dim")
+
+
+def table_of(
+    columns: Sequence[Column],
+    lines: Sequence[Sequence[object]],
+    width: int,
+    *,
+    keep_all: bool = False,
+    headers: bool = True,
+) -> tuple[Table, list[str]]:
+    """A table for people that fits into `width`, and the titles of the columns that had to go for it.
+
+    Args:
+        columns: what the lines hold.
+        lines: one value for each column.
+        width: cells of the terminal.
+        keep_all: leave no column out; long texts are folded instead.
+        headers: whether to name the columns.
+    """
+    cells = [[_cell(column, value) for column, value in zip(columns, line, strict=True)] for line in lines]
+    kept = list(range(len(columns))) if keep_all else _fitting(columns, cells, width)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=headers)
     for place in kept:
         right = columns[place].right
         table.add_column(columns[place].title, justify="right" if right else "left", overflow="fold")
     for row_cells in cells:
         table.add_row(*(row_cells[place] for place in kept))
-    console.print(table)
-    if len(kept) < len(columns):
-        left_out = ", ".join(column.title for place, column in enumerate(columns) if place not in kept)
-        console.print(f"(A wider terminal also shows: {left_out}.)", style="dim")
+    return table, [column.title for place, column in enumerate(columns) if place not in kept]
 
 
 def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
@@ -113,8 +235,11 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} {units[-1]}"
 
 
-def _plain(value: object) -> str:
-    return "-" if value is None else str(value).translate(_ESCAPES)
+def _exact(column: Column, value: object) -> str:
+    if value is None:
+        return "-"
+    text = f"{value:.{column.digits}f}" if isinstance(value, float) else str(value)
+    return text.translate(_ESCAPES)
 
 
 def _cell(column: Column, value: object) -> Text:
@@ -122,5 +247,7 @@ def _cell(column: Column, value: object) -> Text:
         return Text(human_bytes(value))
     if isinstance(value, int) and not isinstance(value, bool):
         return Text(f"{value:,}")
-    text = _plain(value)
+    if isinstance(value, float):
+        return Text(f"{value:,.{column.digits}f}")
+    text = _exact(column, value)
     return Text(text, style=_STYLES.get(text, ""))

@@ -13,6 +13,8 @@ from click.shell_completion import CompletionItem
 from lmqcluster.node.address import Address
 
 from .api import NODE_DEFAULT, Api
+from .errors import debug_option
+from .output import Form
 
 __all__ = ["Target", "complete_queue", "queue_text", "target_options"]
 
@@ -20,11 +22,23 @@ COMPLETION_TIMEOUT_S = 2.0
 
 
 class Target:
-    """The node a command is for, and the form of its output."""
+    """The node a command is for, and the form of its output.
 
-    def __init__(self, node: str, as_json: bool) -> None:
+    Attributes:
+        node: its HTTP address.
+        form: the form asked for, None for the one that suits where the output goes.
+        json_here: whether ``--json`` stands behind the command itself, not before it.
+    """
+
+    def __init__(self, node: str, form: Form | None, *, json_here: bool = False) -> None:
         self.node = node
-        self.as_json = as_json
+        self.form = form
+        self.json_here = json_here
+
+    @property
+    def as_json(self) -> bool:
+        """Whether the output is JSON."""
+        return self.form is Form.JSON
 
     @property
     def api(self) -> Api:
@@ -63,7 +77,7 @@ def _check_address(_context: click.Context, _parameter: click.Parameter, value: 
 
 
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--node`` and ``--json``, which may stand before and after the name of the command."""
+    """Add ``--node``, ``--json`` and ``--debug``, which may stand before and after the name of the command."""
 
     @click.option(
         "--node",
@@ -72,13 +86,15 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help=f"HTTP address of the node. [LMQ_NODE; default: {NODE_DEFAULT}]",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, the API's answer unchanged where there is one.")
+    @debug_option
     @functools.wraps(function)
     def wrapper(node: str | None, as_json: bool, **arguments: Any) -> Any:
         context = click.get_current_context()
         outer = context.find_object(Target)
         context.obj = Target(
             node or (outer.node if outer is not None else _default_node()),
-            as_json or (outer is not None and outer.as_json),
+            Form.JSON if as_json else outer.form if outer is not None else None,
+            json_here=as_json,
         )
         return function(context.obj, **arguments)
 

@@ -17,11 +17,12 @@ LAG_MAX = 1000
 
 
 class Check(NamedTuple):
-    """One finding: what was looked at, whether it is well, and what was seen."""
+    """One finding: what was looked at, whether it is well, what was seen, and the figures behind it."""
 
     name: str
     ok: bool
     detail: str
+    figures: dict[str, int]
 
 
 def check_up(node: Node) -> tuple[list[Check], bool]:
@@ -33,16 +34,18 @@ def check_up(node: Node) -> tuple[list[Check], bool]:
 
 def _leader(node: Node) -> Check:
     leader = node.replica.core.leader_id()
-    return Check("leader", node.has_leader(), f"{node.name_of(leader)} leads" if leader else "no leader is known")
+    return Check("leader", node.has_leader(), f"{node.name_of(leader)} leads" if leader else "no leader is known", {})
 
 
 def _members(node: Node) -> Check:
     replica = node.replica
     bad = sorted(node.name_of(one) for one in replica.core.members() if not replica.is_able(one))
-    if bad:
-        return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}")
     count = len(replica.core.members())
-    return Check("members", True, f"all {count} can be reached and count" if count > 1 else "this node is the only one")
+    figures = {"members": count, "able": count - len(bad)}
+    if bad:
+        return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}", figures)
+    text = f"all {count} can be reached and count" if count > 1 else "this node is the only one"
+    return Check("members", True, text, figures)
 
 
 def _lag(node: Node) -> Check:
@@ -54,30 +57,34 @@ def _lag(node: Node) -> Check:
         if match is not None and one in node.replica.transport.connected_ids():
             lags[one] = max(0, commit - match)
     worst = max(lags, key=lambda one: lags[one])
+    figures = {"entries": lags[worst]}
     if lags[worst] == 0:
-        return Check("lag", True, "nobody that can be reached is behind, as far as this node knows")
-    return Check("lag", lags[worst] <= LAG_MAX, f"{node.name_of(worst)} is {lags[worst]:,} log entries behind")
+        return Check("lag", True, "nobody that can be reached is behind, as far as this node knows", figures)
+    return Check("lag", lags[worst] <= LAG_MAX, f"{node.name_of(worst)} is {lags[worst]:,} log entries behind", figures)
 
 
 def _disk(node: Node) -> Check:
     usage = shutil.disk_usage(node.config.data_dir)
     ok = usage.free >= min(DISK_FREE_BYTES_MIN, int(usage.total * DISK_FREE_SHARE_MIN))
-    return Check("disk", ok, f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB free")
+    figures = {"free_bytes": usage.free, "total_bytes": usage.total}
+    return Check("disk", ok, f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB free", figures)
 
 
 def _memory(node: Node) -> Check:
     used, limit = node.service.stored_bytes, node.config.memory_bytes_max
-    return Check(
-        "memory", used <= MEMORY_SHARE_MAX * limit, f"messages take {used / 1e6:.0f} MB of {limit / 1e6:.0f} MB"
-    )
+    text = f"messages take {used / 1e6:.0f} MB of {limit / 1e6:.0f} MB"
+    return Check("memory", used <= MEMORY_SHARE_MAX * limit, text, {"used_bytes": used, "max_bytes": limit})
 
 
 def _snapshot(node: Node) -> Check:
     if not node.replica.storage.durable:
-        return Check("durability", True, "memory: what a majority of the nodes holds is lost when they stop together")
+        return Check(
+            "durability", True, "memory: what a majority of the nodes holds is lost when they stop together", {}
+        )
     latest, log_bytes = node.replica.snapshots.latest(), node.replica.journal.size_bytes
     text = "no snapshot yet" if latest is None else f"newest snapshot is of entry {latest.index}"
-    return Check("durability", True, f"{node.config.durability}; {text}, the log holds {log_bytes / 1e6:.0f} MB")
+    text = f"{node.config.durability}; {text}, the log holds {log_bytes / 1e6:.0f} MB"
+    return Check("durability", True, text, {"log_bytes": log_bytes})
 
 
 def _stop(node: Node) -> Check:
@@ -86,10 +93,10 @@ def _stop(node: Node) -> Check:
     others = [one for one in members if one != node.id]
     able = sum(1 for one in others if replica.is_able(one))
     if not others:
-        return Check("safe to stop", False, "this node is alone: while it is stopped nothing is served")
+        return Check("safe to stop", False, "this node is alone: while it is stopped nothing is served", {})
     needed = len(members) // 2 + 1
     if able >= needed:
-        return Check("safe to stop", True, f"the {able} others that count are enough, {needed} are needed")
+        return Check("safe to stop", True, f"the {able} others that count are enough, {needed} are needed", {})
     counting = "1 other counts" if able == 1 else f"{able} others count"
     text = f"only {counting}, {needed} are needed: stopping this node stops the cluster"
-    return Check("safe to stop", False, text)
+    return Check("safe to stop", False, text, {})

@@ -31,6 +31,11 @@ _COUNT: Final[Json] = {"type": "integer", "minimum": 0}
 _NUMBER: Final[Json] = {"type": "number"}
 _ID: Final[Json] = {"type": "string", "format": "uuid", "description": "Id of one delivery; changes with each."}
 _ADDRESS: Final[Json] = {"type": ["string", "null"], "description": "HOST:PORT, or null where it is off or unknown."}
+_CHECK_FIGURES: Final[Json] = {
+    "type": "object",
+    "additionalProperties": _COUNT,
+    "description": "Figures behind the finding, such as entries of lag, or free_bytes and total_bytes of the disk.",
+}
 _HEADERS: Final[Json] = {
     "type": "object",
     "additionalProperties": _STRING,
@@ -223,7 +228,7 @@ SCHEMAS: Final[dict[str, Json]] = {
     ),
     "CheckUp": _object(
         {
-            "checks": _list(_object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING})),
+            "checks": _list(_object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING, "figures": _CHECK_FIGURES})),
             "safe_to_stop": {**_BOOLEAN, "description": "Whether the other members could go on without this node."},
         }
     ),

@@ -1,0 +1,51 @@
+"""Groups of commands that also go by the names other programs use for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+__all__ = ["AliasGroup", "SectionGroup"]
+
+_ALIASES: Final = {"list": "ls", "delete": "rm", "get": "show"}
+
+
+class AliasGroup(click.Group):
+    """A group whose ``ls`` is also ``list``, whose ``rm`` is also ``delete``, and whose ``show`` is also ``get``."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, _ALIASES.get(cmd_name, ""))
+
+
+class SectionGroup(AliasGroup):
+    """A group whose help lists its commands in sections.
+
+    Attributes:
+        sections: names of commands by the title that they stand under.
+    """
+
+    sections: Mapping[str, Sequence[str]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = {}
+
+    def add_section(self, title: str, commands: Sequence[click.Command]) -> None:
+        """Add commands under a title of their own."""
+        for command in commands:
+            self.add_command(command)
+        self.sections = {**self.sections, title: [command.name or "" for command in commands]}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections, then what stands in none of them."""
+        placed = {name for names in self.sections.values() for name in names}
+        others = [name for name in self.list_commands(ctx) if name not in placed]
+        for title, names in {**self.sections, "Other commands": others}.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, command.get_short_help_str(80)) for name, command in found if command and not command.hidden]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)

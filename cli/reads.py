@@ -1,0 +1,174 @@
+"""Commands that only look: one report each, which is printed in any form, once or again and again (``--watch``)."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import click
+
+from lmqcluster.wire.errors import LmqError
+
+from .errors import CliError, ExitCode, complaint
+from .output import Column, Form, View, make_console, print_json, print_table
+from .target import Target, target_options
+
+__all__ = ["Report", "form_option", "print_report", "reads", "view_options"]
+
+WATCH_S_MIN: Final = 0.1
+_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+# What a cluster in trouble answers: a watch goes on through it, that is when people look.
+_PASSING: Final = (ExitCode.UNAVAILABLE, ExitCode.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a command found.
+
+    Attributes:
+        value: what ``--json`` prints, the API's answer unchanged where there is one.
+        columns: the columns of its table.
+        rows: the lines of its table.
+        empty: what people are told instead of a table without lines.
+        heading: a line above the table, for people only.
+        remark: a line below the table, for people only.
+        failure: what is wrong with what was found; it is raised when all is printed.
+        exit_code: the exit status.
+        text: lines to print as they are, instead of all this.
+    """
+
+    value: Any
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[object]]
+    empty: str = ""
+    heading: str = ""
+    remark: str = ""
+    failure: CliError | None = None
+    exit_code: int = ExitCode.DONE
+    text: str | None = None
+
+
+def print_report(report: Report, view: View, *, one_line: bool = False) -> None:
+    """Print a report in the form that the view asks for.
+
+    Raises:
+        click.UsageError: the view does not go with the report.
+    """
+    if report.text is not None:
+        print(report.text)
+        return
+    form = view.effective_form
+    if form is Form.JSON:
+        if view.columns or view.sort or not view.headers:
+            raise click.UsageError(
+                "--columns, --sort and --no-headers go with tables and lines, JSON is as the API said it"
+            )
+        print_json(report.value, one_line=one_line)
+        return
+    for_people = form is Form.TABLE
+    if for_people and report.heading:
+        make_console().print(report.heading, soft_wrap=True, markup=False)
+    print_table(report.columns, report.rows, empty=report.empty, view=view)
+    if for_people and report.remark:
+        make_console().print(report.remark, markup=False)
+
+
+def form_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--output``; the function gets it as `form`."""
+    text = "Form of what is printed. [default: table on a terminal, else tsv]"
+    return click.option("-o", "--output", "form", type=click.Choice([form.value for form in Form]), help=text)(function)
+
+
+def view_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--output``, ``--columns``, ``--sort`` and ``--no-headers``; the function gets them as `view`."""
+
+    @form_option
+    @click.option("--columns", metavar="KEY,...", help="Columns to print, by the names in the header line of tsv.")
+    @click.option("--sort", metavar="KEY", default="", help="Column to sort by; -KEY for the largest first.")
+    @click.option("--no-headers", is_flag=True, help="Do not name the columns.")
+    @functools.wraps(function)
+    def wrapper(form: str | None, columns: str | None, sort: str, no_headers: bool, **arguments: Any) -> Any:
+        keys = tuple(key.strip() for key in (columns or "").split(",") if key.strip())
+        view = View(Form(form) if form else None, keys, sort, headers=not no_headers)
+        return function(view=view, **arguments)
+
+    return wrapper
+
+
+def reads(function: Callable[..., Report]) -> Callable[..., Any]:
+    """Make a function that returns a report one that prints it, with the options of every command that looks.
+
+    The function is called with the target and its own options; with ``--watch`` again and again, until Ctrl-C.
+    """
+
+    @click.option(
+        "--watch",
+        metavar="SECONDS",
+        type=click.FloatRange(WATCH_S_MIN),
+        help="Look again after so many seconds, until Ctrl-C; JSON is one object a line.",
+    )
+    @view_options
+    @target_options
+    @functools.wraps(function)
+    def wrapper(target: Target, view: View, watch: float | None, **arguments: Any) -> int:
+        if click.get_current_context().invoked_subcommand is not None:
+            # A group that looks by itself leaves it to its subcommand.
+            return ExitCode.DONE
+        view = _with_form_of(target, view)
+
+        def look() -> Report:
+            return function(target, **arguments)
+
+        if watch is not None:
+            return _watch(look, view, watch)
+        report = look()
+        print_report(report, view)
+        if report.failure is not None:
+            raise report.failure
+        return report.exit_code
+
+    return wrapper
+
+
+def _with_form_of(target: Target, view: View) -> View:
+    if view.form is None:
+        return replace(view, form=target.form)
+    if target.json_here and view.form is not Form.JSON:
+        raise click.UsageError(f"--json and --output {view.form} exclude each other")
+    return view
+
+
+def _watch(look: Callable[[], Report], view: View, interval_s: float) -> int:
+    """Print the report again and again until Ctrl-C, which is the regular end of it."""
+    blocks = 0
+    try:
+        while True:
+            trouble, report = _one_look(look)
+            if view.effective_form is Form.TABLE and sys.stdout.isatty():
+                now = time.strftime("%H:%M:%S")
+                print(f"{_CLEAR}Every {interval_s:g} s, now {now}. Ctrl-C ends this.\n")
+            elif blocks and report is not None and view.effective_form is not Form.JSON:
+                print()
+            if report is not None:
+                print_report(report, view, one_line=True)
+                trouble, blocks = report.failure, blocks + 1
+            sys.stdout.flush()
+            if trouble is not None:
+                click.echo(complaint("lmq-admin", trouble), err=True)
+            time.sleep(interval_s)
+    except KeyboardInterrupt:
+        return ExitCode.DONE
+
+
+def _one_look(look: Callable[[], Report]) -> tuple[CliError | LmqError | None, Report | None]:
+    try:
+        return None, look()
+    except (CliError, LmqError) as exc:
+        code = exc.spec.exit_code if isinstance(exc, LmqError) else exc.exit_code
+        if code not in _PASSING:
+            raise
+        return exc, None
