@@ -7,6 +7,7 @@ from importlib.metadata import version
 import click
 
 from .admin_backup import backup, recover, restore
+from .admin_bench import bench
 from .admin_check import check
 from .admin_cluster import join, leave, remove, snapshot, stats, status, transfer_leader
 from .admin_defaults import defaults
@@ -15,6 +16,7 @@ from .admin_messages import message
 from .admin_queues import queue
 from .admin_replay import replay
 from .admin_subscriptions import subscription
+from .admin_top import top
 from .aliases import SectionGroup
 from .completion import completion_command
 from .errors import EXIT_CODES_HELP, run
@@ -39,9 +41,9 @@ def cli(target: Target, form: str | None) -> None:
         target.form = Form(form)
 
 
-cli.add_section("Look", [status, stats, check])
+cli.add_section("Look", [status, stats, top, check])
 cli.add_section("Queues and messages", [queue, message, defaults, subscription])
-cli.add_section("Many messages", [replay, drain])
+cli.add_section("Many messages", [replay, drain, bench])
 cli.add_section("Members", [join, leave, remove, transfer_leader])
 cli.add_section("Data", [snapshot, backup, restore, recover])
 cli.add_command(completion_command(cli, "lmq-admin", "commands, options and queue names"))

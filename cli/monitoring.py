@@ -57,7 +57,7 @@ class Finding:
     def performance_data(self) -> str:
         """The figure as plugins write it: ``name=value[unit];warning;critical``."""
         limits = ";".join("" if limit is None else f"{limit:g}" for limit in (self.warning, self.critical))
-        value = f"{self.value:.0f}" if float(self.value).is_integer() else f"{self.value:.3f}"
+        value = f"{self.value:.3f}".rstrip("0").rstrip(".")
         return f"{self.name}={value}{self.unit};{limits}".rstrip(";")
 
 

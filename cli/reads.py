@@ -17,7 +17,7 @@ from .errors import CliError, ExitCode, complaint
 from .output import Column, Form, View, make_console, print_json, print_table
 from .target import Target, target_options
 
-__all__ = ["Report", "form_option", "print_report", "reads", "view_options"]
+__all__ = ["Report", "form_option", "passes", "print_report", "reads", "view_of", "view_options"]
 
 WATCH_S_MIN: Final = 0.1
 _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
@@ -118,7 +118,7 @@ def reads(function: Callable[..., Report]) -> Callable[..., Any]:
         if click.get_current_context().invoked_subcommand is not None:
             # A group that looks by itself leaves it to its subcommand.
             return ExitCode.DONE
-        view = _with_form_of(target, view)
+        view = view_of(target, view)
 
         def look() -> Report:
             return function(target, **arguments)
@@ -134,7 +134,12 @@ def reads(function: Callable[..., Report]) -> Callable[..., Any]:
     return wrapper
 
 
-def _with_form_of(target: Target, view: View) -> View:
+def view_of(target: Target, view: View) -> View:
+    """A command's view, in the form asked for before the command if none was asked for behind it.
+
+    Raises:
+        click.UsageError: two forms were asked for.
+    """
     if view.form is None:
         return replace(view, form=target.form)
     if target.json_here and view.form is not Form.JSON:
@@ -164,11 +169,15 @@ def _watch(look: Callable[[], Report], view: View, interval_s: float) -> int:
         return ExitCode.DONE
 
 
+def passes(error: CliError | LmqError) -> bool:
+    """Whether it is trouble of the cluster that may pass, so that it is worth looking again."""
+    return (error.spec.exit_code if isinstance(error, LmqError) else error.exit_code) in _PASSING
+
+
 def _one_look(look: Callable[[], Report]) -> tuple[CliError | LmqError | None, Report | None]:
     try:
         return None, look()
     except (CliError, LmqError) as exc:
-        code = exc.spec.exit_code if isinstance(exc, LmqError) else exc.exit_code
-        if code not in _PASSING:
+        if not passes(exc):
             raise
         return exc, None
