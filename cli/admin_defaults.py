@@ -140,7 +140,7 @@ def _replace(target: Target, change: Callable[[Rules], Rules], *, yes: bool, dry
         return
     _print_difference(before, after)
     count = "1 rule" if len(then) == 1 else f"{len(then)} rules"
-    if agreed(f"replace the default properties of the cluster by these {count}", yes=yes, dry_run=dry_run):
+    if agreed(f"replace the default properties of the cluster by {count}, as shown", yes=yes, dry_run=dry_run):
         target.api.put(_PATH, then)
 
 

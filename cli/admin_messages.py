@@ -21,15 +21,16 @@ __all__ = ["message"]
 
 PULL_REPLY_S: Final = 10.0
 BATCH_MAX: Final = 10_000
+CONTENT_CUT: Final = 60
 _ID_COLUMNS: Final = [Column("Message", "id"), Column("Result", "result")]
 _PEEK_COLUMNS: Final = [
     Column("Sequence", "sequence", right=True),
     Column("State", "state"),
-    Column("Age (s)", "age_s", right=True),
+    Column("Age (s)", "age_s", right=True, digits=1),
     Column("Deliveries left", "deliveries_left", right=True, rank=1),
     Column("Content type", "content_type", rank=2),
     Column("Bytes", "size", right=True, unit="bytes", rank=1),
-    Column("Content", "content"),
+    Column("Content", "content", cut=CONTENT_CUT),
 ]
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 _IDS_ARGUMENT = click.argument("ids", metavar="ID...", nargs=-1, required=True)
@@ -145,32 +146,31 @@ def message_extend(target: Target, name: str, ids: tuple[str, ...]) -> None:
 @_show_option
 @reads
 def message_peek(target: Target, name: str, count: int, after: int | None, show: str) -> Report:
-    """Look at messages that can be pulled, oldest first, without taking them."""
-    query: dict[str, int] = {"limit": count} if after is None else {"limit": count, "after": after}
+    """Look at messages in the order in which they were pushed, leased ones among them, without taking any.
+
+    At most 64 KiB of each are fetched; people see the beginning, scripts all of that.
+    """
+    query = {"limit": count} if after is None else {"limit": count, "after": after}
     answer = target.api.get(f"{_path(name)}/messages?{urllib.parse.urlencode(query)}")
     rows = [_peek_row(item, Show(show)) for item in answer["messages"]]
-    return Report(answer, _PEEK_COLUMNS, rows, empty=f"No message waits in queue {name}.")
+    remark = f"(There are more: --after {answer['next']} goes on.)" if answer["next"] is not None else ""
+    return Report(answer, _PEEK_COLUMNS, rows, empty=f"Queue {name} is empty.", remark=remark)
 
 
 def _peek_row(item: Mapping[str, Any], show: Show) -> list[object]:
-    content = "\n".join(text for text in _texts([item], show, for_terminal=False))
-    return [item.get(column.key) for column in _PEEK_COLUMNS[:-1]] + [content]
+    content = " | ".join(
+        shown(content_bytes(part["content"]), part["content_type"], show, dump=False) for part in _parts(item)
+    )
+    return [*(item[column.key] for column in _PEEK_COLUMNS[:-1]), content]
 
 
 def _contents(messages: list[dict[str, Any]], show: Show, *, raw: bool) -> Iterator[bytes]:
     if raw:
         yield from (content_bytes(part["content"]) for item in messages for part in _parts(item))
         return
-    for text in _texts(messages, show, for_terminal=sys.stdout.isatty()):
-        yield text.encode() + b"\n"
-
-
-def _texts(
-    messages: list[Mapping[str, Any]] | list[dict[str, Any]], show: Show, *, for_terminal: bool
-) -> Iterator[str]:
-    for item in messages:
-        for part in _parts(item):
-            yield shown(content_bytes(part["content"]), part["content_type"], show, for_terminal=for_terminal)
+    for part in (part for item in messages for part in _parts(item)):
+        data = content_bytes(part["content"])
+        yield shown(data, part["content_type"], show, for_terminal=sys.stdout.isatty()).encode() + b"\n"
 
 
 def _parts(item: Mapping[str, Any]) -> list[Any]:

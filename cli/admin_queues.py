@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import urllib.parse
@@ -14,6 +13,7 @@ import click
 from .aliases import AliasGroup
 from .api import Api
 from .confirm import agreed, destructive_options
+from .contents import content_bytes
 from .output import Column, print_json
 from .reads import Report, reads
 from .target import Target, complete_queue, queue_text, target_options
@@ -24,27 +24,40 @@ _QUEUE_COLUMNS: Final = [
     Column("Queue", "queue"),
     Column("Ready", "ready", right=True),
     Column("Leased", "leased", right=True),
-    Column("Accumulating", "accumulating", right=True, rank=2),
+    Column("Delayed", "delayed", right=True, rank=3),
+    Column("Accumulating", "accumulating", right=True, rank=3),
     Column("Bytes", "bytes", right=True, unit="bytes"),
+    Column("Oldest (s)", "oldest_age_s", right=True, digits=1, rank=2),
     Column("Pushed", "pushed_total", right=True, rank=1),
     Column("Pulled", "pulled_total", right=True, rank=1),
+    Column("State", "state", rank=2),
 ]
-_WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value")]
+_SORTS: Final = {
+    "queue": "name",
+    "ready": "ready",
+    "leased": "leased",
+    "delayed": "delayed",
+    "bytes": "bytes",
+    "oldest_age_s": "oldest",
+    "pushed_total": "pushed",
+    "pulled_total": "pulled",
+}
+_WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value"), Column("Set", "set")]
+PAGE_MAX: Final = 10_000
 BULK_TIMEOUT_S: Final = 600.0
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 
 
-def all_queues(api: Api) -> Iterator[dict[str, Any]]:
-    """Every queue of the cluster, page by page, sorted by name."""
-    path = "/v1/queues"
+def all_queues(api: Api, **query: str | bytes) -> Iterator[dict[str, Any]]:
+    """Every queue of the cluster that the query matches, page by page, sorted by name."""
+    after: dict[str, bytes] = {}
     while True:
-        page = api.get(path)
+        page = api.get(f"/v1/queues?{urllib.parse.urlencode({**query, **after})}")
         yield from page["queues"]
         following = page["next"]
         if following is None:
             return
-        name = base64.b64decode(following["base64"]) if isinstance(following, dict) else following.encode()
-        path = f"/v1/queues?after={urllib.parse.quote(name, safe='')}"
+        after = {"after": content_bytes(following)}
 
 
 @click.group(cls=AliasGroup)
@@ -53,26 +66,58 @@ def queue() -> None:
 
 
 @queue.command("ls")
+@click.option("--name", metavar="TEXT", help="Only queues with this in their names, in upper or lower case.")
+@click.option("--match", metavar="REGEXP", help="Only queues in whose names this regular expression is found.")
+@click.option("--limit", type=click.IntRange(1, PAGE_MAX), help="Only the first so many, in the order of --sort.")
 @reads
-def queue_ls(target: Target) -> Report:
-    """List all queues with their counts."""
-    queues = list(all_queues(target.api))
-    rows = [[queue_text(item["name"]), *(item[column.key] for column in _QUEUE_COLUMNS[1:])] for item in queues]
-    return Report({"queues": queues, "next": None}, _QUEUE_COLUMNS, rows, empty="No queues.")
+def queue_ls(target: Target, name: str | None, match: str | None, limit: int | None) -> Report:
+    """List queues with their counts."""
+    # Words that are not UTF-8 go as the bytes that they are.
+    given = (("name", name), ("pattern", match))
+    query = {key: value.encode(errors="surrogateescape") for key, value in given if value is not None}
+    if limit is None:
+        queues = list(all_queues(target.api, **query))
+        answer: dict[str, Any] = {"queues": queues, "total": len(queues), "next": None}
+    else:
+        answer = target.api.get(f"/v1/queues?{urllib.parse.urlencode({**query, **_order(target), 'limit': limit})}")
+    rows = [_queue_row(item) for item in answer["queues"]]
+    further = answer["total"] - len(rows)
+    remark = f"({further:,} further queues match.)" if further else ""
+    return Report(answer, _QUEUE_COLUMNS, rows, empty="No queues.", remark=remark, is_sorted=limit is not None)
+
+
+def _order(target: Target) -> dict[str, str]:
+    """The order as the node understands it, so that it sends no more than is shown."""
+    key = target.view.sort.removeprefix("-") or "queue"
+    if key not in _SORTS:
+        raise click.UsageError(f"with --limit, queues can be sorted by {', '.join(_SORTS)}")
+    return {"sort": _SORTS[key], "order": "desc" if target.view.sort.startswith("-") else "asc"}
+
+
+def _queue_row(item: Mapping[str, Any]) -> list[object]:
+    known = {"queue": queue_text(item["name"]), "state": "suspended" if item["suspended"] else None}
+    return [known[column.key] if column.key in known else item[column.key] for column in _QUEUE_COLUMNS]
 
 
 @queue.command("show")
 @_QUEUE_ARGUMENT
 @reads
 def queue_show(target: Target, name: str) -> Report:
-    """Show the counts and effective properties of one queue."""
+    """Show the counts of one queue and its properties, set on itself or by default."""
     found = target.api.get(_path(name))
-    facts = {**found, **found["properties"]}
-    del facts["properties"]
-    return Report(found, _WHAT_COLUMNS, [(key, _value_text(value)) for key, value in facts.items()])
+    rows: list[list[object]] = [
+        [key, _value_text(value), None] for key, value in found.items() if "properties" not in key
+    ]
+    rows += [
+        [key, _value_text(value), "own" if key in found["own_properties"] else "default"]
+        for key, value in found["properties"].items()
+    ]
+    return Report(found, _WHAT_COLUMNS, rows)
 
 
-def _value_text(value: object) -> str:
+def _value_text(value: object) -> str | None:
+    if value is None:
+        return None
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, bool):
@@ -124,7 +169,9 @@ def _print_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
 @target_options
 def queue_clear(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """Remove the properties set on a queue itself, so that the default properties count."""
-    if agreed(f"clear the own properties of queue {name}", yes=yes, dry_run=dry_run):
+    own = target.api.get(_path(name))["own_properties"]
+    what = ", ".join(f"{key} {_value_text(value)}" for key, value in own.items()) or "none are set"
+    if agreed(f"remove the own properties of queue {name} ({what})", yes=yes, dry_run=dry_run):
         target.api.delete(f"{_path(name)}/properties")
 
 

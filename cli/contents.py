@@ -57,7 +57,7 @@ def _key(key: object) -> str:
     return shown_key if isinstance(shown_key, str) else json.dumps(shown_key, ensure_ascii=False)
 
 
-def shown(data: bytes, content_type: str | None, show: Show, *, for_terminal: bool) -> str:
+def shown(data: bytes, content_type: str | None, show: Show, *, for_terminal: bool = False, dump: bool = True) -> str:
     """A content for people. What cannot be shown as it was asked for is shown in hexadecimal, so that nothing is hidden.
 
     Args:
@@ -65,10 +65,11 @@ def shown(data: bytes, content_type: str | None, show: Show, *, for_terminal: bo
         content_type: its type; a body of MessagePack is decoded, because that is how RPC clients push.
         show: the form.
         for_terminal: whether control characters must not come through.
+        dump: whether hexadecimal comes in lines with offsets, not in one line.
     """
     text = None if show is Show.HEX else _as_text(data, content_type, show)
     if text is None:
-        return _hex_dump(data)
+        return _hex_dump(data) if dump else data.hex(" ")
     return text.translate(_CONTROLS) if for_terminal else text
 
 

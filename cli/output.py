@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod, OverflowMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +26,8 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 1
     ord("\r"): "\\r",
 }
 GAP: Final = 2
+_JUSTIFY: Final[dict[bool, JustifyMethod]] = {False: "left", True: "right"}
+_OVERFLOW: Final[dict[bool, OverflowMethod]] = {False: "fold", True: "ellipsis"}
 _STYLES: Final = {
     "leader": "bold green",
     "follower": "green",
@@ -57,6 +59,7 @@ class Column:
         unit: ``bytes`` is shown to people as KiB, MiB, ...; scripts get the plain number.
         rank: 0 is always shown; where a terminal is too narrow, all columns of the highest rank go first.
         digits: decimals of fractional numbers.
+        cut: characters that people see of a long text; 0 for all. Scripts get all.
     """
 
     title: str
@@ -65,6 +68,7 @@ class Column:
     unit: str = ""
     rank: int = 0
     digits: int = 3
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +201,9 @@ def table_of(
     kept = list(range(len(columns))) if keep_all else _fitting(columns, cells, width)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=headers)
     for place in kept:
-        right = columns[place].right
-        table.add_column(columns[place].title, justify="right" if right else "left", overflow="fold")
+        column = columns[place]
+        justify, overflow = _JUSTIFY[column.right], _OVERFLOW[bool(column.cut)]
+        table.add_column(column.title, justify=justify, overflow=overflow, no_wrap=bool(column.cut))
     for row_cells in cells:
         table.add_row(*(row_cells[place] for place in kept))
     return table, [column.title for place, column in enumerate(columns) if place not in kept]
@@ -250,4 +255,6 @@ def _cell(column: Column, value: object) -> Text:
     if isinstance(value, float):
         return Text(f"{value:,.{column.digits}f}")
     text = _exact(column, value)
+    if column.cut and len(text) > column.cut:
+        text = text[: column.cut - 1] + "\N{HORIZONTAL ELLIPSIS}"
     return Text(text, style=_STYLES.get(text, ""))

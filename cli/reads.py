@@ -39,6 +39,7 @@ class Report:
         failure: what is wrong with what was found; it is raised when all is printed.
         exit_code: the exit status.
         text: lines to print as they are, instead of all this.
+        is_sorted: whether the node has sorted already as ``--sort`` says.
     """
 
     value: Any
@@ -50,6 +51,7 @@ class Report:
     failure: CliError | None = None
     exit_code: int = ExitCode.DONE
     text: str | None = None
+    is_sorted: bool = False
 
 
 def print_report(report: Report, view: View, *, one_line: bool = False) -> None:
@@ -61,6 +63,8 @@ def print_report(report: Report, view: View, *, one_line: bool = False) -> None:
     if report.text is not None:
         print(report.text)
         return
+    if report.is_sorted:
+        view = replace(view, sort="")
     form = view.effective_form
     if form is Form.JSON:
         if view.columns or view.sort or not view.headers:
@@ -118,7 +122,7 @@ def reads(function: Callable[..., Report]) -> Callable[..., Any]:
         if click.get_current_context().invoked_subcommand is not None:
             # A group that looks by itself leaves it to its subcommand.
             return ExitCode.DONE
-        view = view_of(target, view)
+        view = target.view = view_of(target, view)
 
         def look() -> Report:
             return function(target, **arguments)

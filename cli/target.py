@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +15,12 @@ from lmqcluster.node.address import Address
 
 from .api import NODE_DEFAULT, Api
 from .errors import debug_option
-from .output import Form
+from .output import Form, View
 
 __all__ = ["Target", "complete_queue", "queue_text", "target_options"]
 
 COMPLETION_TIMEOUT_S = 2.0
+COMPLETIONS_MAX = 1000
 
 
 class Target:
@@ -28,12 +30,14 @@ class Target:
         node: its HTTP address.
         form: the form asked for, None for the one that suits where the output goes.
         json_here: whether ``--json`` stands behind the command itself, not before it.
+        view: what of a table is wanted, for commands that have the node sort it.
     """
 
     def __init__(self, node: str, form: Form | None, *, json_here: bool = False) -> None:
         self.node = node
         self.form = form
         self.json_here = json_here
+        self.view = View(form)
 
     @property
     def as_json(self) -> bool:
@@ -111,7 +115,8 @@ def complete_queue(context: click.Context, _parameter: click.Parameter, incomple
     contexts = (context, context.parent, context.parent.parent if context.parent is not None else None)
     node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
     try:
-        queues = Api(node or _default_node(), timeout_s=COMPLETION_TIMEOUT_S).get("/v1/queues")["queues"]
+        query = urllib.parse.urlencode({"name": incomplete, "limit": COMPLETIONS_MAX, "fields": ""})
+        queues = Api(node or _default_node(), timeout_s=COMPLETION_TIMEOUT_S).get(f"/v1/queues?{query}")["queues"]
         names = [queue["name"] for queue in queues]
     except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
         return []

@@ -32,6 +32,7 @@ _COUNTERS: Final = {
     "nack_per_s": "nacked_total",
     "redelivered_per_s": "redelivered_total",
 }
+_FIELDS: Final = ",".join(("ready", "leased", "bytes", *_COUNTERS.values()))
 NODE_COLUMNS: Final = [
     Column("Node", "node"),
     Column("State", "state"),
@@ -83,7 +84,7 @@ class Picture:
 def look(api: Api) -> Sample:
     """Ask a node how things are. Raises as `Api.get`."""
     begun = time.monotonic()
-    queues = {queue_text(queue["name"]): queue for queue in all_queues(api)}
+    queues = {queue_text(queue["name"]): queue for queue in all_queues(api, fields=_FIELDS)}
     overview = api.get("/v1/overview")
     return Sample(begun, time.monotonic() - begun, overview, queues)
 
