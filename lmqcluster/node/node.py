@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -32,6 +33,8 @@ from .pulls import Pulls
 from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
 from .stats import Stats
 from .statsd import StatsdSender
+from .totals import Totals
+from .vitals import PeerVitals, own_vitals
 
 __all__ = ["Node"]
 
@@ -55,6 +58,8 @@ class Node:
         failure: set with the error if replication stops; the process must then end.
         events: the event journal, None if it is off.
         statsd: what sends metrics to StatsD, None if that is off.
+        totals: sums over all queues.
+        peer_vitals: how the other members are.
         on_leave: called when the node leaves its cluster for one of its own, which its clients do not mean.
     """
 
@@ -63,6 +68,8 @@ class Node:
         self.version = version("lmqcluster")
         self.stats = Stats()
         self.metrics = Metrics(self)
+        self.totals = Totals(self._machine)
+        self.peer_vitals: PeerVitals
         self.leader_changes = 0
         self._leadership: tuple[str, int] | None = None
         self.events: EventJournal | None = None
@@ -77,6 +84,7 @@ class Node:
         self._salt = b""
         self._stopping = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._history: asyncio.Task[None]
         self._changing = asyncio.Lock()
 
     # --- life cycle -----------------------------------------------------------------------------------------------
@@ -117,6 +125,8 @@ class Node:
         self._sample_lag(time.monotonic())
         self._tick_stats()
         self._tick_upgrade()
+        self.peer_vitals = PeerVitals(self)
+        self._history = asyncio.create_task(self.totals.keep_history())
 
     def _disk(self, folder: str) -> Disk:
         return Folder(self.config.data_dir / folder)
@@ -135,6 +145,7 @@ class Node:
         secret = (config.cluster_secret or "").encode()
         self._about.machine_version = Machine.VERSION_MAX
         self.replica = Replica(self._storage, self._about, secret, RaftSettings(), compile_pattern, self)
+        self.replica.administration.vitals = partial(own_vitals, self)
         if self.events is not None:
             self.events.begin(self.replica.machine)
         proposer = Proposer(self, self._meta.node_id.encode(), self._meta.incarnation)
@@ -171,6 +182,8 @@ class Node:
         if self._statsd_task is not None:
             self._statsd_task.cancel()
             await asyncio.wait([self._statsd_task])
+        self._history.cancel()
+        self.peer_vitals.close()
         if not self.failure.done():
             await hand_over(self.replica)
         self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))

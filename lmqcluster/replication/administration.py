@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .hand_over import hand_over
@@ -20,9 +20,14 @@ ARGUMENT_CHARACTERS_MAX = 255
 
 
 class Administration:
-    """Answers for one replica."""
+    """Answers for one replica.
+
+    Attributes:
+        vitals: how the node is, for the question ``vitals``; set by whoever owns the replica.
+    """
 
     def __init__(self, replica: Replica, settings: RaftSettings) -> None:
+        self.vitals: Callable[[], dict[str, Any]] = dict
         self._replica = replica
         self._settings = settings
 
@@ -36,6 +41,8 @@ class Administration:
                 return {"ok": False, "result": f"{verb} takes short texts"}
             if verb == "cluster":
                 return {"ok": True, "result": self._cluster()}
+            if verb == "vitals":
+                return {"ok": True, "result": self.vitals()}
             if verb in ("add", "rem"):
                 if len(arguments) != 2:
                     return {"ok": False, "result": f"{verb} takes a member id and an address"}

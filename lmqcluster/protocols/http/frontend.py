@@ -12,6 +12,7 @@ from ...wire.errors import LmqError
 from . import lmq_errors, problem
 from .body import Budget
 from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
+from .console import ConsoleRoutes
 from .lmq_messages import MessageRoutes
 from .lmq_properties import PropertyRoutes
 from .lmq_stats import StatsRoute
@@ -20,6 +21,7 @@ from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
 from .routing import KNOWN_METHODS, Router
 from .target import split_target
 from .v1_cluster import ClusterRoutes
+from .v1_overview import OverviewRoutes
 from .v1_queues import QueueRoutes
 from .v1_subscriptions import SubscriptionRoutes
 from .waits import Waits
@@ -53,6 +55,8 @@ class HttpFrontEnd:
         SubscriptionRoutes(node).add_to(self._router)
         ClusterRoutes(node).add_to(self._router)
         MetricsRoutes(node).add_to(self._router)
+        OverviewRoutes(node).add_to(self._router)
+        ConsoleRoutes().add_to(self._router)
         self._server: HttpServer | None = None
         self._listener: asyncio.Server | None = None
         self._metrics = node.metrics

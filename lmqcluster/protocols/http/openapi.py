@@ -10,6 +10,7 @@ from ...node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX
 from ...wire.errors import ERRORS, Outcome
 from ...wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from .openapi_lmq import LMQ_PATHS
+from .openapi_overview import OVERVIEW_SCHEMAS
 from .openapi_schemas import SCHEMAS
 
 __all__ = ["build", "document"]
@@ -41,8 +42,15 @@ def build() -> Json:
                 "as long as there is a quorum to ask."
             ),
         },
-        "paths": {**_queue_paths(), **_subscription_paths(), **_cluster_paths(), **_health_paths(), **LMQ_PATHS},
-        "components": {"schemas": SCHEMAS | {"Problem": _problem()}},
+        "paths": {
+            **_queue_paths(),
+            **_subscription_paths(),
+            **_cluster_paths(),
+            **_overview_paths(),
+            **_health_paths(),
+            **LMQ_PATHS,
+        },
+        "components": {"schemas": SCHEMAS | OVERVIEW_SCHEMAS | {"Problem": _problem()}},
     }
 
 
@@ -235,6 +243,19 @@ def _cluster_paths() -> Json:
         },
         "/v1/cluster/leave": {
             "post": _operation("leave", "Take this node out of its cluster; it goes on alone and empty", "Cluster")
+        },
+    }
+
+
+def _overview_paths() -> Json:
+    history = _query("history", "Add the sums of the last ten minutes, five seconds apart.", {"type": "string"})
+    summary = "Sums over all queues, the members and their figures, as this node knows them"
+    stats = "Rates of a queue, and how long the messages delivered in the last minute had waited"
+    return {
+        "/v1/overview": {"get": _operation("getOverview", summary, "Overview", parameters=[history])},
+        "/v1/queues/{name}/stats": {
+            "parameters": [_NAME],
+            "get": _operation("getQueueStats", stats, "QueueStats", not_found=True),
         },
     }
 

@@ -1,0 +1,124 @@
+// Requests to the node that served this page, and what is known of the connection to it.
+
+const TIMEOUT_MS = 8000;
+const CHANGE_TIMEOUT_MS = 900_000;
+const TOKEN_KEY = "lmqcluster.token";
+const ROLES = ["read", "write", "admin"];
+
+/** An answer that says no. `status` is 0 where there was no answer at all. */
+export class ApiError extends Error {
+  constructor(status, code, detail, retryable = false) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.retryable = retryable;
+  }
+}
+
+/** Tells of "connection" (the node answers or does not) and "access" (a token is wanted, or the role has changed). */
+export const events = new EventTarget();
+
+export const connection = { up: true, since: new Date(), reason: "" };
+export const access = { role: "admin", queues: "", tokens: false, wanted: "" };
+
+/** Whether the token, if one is needed, allows what the role `role` may do. */
+export function may(role) {
+  return ROLES.indexOf(access.role) >= ROLES.indexOf(role);
+}
+
+/** Use another token, or none; it is kept until the tab is closed. */
+export async function useToken(token) {
+  if (token) sessionStorage.setItem(TOKEN_KEY, token);
+  else sessionStorage.removeItem(TOKEN_KEY);
+  await learnAccess();
+}
+
+export function hasToken() {
+  return sessionStorage.getItem(TOKEN_KEY) !== null;
+}
+
+/** Ask what the token allows. A node without access control has no such route and allows everything. */
+export async function learnAccess() {
+  access.wanted = "";
+  try {
+    const answer = await get("/v1/access");
+    Object.assign(access, { role: answer.role, queues: answer.queues, tokens: answer.tokens });
+  } catch (error) {
+    if (error.status === 404) Object.assign(access, { role: "admin", queues: "", tokens: false });
+    else if (error.status !== 401) throw error;
+  }
+  events.dispatchEvent(new Event("access"));
+}
+
+export function get(path, { signal } = {}) {
+  return request("GET", path, undefined, signal);
+}
+
+/** A request that changes something; `body` is sent as JSON. */
+export function change(method, path, body = undefined) {
+  return request(method, path, body);
+}
+
+async function request(method, path, body, signal) {
+  const headers = { accept: "application/json" };
+  const token = sessionStorage.getItem(TOKEN_KEY);
+  if (token) headers.authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const limit = AbortSignal.timeout(method === "GET" ? TIMEOUT_MS : CHANGE_TIMEOUT_MS);
+  let response;
+  let text;
+  try {
+    response = await fetch(`..${path}`, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      cache: "no-store",
+      credentials: "same-origin",
+      redirect: "error",
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    });
+    text = await response.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw lost(method, error);
+  }
+  found();
+  const answer = parse(text);
+  if (response.ok) return answer;
+  throw refused(response, answer);
+}
+
+function parse(text) {
+  try {
+    return text === "" ? null : JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function lost(method, error) {
+  const late = error.name === "TimeoutError";
+  const reason = late ? "it did not answer in time" : "it cannot be reached";
+  if (connection.up) {
+    Object.assign(connection, { up: false, since: new Date(), reason });
+    events.dispatchEvent(new Event("connection"));
+  }
+  const unknown = method === "GET" ? "" : " It is not known whether the change was made.";
+  return new ApiError(0, "unreachable", `The node does not answer: ${reason}.${unknown}`);
+}
+
+function found() {
+  if (connection.up) return;
+  Object.assign(connection, { up: true, since: new Date(), reason: "" });
+  events.dispatchEvent(new Event("connection"));
+}
+
+function refused(response, answer) {
+  const detail = answer?.detail ?? response.headers.get("x-lmq-error") ?? `HTTP ${response.status}`;
+  const error = new ApiError(response.status, answer?.code ?? "", detail, answer?.retryable ?? false);
+  if (response.status === 401) {
+    access.wanted = detail;
+    events.dispatchEvent(new Event("access"));
+  }
+  return error;
+}

@@ -1,0 +1,224 @@
+// The frame around the pages: navigation, what is known of the connection, and one request a second that all pages live on.
+
+import { ask, field } from "./actions.js";
+import { access, connection, events, get, hasToken, learnAccess, useToken } from "./api.js";
+import { announce, h, setText } from "./dom.js";
+import { clock, duration } from "./format.js";
+import { Samples } from "./samples.js";
+import * as cluster from "./cluster.js";
+import * as defaults from "./defaults.js";
+import * as nodes from "./nodes.js";
+import * as overview from "./overview.js";
+import * as queue from "./queue.js";
+import * as queues from "./queues.js";
+
+const PAGES = { overview, nodes, queues, queue, defaults, cluster };
+const MENU = ["overview", "nodes", "queues", "defaults", "cluster"];
+const BEAT_MS = 1000;
+const THEMES = ["system", "light", "dark"];
+
+const main = document.getElementById("main");
+const notices = document.getElementById("notices");
+const badge = document.getElementById("connection");
+const state = { page: null, latest: null, samples: new Samples(), wantsHistory: true, polling: null };
+
+// --- pages ---------------------------------------------------------------------------------------------------------
+
+/** The page that the address names, and what follows: #/queue/jobs, #/queues?name=x. */
+function route() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  return { name: Object.hasOwn(PAGES, name) ? name : "overview", argument: rest.join("/"), query: new URLSearchParams(query) };
+}
+
+function open({ focus = true } = {}) {
+  state.page?.close?.();
+  clearTimeout(state.polling);
+  const { name, argument, query } = route();
+  const page = PAGES[name].open({ argument, query, samples: state.samples, latest: () => state.latest, reopen: open });
+  state.page = page;
+  document.title = `${page.title} – lmqcluster`;
+  main.replaceChildren(...(Array.isArray(page.element) ? page.element : [page.element]));
+  for (const link of document.querySelectorAll("#pages a")) {
+    const current = link.dataset.page === (name === "queue" ? "queues" : name);
+    if (current) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (focus) {
+    main.focus();
+    scrollTo(0, 0);
+  }
+  if (state.latest) page.show?.(state.latest);
+  page.opened?.();
+  poll(page);
+}
+
+/** Have the page ask for what it shows beside the overview, again and again. */
+async function poll(page) {
+  if (page.refresh === undefined) return;
+  if (!document.hidden && access.wanted === "") {
+    try {
+      await page.refresh();
+      if (state.page === page) page.complain?.(null);
+    } catch (error) {
+      if (error.name !== "AbortError" && state.page === page && error.status !== 0) page.complain?.(error);
+    }
+  }
+  if (state.page === page) state.polling = setTimeout(() => poll(page), page.period);
+}
+
+// --- the beat ------------------------------------------------------------------------------------------------------
+
+async function beat() {
+  if (!document.hidden && access.wanted === "") {
+    try {
+      const answer = await get(state.wantsHistory ? "/v1/overview?history" : "/v1/overview");
+      state.wantsHistory = false;
+      state.samples.take(answer);
+      state.latest = answer;
+      state.page?.show?.(answer);
+    } catch (error) {
+      if (error.status === undefined) throw error;
+    }
+    showState();
+  }
+  setTimeout(beat, BEAT_MS);
+}
+
+function showState() {
+  const latest = state.latest;
+  const self = latest?.cluster.nodes.find((node) => node.id === latest.cluster.self);
+  const name = self?.name ?? location.host;
+  document.body.classList.toggle("stale", !connection.up);
+  if (!connection.up) {
+    show(badge, "bad", `${name}: no answer`);
+  } else if (latest === null) {
+    show(badge, "", "connecting");
+  } else if (latest.cluster.has_quorum) {
+    show(badge, "good", `${name}: in quorum`);
+  } else {
+    show(badge, "bad", `${name}: no quorum`);
+  }
+  if (self) setText(document.getElementById("whereabouts"), `${name} at ${location.host}, version ${latest.cluster.version}, durability ${latest.cluster.durability}`);
+  showNotices(latest, name);
+}
+
+function show(element, kind, text) {
+  element.className = `badge ${kind}`;
+  setText(element, text);
+}
+
+function showNotices(latest, name) {
+  if (!connection.up) {
+    const ago = (Date.now() - connection.since) / 1000;
+    const others = latest ? latest.cluster.nodes.filter((node) => node.http && node.id !== latest.cluster.self) : [];
+    notice("lost", `${name} does not answer since ${clock(connection.since)} (${duration(ago)}): ${connection.reason}. Figures are the last that are known; it is asked again every second.`, others);
+  } else if (access.wanted !== "") {
+    notice("token", `${access.wanted}`, []);
+  } else if (latest !== null && !latest.cluster.has_quorum) {
+    notice("quorum", whyNoQuorum(latest.cluster, name), []);
+  } else {
+    notice(null);
+  }
+}
+
+let noticed = null;
+
+function notice(kind, text = "", others = []) {
+  if (kind === null) {
+    if (noticed !== null) {
+      notices.replaceChildren();
+      announce(noticed === "lost" ? "The node answers again." : "");
+      noticed = null;
+    }
+    return;
+  }
+  if (noticed !== kind) {
+    const links = others.length ? h("span", {}, " Other nodes: ", others.map((node) => [h("a", { href: `//${node.http}/console/` }, node.name ?? node.http), " "])) : null;
+    const enter = kind === "token" ? h("button", { type: "button", onclick: askForToken }, "Enter a token") : null;
+    notices.replaceChildren(h("div", { class: "notice", role: "alert", dataset: { kind } }, h("strong", {}, TITLES[kind]), " ", h("span", { "aria-live": "off" }), links, enter));
+    noticed = kind;
+  }
+  setText(notices.querySelector(".notice > span"), text);
+}
+
+const TITLES = { lost: "No answer.", quorum: "No quorum.", token: "Access." };
+
+function whyNoQuorum({ nodes, quorum, self }, name) {
+  if (nodes.some((node) => node.id === self && node.state === "removed")) {
+    return `${name} was removed from its cluster and serves nothing; let it join again.`;
+  }
+  const present = nodes.filter((node) => node.connected).length;
+  if (present >= quorum) return `${name} knows no leader, though it reaches ${present} of ${nodes.length} nodes; an election takes a second or two.`;
+  return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. Nothing is stored or delivered here until others are started or reconnected; what is shown is this node's own copy.`;
+}
+
+// --- access and theme ----------------------------------------------------------------------------------------------
+
+async function askForToken() {
+  if (document.querySelector("dialog")) return;
+  const secret = field("token", "Token", h("input", { type: "password", autocomplete: "off", spellcheck: "false" }), "It is kept in this tab until it is closed. An empty field forgets it.");
+  await ask({
+    title: "Access token",
+    text: access.wanted ? [access.wanted] : [`The role is ${access.role}${access.queues ? `, for queues that match ${access.queues}` : ""}.`],
+    fields: [secret],
+    verb: "Use",
+    run: async ({ token }) => {
+      await useToken(token.trim());
+      if (access.wanted) throw new RangeError(access.wanted);
+      state.wantsHistory = true;
+      open({ focus: false });
+      return `The role is ${access.role}.`;
+    },
+  });
+}
+
+function showAccess() {
+  const button = document.getElementById("token");
+  button.hidden = !access.tokens && !hasToken() && access.wanted === "";
+  setText(button, access.wanted ? "Token" : `Token: ${access.role}`);
+  showState();
+  if (access.wanted) askForToken();
+}
+
+function applyTheme(theme) {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  setText(document.getElementById("theme"), `Theme: ${theme}`);
+}
+
+function nextTheme() {
+  const theme = THEMES[(THEMES.indexOf(localStorage.getItem("lmqcluster.theme") ?? "system") + 1) % THEMES.length];
+  localStorage.setItem("lmqcluster.theme", theme);
+  applyTheme(theme);
+}
+
+// --- beginning -----------------------------------------------------------------------------------------------------
+
+document.getElementById("pages").append(
+  ...MENU.map((name) => h("a", { href: `#/${name}`, dataset: { page: name } }, PAGES[name].label)),
+);
+document.getElementById("theme").addEventListener("click", nextTheme);
+document.getElementById("token").addEventListener("click", askForToken);
+events.addEventListener("connection", showState);
+events.addEventListener("access", showAccess);
+addEventListener("hashchange", () => open());
+document.addEventListener("visibilitychange", () => (state.wantsHistory = true));
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, textarea, select, dialog");
+  const search = document.querySelector("main input[type=search]");
+  if (event.key === "/" && !typing && search && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    search.focus();
+  }
+});
+applyTheme(localStorage.getItem("lmqcluster.theme") ?? "system");
+
+try {
+  await learnAccess();
+} catch (error) {
+  if (error.status === undefined) throw error;
+}
+showAccess();
+open({ focus: false });
+beat();

@@ -1,0 +1,146 @@
+// Line charts of the last minutes, drawn as SVG.
+
+import { h, setText, svg } from "./dom.js";
+import { duration, short } from "./format.js";
+
+const WIDTH_BEFORE_SHOWN = 600;
+const HEIGHT = 160;
+const LEFT = 44;
+const RIGHT = 6;
+const TOP = 8;
+const BOTTOM = 20;
+const GAP_S = 30;
+// What is shown grows with what there is, up to ten minutes.
+const SPANS = [60, 120, 300, 600];
+
+/** A chart of several series over time. `series` is [{key, label, format}], at most four. */
+export class Chart {
+  constructor(title, series, { span = 600, format = short } = {}) {
+    this.title = title;
+    this.series = series;
+    this.span = span;
+    this.format = format;
+    this.points = [];
+    this.pointer = null;
+    this.lines = series.map((_, place) => svg("path", { class: `line line-${place}` }));
+    this.grid = svg("g", { class: "grid" });
+    this.cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+    this.picture = svg("svg", { role: "img", "aria-label": title }, this.grid, ...this.lines, this.cursor);
+    this.values = series.map(() => h("b", {}, "–"));
+    this.when = h("span", { class: "muted when" }, "now");
+    const legend = h(
+      "ul",
+      { class: "legend" },
+      series.map(({ label }, place) => h("li", {}, swatch(place), ` ${label} `, this.values[place])),
+    );
+    this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("span", {}, title), this.when), this.picture, legend);
+    this.resize(WIDTH_BEFORE_SHOWN);
+    new ResizeObserver(([{ contentRect }]) => contentRect.width > 0 && this.resize(contentRect.width)).observe(this.picture);
+    this.picture.addEventListener("pointermove", (event) => this.point(event));
+    this.picture.addEventListener("pointerleave", () => this.point(null));
+  }
+
+  /** Fit the drawing to the width it has, so that its text keeps its size. */
+  resize(width) {
+    this.width = Math.round(width);
+    this.picture.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
+    this.draw();
+  }
+
+  /** Add a point: `at` in seconds, `values` by key. The chart is not drawn yet. */
+  add(at, values) {
+    const last = this.points.at(-1);
+    if (last && at < last.at) this.points = [];
+    this.points.push({ at, values });
+    const oldest = at - this.span;
+    while (this.points[0].at < oldest) this.points.shift();
+  }
+
+  /** Draw what has been added. */
+  draw() {
+    const last = this.points.at(-1);
+    if (last === undefined) return;
+    const most = Math.max(1, ...this.points.flatMap(({ values }) => this.series.map(({ key }) => values[key] ?? 0)));
+    const { top, step } = scale(most);
+    this.shown = SPANS.find((span) => span >= Math.min(this.span, last.at - this.points[0].at));
+    this.x = (at) => LEFT + ((at - last.at + this.shown) / this.shown) * (this.width - LEFT - RIGHT);
+    this.y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
+    this.drawGrid(top, step);
+    this.series.forEach(({ key }, place) => this.lines[place].setAttribute("d", this.path(key)));
+    this.showValues();
+  }
+
+  drawGrid(top, step) {
+    const marks = `${top} ${step} ${this.shown} ${this.width}`;
+    if (this.marks === marks) return;
+    this.marks = marks;
+    const parts = [];
+    for (let value = 0; value <= top + step / 2; value += step) {
+      const y = this.y(value);
+      parts.push(svg("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }));
+      parts.push(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, this.format(value)));
+    }
+    for (const share of this.shown === 300 ? [1, 0.6, 0.2, 0] : [1, 0.5, 0]) {
+      const anchor = share === 1 ? "start" : share === 0 ? "end" : "middle";
+      const label = share === 0 ? "now" : `${duration(this.shown * share)} ago`;
+      parts.push(svg("text", { x: LEFT + (1 - share) * (this.width - LEFT - RIGHT), y: HEIGHT - 4, "text-anchor": anchor }, label));
+    }
+    this.grid.replaceChildren(...parts);
+  }
+
+  path(key) {
+    let path = "";
+    let before = null;
+    for (const { at, values } of this.points) {
+      const value = values[key];
+      if (value === null || value === undefined) continue;
+      const moves = before === null || at - before > GAP_S;
+      path += `${moves ? "M" : "L"}${this.x(at).toFixed(1)} ${this.y(value).toFixed(1)}`;
+      before = at;
+    }
+    return path;
+  }
+
+  point(event) {
+    if (event === null) this.pointer = null;
+    else {
+      const box = this.picture.getBoundingClientRect();
+      this.pointer = 1 - (event.clientX - box.left - LEFT) / (this.width - LEFT - RIGHT);
+    }
+    if (this.points.length) this.showValues();
+  }
+
+  showValues() {
+    const last = this.points.at(-1);
+    let shown = last;
+    if (this.pointer !== null) {
+      const wanted = last.at - this.pointer * this.shown;
+      shown = this.points.reduce((best, point) => (Math.abs(point.at - wanted) < Math.abs(best.at - wanted) ? point : best));
+      this.cursor.setAttribute("x1", this.x(shown.at));
+      this.cursor.setAttribute("x2", this.x(shown.at));
+    }
+    this.cursor.setAttribute("visibility", this.pointer === null ? "hidden" : "visible");
+    const ago = last.at - shown.at;
+    setText(this.when, ago < 0.5 ? "now" : `${duration(ago)} ago`);
+    const spoken = this.series.map(({ key, label, format = this.format }, place) => {
+      const value = shown.values[key];
+      const text = value === null || value === undefined ? "–" : format(value);
+      setText(this.values[place], text);
+      return `${label} ${text}`;
+    });
+    if (this.pointer === null) this.picture.setAttribute("aria-label", `${this.title}: ${spoken.join(", ")}`);
+  }
+}
+
+function swatch(place) {
+  return svg("svg", { class: "swatch", viewBox: "0 0 18 6", "aria-hidden": "true" }, svg("path", { class: `line line-${place}`, d: "M0 3H18" }));
+}
+
+/** A round number at or above `most`, and the distance of its grid lines. */
+function scale(most) {
+  const power = 10 ** Math.floor(Math.log10(most));
+  for (const [factor, lines] of [[1, 4], [1.5, 3], [2, 4], [3, 3], [4, 4], [5, 5], [6, 3], [8, 4], [10, 4]]) {
+    if (power * factor >= most) return { top: power * factor, step: (power * factor) / lines };
+  }
+  return { top: power * 10, step: power * 2.5 };
+}

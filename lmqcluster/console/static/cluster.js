@@ -1,0 +1,173 @@
+// The cluster: who is in it, who leads, and whether all is well.
+
+import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
+import { change } from "./api.js";
+import { h, setText, syncRows, table } from "./dom.js";
+import { bytes, count } from "./format.js";
+import { quoted } from "./names.js";
+import { stateBadge } from "./nodes.js";
+import { sortedNodes } from "./overview.js";
+
+export const label = "Cluster";
+
+export function open({ latest }) {
+  const summary = h("p", { class: "muted" });
+  const members = table("Members", [{ label: "Member" }, { label: "State" }, { label: "Raft address" }, { label: "Lag", numeric: true }, { label: "Change" }]);
+  const checks = table("Checks", [{ label: "Check" }, { label: "Result" }, { label: "Finding" }]);
+
+  function show({ cluster, checks: findings }) {
+    const leader = cluster.nodes.find((node) => node.id === cluster.leader);
+    setText(summary, `${cluster.nodes.length} members, ${cluster.quorum} are needed for a quorum. ${leader ? `${leader.name ?? leader.id} leads in term ${count(cluster.term)}` : "No leader is known"}; commit index ${count(cluster.commit_index)}; durability ${cluster.durability}.`);
+    const nodes = sortedNodes(cluster).map((node) => ({ ...node, alone: cluster.nodes.length === 1 }));
+    syncRows(members.body, nodes, (node) => node.id, memberRow);
+    syncRows(checks.body, findings, (check) => check.name, checkRow);
+  }
+
+  return {
+    title: "Cluster",
+    element: [
+      h("h1", {}, "Cluster"),
+      readOnlyNote("admin"),
+      summary,
+      h("section", {}, h("h2", {}, "Members"), members.element),
+      h(
+        "section",
+        {},
+        h("h2", {}, "This node"),
+        h(
+          "div",
+          { class: "bar actions" },
+          actionButton("Take a snapshot", "admin", takeSnapshot),
+          actionButton("Hand over leadership", "admin", () => transfer(null)),
+          actionButton("Join a cluster", "admin", () => join(latest())),
+          actionButton("Leave the cluster", "admin", () => leave(latest()), { kind: "danger" }),
+        ),
+      ),
+      h(
+        "section",
+        {},
+        h("h2", {}, "Checks"),
+        checks.element,
+        h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("check"))),
+      ),
+    ].filter(Boolean),
+    show,
+  };
+}
+
+function memberRow(first) {
+  const badge = h("span");
+  const lag = h("td", { class: "number" });
+  const lead = actionButton("Make leader", "admin", () => transfer(first), { kind: "small" });
+  const remove = actionButton("Remove", "admin", () => removeMember(current), { kind: "small danger" });
+  const name = first.name ?? first.id;
+  let current = first;
+  lead.setAttribute("aria-label", `Make ${name} the leader`);
+  remove.setAttribute("aria-label", `Remove ${name}`);
+  return {
+    element: h("tr", {}, h("th", { scope: "row" }, `${name}${first.self ? " (this node)" : ""}`), h("td", {}, badge), h("td", {}, first.raft), lag, h("td", {}, h("div", { class: "row" }, lead, remove))),
+    update(node) {
+      current = node;
+      stateBadge(badge, node.state);
+      setText(lag, count(node.lag));
+      lead.hidden = node.leads || !node.connected || node.alone;
+      remove.hidden = node.self;
+    },
+  };
+}
+
+function checkRow() {
+  const result = h("span");
+  const finding = h("td");
+  const name = h("th", { scope: "row" });
+  return {
+    element: h("tr", {}, name, h("td", {}, result), finding),
+    update(check) {
+      setText(name, check.name);
+      setText(finding, check.detail);
+      result.className = `badge ${check.ok ? "good" : "bad"}`;
+      setText(result, check.ok ? "ok" : "problem");
+    },
+  };
+}
+
+function takeSnapshot() {
+  return ask({
+    title: "Take a snapshot",
+    text: ["This node writes its state to disk now, in the background. It starts faster afterwards and its log gets shorter."],
+    verb: "Take it",
+    command: () => commandLine("snapshot"),
+    run: async () => {
+      const info = await change("POST", "/v1/snapshots", {});
+      return `A snapshot of entry ${count(info.index)} is written, ${bytes(info.size_bytes)}.`;
+    },
+  });
+}
+
+function transfer(node) {
+  const words = node === null ? [] : [quoted(node.name ?? node.id)];
+  return ask({
+    title: node === null ? "Hand over leadership" : `Make ${node.name ?? node.id} the leader`,
+    text: [`${node === null ? "The member that is most up to date" : (node.name ?? node.id)} takes the lead. Requests wait a moment and none is lost.`],
+    verb: "Hand over",
+    command: () => commandLine("transfer-leader", ...words),
+    run: async () => {
+      await change("POST", "/v1/cluster/transfer", node === null ? {} : { to: node.id });
+      return "Leadership was handed over.";
+    },
+  });
+}
+
+function removeMember(node) {
+  const name = node.name ?? node.id;
+  const force = node.connected ? field("force", `${name} is alive: remove it all the same`, h("input", { type: "checkbox" })) : null;
+  return ask({
+    title: `Remove ${name}`,
+    text: [
+      `${name} (${node.raft}) is taken out of the cluster for good; what it holds does not count any more. If it comes back it has to join anew.`,
+      node.connected ? "A live node is better told to leave, in its own console." : "It cannot be reached from this node.",
+    ],
+    fields: force ? [force] : [],
+    verb: "Remove",
+    danger: true,
+    command: (values) => commandLine("remove", quoted(name), ...(values.force ? ["--force"] : [])),
+    run: async (values) => {
+      await change("POST", "/v1/cluster/remove", { node: node.id, force: Boolean(values.force) });
+      return `${name} is removed.`;
+    },
+  });
+}
+
+function join(overview) {
+  const held = overview ? overview.totals.ready + overview.totals.leased + overview.totals.delayed : 0;
+  const peer = field("peer", "Address of a member", h("input", { required: true, placeholder: "HOST:PORT", autocomplete: "off", spellcheck: "false" }), "Its HTTP or Raft address.");
+  const discard = held > 0 ? field("discard", `Throw away the ${count(held)} messages that this node holds`, h("input", { type: "checkbox" })) : null;
+  return ask({
+    title: "Join a cluster",
+    text: ["This node becomes a member of that cluster. It gets the cluster's data first and counts for the quorum from then on."],
+    fields: discard ? [peer, discard] : [peer],
+    verb: "Join",
+    danger: held > 0,
+    command: (values) => commandLine("join", values.peer ? quoted(values.peer) : "PEER", ...(values.discard ? ["--discard-data"] : [])),
+    run: async (values) => {
+      const cluster = await change("POST", "/v1/cluster/join", { peer: values.peer, discard_data: Boolean(values.discard) });
+      return `This node is now one of ${cluster.nodes.length}.`;
+    },
+  });
+}
+
+function leave(overview) {
+  const count = overview?.cluster.nodes.length ?? 0;
+  return ask({
+    title: "Leave the cluster",
+    text: [`This node goes on alone and empty; the other ${count - 1} keep everything. Its clients' connections end.`],
+    verb: "Leave",
+    danger: true,
+    typed: "leave",
+    command: () => commandLine("leave"),
+    run: async () => {
+      await change("POST", "/v1/cluster/leave", {});
+      return "The node has left and is alone and empty now.";
+    },
+  });
+}

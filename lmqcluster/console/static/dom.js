@@ -1,0 +1,101 @@
+// Building and updating elements. Text is always set as text, so nothing that a client stored can become markup.
+
+/** An element; `attributes` may hold listeners (onclick), `class`, `dataset` and plain properties such as `value`. */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "dataset") Object.assign(element.dataset, value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An SVG element. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** Set the text of an element, touching the page only if it changed. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/**
+ * Bring the rows of a table body in line with `items`: rows are kept by key, so that focus and selection survive.
+ * `make(item)` returns {element, update(item)}.
+ */
+export function syncRows(body, items, keyOf, make) {
+  const rows = (body.rowsByKey ??= new Map());
+  const wanted = new Set(items.map(keyOf));
+  for (const [key, row] of rows) {
+    if (!wanted.has(key)) {
+      row.element.remove();
+      rows.delete(key);
+    }
+  }
+  items.forEach((item, place) => {
+    const key = keyOf(item);
+    let row = rows.get(key);
+    if (row === undefined) {
+      row = make(item);
+      rows.set(key, row);
+    }
+    row.update(item);
+    const there = body.children[place];
+    if (there !== row.element) body.insertBefore(row.element, there ?? null);
+  });
+}
+
+/** A row of cells whose texts `cells(item)` gives; columns are {numeric} or {}. */
+export function textRow(columns, cells, first) {
+  const elements = columns.map((column, place) =>
+    h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : undefined, scope: place === 0 ? "row" : undefined }),
+  );
+  if (first) elements[0].append(first);
+  return {
+    element: h("tr", {}, elements),
+    update(item) {
+      cells(item).forEach((text, place) => {
+        if (place === 0 && first) return;
+        setText(elements[place], text);
+      });
+    },
+  };
+}
+
+/** A table with a caption for screen readers, in a box that scrolls by itself on narrow screens. */
+export function table(caption, columns) {
+  const body = h("tbody");
+  const head = h(
+    "tr",
+    {},
+    columns.map((column) => h("th", { scope: "col", class: column.numeric ? "number" : undefined, title: column.title }, column.head ?? column.label)),
+  );
+  const element = h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, head), body));
+  return { element, body, head };
+}
+
+/** Say something to screen readers. */
+export function announce(text) {
+  const announcer = document.getElementById("announcer");
+  announcer.textContent = "";
+  announcer.textContent = text;
+}
+
+/** Call `action` when calls have stopped coming for `delay` milliseconds. */
+export function debounce(action, delay) {
+  let timer;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...values), delay);
+  };
+}

@@ -1,0 +1,101 @@
+// The members: what each is in the cluster, how far it is, and what it has left.
+
+import { h, setText, syncRows, table } from "./dom.js";
+import { bytes, count, duration, percent } from "./format.js";
+import { sortedNodes } from "./overview.js";
+
+export const label = "Nodes";
+
+const STATES = { leader: "good", follower: "plain", candidate: "warn", recovering: "warn", installing: "warn", removed: "bad", unreachable: "bad" };
+const OLD_S = 5;
+
+/** Show a member's state as a badge. */
+export function stateBadge(element, state) {
+  element.className = `badge ${STATES[state] ?? ""}`;
+  setText(element, state);
+}
+
+const ROLE = [
+  { label: "Node", cell: nameCell },
+  { label: "State", cell: (node, cell) => stateBadge((cell.firstElementChild ?? cell.appendChild(h("span"))), node.state) },
+  { label: "Term", numeric: true, text: (node) => count(node.vitals?.term) },
+  { label: "Commit index", numeric: true, title: "Last log entry that the node knows to be committed", text: (node) => count(node.vitals?.commit_index) },
+  { label: "Applied index", numeric: true, title: "Last log entry in the node's queues", text: (node) => count(node.vitals?.applied_index) },
+  { label: "Match index", numeric: true, title: "Last log entry that the leader knows to be on the node's disk", text: (node) => count(node.match) },
+  { label: "Lag", numeric: true, title: "Committed log entries that the node has not applied", text: (node) => count(node.lag) },
+  { label: "Snapshot", numeric: true, title: "Last log entry in the newest snapshot", text: (node) => count(node.vitals?.snapshot_index || null) },
+  { label: "Last contact", numeric: true, title: "When the node last answered this one", text: (node) => (node.self ? "this node" : node.last_contact_s === null ? "–" : `${duration(node.last_contact_s)} ago`) },
+  { label: "Round trip", numeric: true, title: "How long that took, connecting included", text: (node) => (node.self || node.round_trip_s === null ? "–" : `${(node.round_trip_s * 1000).toFixed(1)} ms`) },
+];
+const STOCK = [
+  { label: "Node", cell: nameCell },
+  { label: "Messages in memory", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, "of the limit") },
+  { label: "Disk", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free`) },
+  { label: "Process", numeric: true, title: "Memory of the process", text: (node) => bytes(node.vitals?.process_bytes) },
+  { label: "Log", numeric: true, title: "Log entries kept", text: (node) => bytes(node.vitals?.log_bytes) },
+  { label: "Waiting pulls", numeric: true, text: (node) => count(node.vitals?.waiting_pulls) },
+  { label: "Up", numeric: true, text: (node) => duration(node.vitals?.uptime_s) },
+  { label: "Version", text: (node) => node.vitals?.version ?? "–" },
+];
+const PLACES = [
+  { label: "Node", cell: nameCell },
+  { label: "Id", text: (node) => node.id },
+  { label: "HTTP", text: (node) => node.http ?? "off" },
+  { label: "MessagePack-RPC", text: (node) => node.rpc ?? "off" },
+  { label: "Raft", text: (node) => node.raft },
+  { label: "Console", cell: consoleCell },
+];
+
+export function open() {
+  const tables = [
+    ["In the cluster", ROLE],
+    ["Resources", STOCK],
+    ["Addresses", PLACES],
+  ].map(([title, columns]) => ({ title, columns, ...table(title, columns) }));
+  return {
+    title: "Nodes",
+    element: [h("h1", {}, "Nodes"), tables.map(({ title, element }) => h("section", {}, h("h2", {}, title), element))].flat(),
+    show({ cluster }) {
+      const match = cluster.nodes.find((node) => node.id === cluster.leader)?.vitals?.match ?? {};
+      const nodes = sortedNodes(cluster).map((node) => ({ ...node, match: node.match_index ?? match[node.id] ?? null }));
+      for (const { body, columns } of tables) syncRows(body, nodes, (node) => node.id, () => row(columns));
+    },
+  };
+}
+
+function row(columns) {
+  const cells = columns.map(({ numeric }, place) => h(place === 0 ? "th" : "td", { scope: place === 0 ? "row" : undefined, class: numeric ? "number" : undefined }));
+  return {
+    element: h("tr", {}, cells),
+    update(node) {
+      this.element.classList.toggle("old", node.last_contact_s === null || node.last_contact_s > OLD_S);
+      columns.forEach(({ cell, text }, place) => (cell ? cell(node, cells[place]) : setText(cells[place], text(node))));
+    },
+  };
+}
+
+function nameCell(node, cell) {
+  setText(cell, `${node.name ?? node.id}${node.self ? " (this node)" : ""}`);
+}
+
+function consoleCell(node, cell) {
+  const href = node.http && !node.self ? `//${node.http}/console/#/nodes` : "";
+  if (cell.dataset.href === href) return;
+  cell.dataset.href = href;
+  cell.replaceChildren(href ? h("a", { href }, "Open") : "–");
+}
+
+function used(vitals) {
+  return vitals && vitals.disk_total_bytes - vitals.disk_free_bytes;
+}
+
+/** A bar for a part of a whole, with the figures as text beside it. */
+function gauge(cell, part, whole, word, text = null) {
+  const meter = cell.querySelector("meter") ?? cell.appendChild(h("meter", { min: "0", max: "1", low: "0.8", high: "0.9", optimum: "0" }));
+  const caption = cell.querySelector("span") ?? cell.appendChild(h("span"));
+  const known = part !== null && part !== undefined;
+  meter.hidden = !known;
+  meter.value = known ? part / whole : 0;
+  meter.setAttribute("aria-label", known ? `${percent(part, whole)} ${word}` : "not known");
+  setText(caption, known ? ` ${text ?? `${bytes(part)} of ${bytes(whole)}`}, ${percent(part, whole)} ${word}` : "–");
+}

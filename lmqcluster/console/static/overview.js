@@ -1,0 +1,160 @@
+// What goes on, at a glance.
+
+import { get } from "./api.js";
+import { Chart } from "./chart.js";
+import { h, setText, syncRows, table, textRow } from "./dom.js";
+import { bytes, count, duration, plural, rate } from "./format.js";
+import { segmentOf, textOf } from "./names.js";
+import { stateBadge } from "./nodes.js";
+
+export const label = "Overview";
+
+const FLOW = [
+  { key: "pushed_total", label: "pushed", format: rate },
+  { key: "pulled_total", label: "delivered", format: rate },
+  { key: "acked_total", label: "acknowledged", format: rate },
+  { key: "redelivered_total", label: "redelivered", format: rate },
+];
+const STOCK = [
+  { key: "ready", label: "ready", format: count },
+  { key: "leased", label: "leased", format: count },
+  { key: "delayed", label: "delayed", format: count },
+];
+const TILES = [
+  ["ready", "Ready", "can be pulled now", (sums) => count(sums.ready)],
+  ["leased", "Leased", "not settled yet", (sums) => count(sums.leased)],
+  ["delayed", "Delayed", "due later", (sums) => count(sums.delayed)],
+  ["queues", "Queues", "", (sums) => count(sums.queues)],
+  ["bytes", "Bodies", "of all messages", (sums) => bytes(sums.bytes)],
+  ["pushed", "Pushed", "a second", (_sums, rates) => rate(rates?.pushed_total)],
+  ["pulled", "Delivered", "a second", (_sums, rates) => rate(rates?.pulled_total)],
+  ["acked", "Acknowledged", "a second", (_sums, rates) => rate(rates?.acked_total)],
+];
+const TROUBLES = [
+  ["redelivered_total", "Redelivered", "leases that ended without an answer, and were delivered again"],
+  ["nacked_total", "Given back", "by a nack"],
+  ["dropped_total", "Dropped", "after their last delivery"],
+];
+const BUSIEST = 8;
+
+/** A row of tiles; `update(id, text)`. */
+export function tiles(definitions) {
+  const values = {};
+  const element = h(
+    "dl",
+    { class: "tiles" },
+    definitions.map(([id, name, hint]) => {
+      values[id] = h("dd", {}, "–");
+      return h("div", { class: "tile", dataset: { tile: id } }, h("dt", {}, name), values[id], h("dd", { class: "hint" }, hint));
+    }),
+  );
+  return { element, update: (id, text) => setText(values[id], text) };
+}
+
+export function open({ samples }) {
+  const figures = tiles(TILES);
+  const flow = new Chart("Messages a second", FLOW);
+  const stock = new Chart("Messages waiting", STOCK);
+  const findings = h("ul", { class: "findings" });
+  const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true }, { label: "Memory", numeric: true }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
+  const biggest = table("Queues with the most messages", [{ label: "Queue" }, { label: "Messages", numeric: true }, { label: "Ready", numeric: true }, { label: "Leased", numeric: true }, { label: "Bodies", numeric: true }]);
+  const troubles = table("Redelivered and dropped", [{ label: "Messages" }, { label: "In the last 10 minutes", numeric: true }, { label: "Since the beginning", numeric: true }]);
+  const none = h("p", { class: "muted", hidden: true }, "No queues hold messages.");
+  let drawn = -1;
+  let version = -1;
+
+  function show(overview) {
+    const rates = samples.recent();
+    for (const [id, , , value] of TILES) figures.update(id, value(overview.totals, rates));
+    drawCharts();
+    showFindings(findings, overview);
+    syncRows(members.body, sortedNodes(overview.cluster), (node) => node.id, nodeRow);
+    showTroubles(overview.totals);
+  }
+
+  function drawCharts() {
+    if (version !== samples.version) {
+      flow.points = [];
+      stock.points = [];
+      drawn = -1;
+      version = samples.version;
+    }
+    for (const { at, sums, rates } of samples.all) {
+      if (at <= drawn) continue;
+      flow.add(at, rates ?? {});
+      stock.add(at, sums);
+      drawn = at;
+    }
+    flow.draw();
+    stock.draw();
+  }
+
+  function showTroubles(totals) {
+    const first = samples.all[0]?.sums ?? totals;
+    const items = TROUBLES.map(([key, name, hint]) => ({ key, name, hint, recent: totals[key] - first[key], all: totals[key] }));
+    syncRows(troubles.body, items, (item) => item.key, (item) =>
+      textRow([{}, { numeric: true }, { numeric: true }], ({ recent, all }) => ["", count(recent), count(all)], h("span", { title: item.hint }, item.name)),
+    );
+  }
+
+  return {
+    title: "Overview",
+    element: [
+      h("h1", {}, "Overview"),
+      findings,
+      figures.element,
+      h("div", { class: "pair" }, flow.element, stock.element),
+      h(
+        "div",
+        { class: "pair" },
+        h("section", {}, h("h2", {}, "Nodes"), members.element, h("h2", {}, "Redelivered and dropped"), troubles.element),
+        h("section", {}, h("h2", {}, "Queues with the most messages"), biggest.element, none, h("p", { class: "after" }, h("a", { href: "#/queues" }, "All queues"))),
+      ),
+    ],
+    period: 5000,
+    show,
+    async refresh() {
+      const { queues } = await get(`/v1/queues?sort=size&order=desc&limit=${BUSIEST}`);
+      const full = queues.filter((queue) => queue.size > 0);
+      none.hidden = full.length > 0;
+      biggest.element.hidden = full.length === 0;
+      syncRows(biggest.body, full, (queue) => segmentOf(queue.name), (queue) => {
+        const segment = segmentOf(queue.name);
+        const link = h("a", { href: `#/queue/${segment}` }, textOf(segment));
+        return textRow([{}, ...Array(4).fill({ numeric: true })], (one) => ["", count(one.size), count(one.ready), count(one.leased), bytes(one.bytes)], link);
+      });
+    },
+  };
+}
+
+/** Members by name, each told whether it is the node asked, and whether it leads. */
+export function sortedNodes(cluster) {
+  const nodes = cluster.nodes.map((node) => ({ ...node, self: node.id === cluster.self, leads: node.id === cluster.leader }));
+  return nodes.sort((one, other) => (one.name ?? one.id).localeCompare(other.name ?? other.id));
+}
+
+function nodeRow() {
+  const badge = h("span");
+  const row = textRow([{}, {}, { numeric: true }, { numeric: true }, { numeric: true }, { numeric: true }], () => []);
+  row.element.children[1].append(badge);
+  return {
+    element: row.element,
+    update(one) {
+      const vitals = one.vitals;
+      stateBadge(badge, one.state);
+      const texts = [one.name ?? one.id, null, count(one.lag), bytes(vitals?.stored_bytes), bytes(vitals?.disk_free_bytes), one.self ? "this node" : duration(one.last_contact_s)];
+      texts.forEach((text, place) => text !== null && setText(row.element.children[place], text));
+    },
+  };
+}
+
+/** What is not as it should be; a cluster of one is not told that it is one. */
+function showFindings(list, { checks, cluster }) {
+  const problems = checks.filter((check) => !check.ok && !(check.name === "safe to stop" && cluster.nodes.length === 1));
+  const texts = problems.map((check) => `${check.name}: ${check.detail}`);
+  if (texts.length === 0) texts.push(cluster.nodes.length === 1 ? "All is well. This one node is all there is: while it is down nothing is served." : `All is well: ${plural(cluster.nodes.length, "node")}, ${checks.length} checks.`);
+  list.classList.toggle("problems", problems.length > 0);
+  if (list.dataset.shown === texts.join("\n")) return;
+  list.dataset.shown = texts.join("\n");
+  list.replaceChildren(...texts.map((text) => h("li", {}, text)));
+}

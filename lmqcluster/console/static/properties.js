@@ -1,0 +1,110 @@
+// The properties of a queue: what holds, and what is set on the queue itself.
+
+import { actionButton, ask, commandLine, field } from "./actions.js";
+import { change } from "./api.js";
+import { h, setText, syncRows, table, textRow } from "./dom.js";
+import { queueWord, quoted } from "./names.js";
+
+const MEANING = {
+  accum: "Accumulation window in seconds; 0 is off",
+  retry: "How often a message is delivered again, for messages pushed from now on",
+  timeout: "Seconds until a delivered message is delivered again",
+  hooks: "Modules that run at a point of a request",
+};
+
+/** A property's value as people read it. */
+export function shownValue(value) {
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** Form controls for all properties, filled in with `values`; `read()` gives those that are not empty. */
+export function propertyFields(values = {}) {
+  const number = (name, step) => field(name, MEANING[name], h("input", { type: "number", step, value: values[name] ?? "" }), "Empty: not set here.");
+  const fields = [
+    number("accum", "any"),
+    number("retry", "1"),
+    number("timeout", "any"),
+    field("hooks", `${MEANING.hooks} (JSON)`, h("textarea", { rows: "2", spellcheck: "false", value: values.hooks ? JSON.stringify(values.hooks) : "" }), "Empty: not set here."),
+  ];
+  return { fields, read: readProperties };
+}
+
+/** The properties in the texts of the form; raises RangeError for JSON that is none. */
+export function readProperties(texts) {
+  const properties = {};
+  for (const name of ["accum", "retry", "timeout"]) if (texts[name].trim() !== "") properties[name] = Number(texts[name]);
+  if (texts.hooks.trim() !== "") {
+    try {
+      properties.hooks = JSON.parse(texts.hooks);
+    } catch (error) {
+      throw new RangeError(`The hooks are not JSON: ${error.message}`);
+    }
+  }
+  return properties;
+}
+
+/** The section of the queue's page. */
+export function propertiesSection(page) {
+  const grid = table("Properties", [{ label: "Property" }, { label: "Value" }, { label: "From" }, { label: "Meaning" }]);
+  let latest = { properties: {}, own: {} };
+
+  async function edit() {
+    const { fields } = propertyFields(latest.properties);
+    const done = await ask({
+      title: `Properties of ${page.name}`,
+      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The other properties stay as they are."],
+      fields,
+      verb: "Set",
+      command: (texts) => setCommand(page.segment, changed(texts)),
+      run: async (texts) => {
+        const properties = changed(texts);
+        if (Object.keys(properties).length === 0) throw new RangeError("Nothing was changed.");
+        await change("PATCH", `${page.api}/properties`, properties);
+        return "The properties are set.";
+      },
+    });
+    if (done) await page.refresh();
+  }
+
+  /** What differs from what holds now; what cannot be read yet is left out of the command line. */
+  function changed(texts) {
+    const wanted = readProperties(texts);
+    return Object.fromEntries(Object.entries(wanted).filter(([name, value]) => shownValue(value) !== shownValue(latest.properties[name] ?? "")));
+  }
+
+  async function clear() {
+    const done = await ask({
+      title: `Clear the properties of ${page.name}`,
+      text: ["What is set on the queue itself is forgotten; the default properties hold again."],
+      verb: "Clear",
+      danger: true,
+      command: () => commandLine("queue", "clear", queueWord(page.segment)),
+      run: async () => {
+        await change("DELETE", `${page.api}/properties`);
+        return "The properties are cleared.";
+      },
+    });
+    if (done) await page.refresh();
+  }
+
+  return {
+    element: h(
+      "section",
+      {},
+      h("h2", {}, "Properties"),
+      grid.element,
+      h("div", { class: "bar" }, actionButton("Edit", "write", edit), actionButton("Clear own", "write", clear), h("a", { href: "#/defaults" }, "Default properties")),
+    ),
+    show(queue) {
+      latest = { properties: queue.properties ?? {}, own: queue.own_properties ?? {} };
+      const items = Object.entries(latest.properties).map(([name, value]) => ({ name, value: shownValue(value), from: name in latest.own ? "the queue" : "default" }));
+      syncRows(grid.body, items, (item) => item.name, () => textRow([{}, {}, {}, {}], ({ name, value, from }) => [name, value, from, MEANING[name] ?? ""]));
+    },
+  };
+}
+
+function setCommand(segment, properties) {
+  const words = ["queue", "set", queueWord(segment)];
+  for (const [name, value] of Object.entries(properties)) words.push(`--${name}`, quoted(shownValue(value)));
+  return commandLine(...words);
+}

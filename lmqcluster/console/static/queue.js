@@ -1,0 +1,152 @@
+// One queue: figures, waiting times, properties, messages, and everything that can be done to it.
+
+import { actionButton, commandLine, readOnlyNote } from "./actions.js";
+import { get } from "./api.js";
+import { Chart } from "./chart.js";
+import { h, setText, syncRows, table, textRow } from "./dom.js";
+import { bytes, count, duration, rate } from "./format.js";
+import { messagesSection } from "./messages.js";
+import { textOf } from "./names.js";
+import { tiles } from "./overview.js";
+import { propertiesSection } from "./properties.js";
+import { deleteQueue, moveMessages, purgeQueue, pushMessage, suspendQueue } from "./queue_actions.js";
+import { now, Rates } from "./rates.js";
+
+export const label = "Queue";
+
+const PERIOD_MS = 1000;
+const STATS_EVERY = 5;
+const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
+const TILES = [
+  ["ready", "Ready", "can be pulled now", (queue) => count(queue.ready)],
+  ["leased", "Leased", "not settled yet", (queue) => count(queue.leased)],
+  ["delayed", "Delayed", "due later", (queue) => count(queue.delayed)],
+  ["oldest", "Oldest", "is due for", (queue) => duration(queue.oldest_age_s)],
+  ["bytes", "Bodies", "of all messages", (queue) => bytes(queue.bytes)],
+  ["pushed", "Pushed", "a second", (_queue, rates) => rate(rates?.pushed_total)],
+  ["pulled", "Delivered", "a second", (_queue, rates) => rate(rates?.pulled_total)],
+  ["acked", "Acknowledged", "a second", (_queue, rates) => rate(rates?.acked_total)],
+];
+const FLOW = [
+  { key: "pushed_total", label: "pushed", format: rate },
+  { key: "pulled_total", label: "delivered", format: rate },
+  { key: "acked_total", label: "acknowledged", format: rate },
+  { key: "redelivered_total", label: "redelivered", format: rate },
+];
+const STOCK = [
+  { key: "ready", label: "ready", format: count },
+  { key: "leased", label: "leased", format: count },
+  { key: "delayed", label: "delayed", format: count },
+];
+const TOTALS = [
+  ["pushed_total", "Pushed"],
+  ["pulled_total", "Delivered"],
+  ["acked_total", "Acknowledged"],
+  ["nacked_total", "Given back"],
+  ["redelivered_total", "Redelivered"],
+  ["dropped_total", "Dropped"],
+  ["purged_total", "Purged"],
+  ["moved_in_total", "Moved in"],
+  ["moved_out_total", "Moved out"],
+];
+
+export function open({ argument: segment }) {
+  const api = `/v1/queues/${segment}`;
+  const name = textOf(segment);
+  const page = { segment, api, name, queue: null, refresh: null };
+  const figures = tiles(TILES);
+  const flow = new Chart("Messages a second", FLOW, { span: 300 });
+  const stock = new Chart("Messages waiting", STOCK, { span: 300 });
+  const rates = new Rates(COUNTERS);
+  const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "A second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
+  const waits = table("Waiting time", [{ label: "Share of deliveries" }, { label: "Waited at most", numeric: true }]);
+  const waitNote = h("p", { class: "muted" });
+  const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
+  const complaint = h("p", { class: "complaint", role: "alert" });
+  const suspend = actionButton("Suspend", "admin", () => suspendQueue(page));
+  const properties = propertiesSection(page);
+  const messages = messagesSection(page);
+  let turn = 0;
+  let stats = null;
+
+  function showQueue(queue) {
+    page.queue = queue;
+    const at = now();
+    const latest = rates.add(at, queue);
+    for (const [id, , , value] of TILES) figures.update(id, value(queue, latest));
+    flow.add(at, latest ?? {});
+    stock.add(at, queue);
+    flow.draw();
+    stock.draw();
+    suspended.hidden = !queue.suspended;
+    setText(suspend, queue.suspended ? "Resume" : "Suspend");
+    showTotals(queue);
+  }
+
+  function showTotals(queue) {
+    const windows = { pushed_total: stats?.push, pulled_total: stats?.pull };
+    const items = TOTALS.filter(([key]) => queue[key] !== undefined).map(([key, text]) => ({ key, text, total: queue[key], meter: windows[key] }));
+    syncRows(totals.body, items, (item) => item.key, () =>
+      textRow([{}, ...Array(4).fill({ numeric: true })], ({ text, total, meter }) => [text, count(total), ...["one", "five", "fifteen"].map((span) => (meter ? rate(meter[span]) : ""))]),
+    );
+  }
+
+  function showWaits({ retention }) {
+    const known = retention.n > 0;
+    waits.element.hidden = !known;
+    setText(waitNote, known ? `${count(retention.n)} deliveries of the last minute, ${duration(retention.arithmetic_mean)} on average.` : "Fewer than five deliveries in the last minute.");
+    if (!known) return;
+    const shares = [["half", retention.percentile["50"]], ["90 %", retention.percentile["90"]], ["99 %", retention.percentile["99"]], ["all", retention.max]];
+    syncRows(waits.body, shares, ([share]) => share, () => textRow([{}, { numeric: true }], ([share, value]) => [share, duration(value)]));
+  }
+
+  page.refresh = async () => {
+    if (turn % STATS_EVERY === 0) {
+      stats = await get(`${api}/stats`);
+      showWaits(stats);
+    }
+    turn += 1;
+    const queue = await get(api);
+    showQueue(queue);
+    properties.show(queue);
+  };
+
+  return {
+    title: `Queue ${name}`,
+    element: [
+      h("p", { class: "crumbs" }, h("a", { href: "#/queues" }, "Queues"), " /"),
+      h("h1", { class: "name" }, name, " ", suspended),
+      readOnlyNote("write"),
+      complaint,
+      h(
+        "div",
+        { class: "bar actions" },
+        actionButton("Push", "write", () => pushMessage(page, messages.reload)),
+        suspend,
+        actionButton("Move", "admin", () => moveMessages(page, messages.reload)),
+        actionButton("Purge", "admin", () => purgeQueue(page, messages.reload), { kind: "danger" }),
+        actionButton("Delete", "admin", () => deleteQueue(page), { kind: "danger" }),
+      ),
+      figures.element,
+      h("div", { class: "pair" }, flow.element, stock.element),
+      messages.element,
+      h(
+        "div",
+        { class: "pair" },
+        h("section", {}, h("h2", {}, "Totals and rates"), totals.element, h("h2", {}, "Waiting time"), waitNote, waits.element),
+        properties.element,
+      ),
+    ].filter(Boolean),
+    period: PERIOD_MS,
+    opened: () => messages.reload(),
+    refresh: page.refresh,
+    complain(error) {
+      const text = error === null ? "" : error.status === 404 ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
+      setText(complaint, text);
+    },
+  };
+}
+
+function commandHint(segment) {
+  return `A push makes it: ${commandLine("message", "push", textOf(segment), "...")}`;
+}

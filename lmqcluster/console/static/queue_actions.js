@@ -1,0 +1,115 @@
+// What can be done to a queue. What destroys something says how much.
+
+import { ask, commandLine, field } from "./actions.js";
+import { change, get } from "./api.js";
+import { h } from "./dom.js";
+import { bytes, plural } from "./format.js";
+import { queueWord, quoted, segmentOf } from "./names.js";
+
+/** The queue as it is now, not as it was a second ago. */
+async function fresh(page) {
+  page.queue = await get(page.api);
+  return page.queue;
+}
+
+export async function pushMessage(page, reload) {
+  const content = field("content", "Content", h("textarea", { rows: "6", spellcheck: "false" }));
+  const type = field("type", "Content type", h("input", { value: "text/plain; charset=utf-8", list: "content-types", autocomplete: "off" }));
+  const types = h("datalist", { id: "content-types" }, ["text/plain; charset=utf-8", "application/json", "application/octet-stream"].map((one) => h("option", { value: one })));
+  const key = field("key", "Idempotency key", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "May be left empty. A second push with the same key within five minutes stores nothing.");
+  const done = await ask({
+    title: `Push to ${page.name}`,
+    text: [types],
+    fields: [content, type, key],
+    verb: "Push",
+    command: (values) => {
+      const words = ["message", "push", queueWord(page.segment), quoted(values.content)];
+      if (values.type) words.push("--content-type", quoted(values.type));
+      if (values.key) words.push("--key", quoted(values.key));
+      return commandLine(...words);
+    },
+    run: async (values) => {
+      const message = { content: values.content };
+      if (values.type) message.content_type = values.type;
+      if (values.key) message.key = values.key;
+      await change("POST", `${page.api}/messages`, { messages: [message] });
+      return "The message is stored.";
+    },
+  });
+  if (done) await reload();
+}
+
+export async function suspendQueue(page) {
+  const verb = page.queue?.suspended ? "resume" : "suspend";
+  const text = verb === "suspend"
+    ? "Pulls will find nothing and wait, on every node. Pushes, acknowledgements and the end of leases go on."
+    : "Pulls get messages again, those that wait at once.";
+  const done = await ask({
+    title: `${verb === "suspend" ? "Suspend" : "Resume"} ${page.name}`,
+    text: [text],
+    verb: verb === "suspend" ? "Suspend" : "Resume",
+    command: () => commandLine("queue", verb, queueWord(page.segment)),
+    run: async () => {
+      await change("POST", `${page.api}/${verb}`);
+      return `The queue is ${verb === "suspend" ? "suspended" : "resumed"}.`;
+    },
+  });
+  if (done) await page.refresh();
+}
+
+export async function moveMessages(page, reload) {
+  const queue = await fresh(page);
+  const to = field("to", "To queue", h("input", { required: true, autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Made if there is none of this name.");
+  const most = field("max", "At most", h("input", { type: "number", min: "1", step: "1" }), "Empty: all that are ready.");
+  const done = await ask({
+    title: `Move messages from ${page.name}`,
+    text: [`${plural(queue.ready, "message")} can be moved now. They go to the end of the other queue as fresh messages. What is leased or delayed stays.`],
+    fields: [to, most],
+    verb: "Move",
+    command: (values) => {
+      const words = ["queue", "move", queueWord(page.segment), values.to ? queueWord(segmentOf(values.to)) : "QUEUE"];
+      if (values.max) words.push("--max", values.max);
+      return commandLine(...words);
+    },
+    run: async (values) => {
+      const body = { to: values.to };
+      if (values.max) body.max = Number(values.max);
+      const { moved } = await change("POST", `${page.api}/move`, body);
+      return `${plural(moved, "message")} moved.`;
+    },
+  });
+  if (done) await reload();
+}
+
+export async function purgeQueue(page, reload) {
+  const queue = await fresh(page);
+  const done = await ask({
+    title: `Purge ${page.name}`,
+    text: [`This removes ${plural(queue.ready + queue.delayed, "message")} that wait (${bytes(queue.bytes)} in the queue). ${plural(queue.leased, "message")} under lease stay. It cannot be undone.`],
+    verb: "Purge",
+    danger: true,
+    command: () => commandLine("queue", "purge", queueWord(page.segment)),
+    run: async () => {
+      const { purged } = await change("POST", `${page.api}/purge`);
+      return `${plural(purged, "message")} purged.`;
+    },
+  });
+  if (done) await reload();
+}
+
+export async function deleteQueue(page) {
+  const queue = await fresh(page);
+  const done = await ask({
+    title: `Delete ${page.name}`,
+    text: [`This deletes the queue with ${plural(queue.size, "message")} (${bytes(queue.bytes)}), ${queue.leased} of them under lease, and its own properties. It cannot be undone. A push makes the queue anew.`],
+    verb: "Delete",
+    danger: true,
+    typed: queue.size > 0 ? page.name : "",
+    command: () => commandLine("queue", "rm", queueWord(page.segment)),
+    run: async () => {
+      await change("DELETE", page.api);
+      return "The queue is deleted.";
+    },
+  });
+  if (done) location.hash = "#/queues";
+}

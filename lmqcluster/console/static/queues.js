@@ -1,0 +1,182 @@
+// All queues: searched, sorted and paged by the node, so that ten thousand are no more work than ten.
+
+import { actionButton, ask, commandBox, commandLine, field } from "./actions.js";
+import { change, get } from "./api.js";
+import { debounce, h, setText, syncRows, table, textRow } from "./dom.js";
+import { bytes, count, duration, plural, rate } from "./format.js";
+import { queueWord, quoted, segmentOf, textOf } from "./names.js";
+import { now, Rates } from "./rates.js";
+
+export const label = "Queues";
+
+const PAGE_SIZES = [25, 50, 100, 250];
+const PERIOD_MS = 3000;
+const COLUMNS = [
+  { label: "Queue", sort: "name", order: "asc" },
+  { label: "Ready", sort: "ready", numeric: true, text: (queue) => count(queue.ready) },
+  { label: "Leased", sort: "leased", numeric: true, text: (queue) => count(queue.leased) },
+  { label: "Delayed", sort: "delayed", numeric: true, text: (queue) => count(queue.delayed) },
+  { label: "All", sort: "size", numeric: true, text: (queue) => count(queue.size) },
+  { label: "Bodies", sort: "bytes", numeric: true, text: (queue) => bytes(queue.bytes) },
+  { label: "Oldest", sort: "oldest", numeric: true, title: "Age of the oldest message", text: (queue) => duration(queue.oldest_age_s) },
+  { label: "Pushed", sort: "pushed", numeric: true, title: "Messages pushed so far", text: (queue) => count(queue.pushed_total) },
+  { label: "Pushed/s", numeric: true, text: (_queue, rates) => rate(rates?.pushed_total) },
+  { label: "Delivered", sort: "pulled", numeric: true, title: "Deliveries so far", text: (queue) => count(queue.pulled_total) },
+  { label: "Delivered/s", numeric: true, text: (_queue, rates) => rate(rates?.pulled_total) },
+];
+
+export function open({ query }) {
+  const view = {
+    name: query.get("name") ?? "",
+    sort: query.get("sort") ?? "name",
+    order: query.get("order") ?? "asc",
+    limit: Number(query.get("limit")) || 50,
+    offset: Number(query.get("offset")) || 0,
+  };
+  const search = field("name", "Search", h("input", { type: "search", placeholder: "part of a name  ( / )", autocomplete: "off", spellcheck: "false", value: view.name }));
+  const size = field("limit", "Rows", h("select", { }, PAGE_SIZES.map((one) => h("option", { value: one, selected: one === view.limit }, String(one)))));
+  const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
+  const back = h("button", { type: "button", onclick: () => turn(-view.limit) }, "Previous page");
+  const forth = h("button", { type: "button", onclick: () => turn(view.limit) }, "Next page");
+  const grid = table("Queues", COLUMNS.map((column) => ({ ...column, head: heading(column) })));
+  const complaint = h("p", { class: "complaint", role: "alert" });
+  const line = commandBox("");
+  const rates = new Map();
+  let asked = null;
+  let total = 0;
+
+  function heading(column) {
+    if (!column.sort) return column.label;
+    return h("button", { type: "button", class: "sort", dataset: { sort: column.sort }, onclick: () => sortBy(column) }, column.label);
+  }
+
+  function sortBy({ sort, order = "desc" }) {
+    view.order = view.sort === sort ? (view.order === "asc" ? "desc" : "asc") : order;
+    view.sort = sort;
+    view.offset = 0;
+    load();
+  }
+
+  function turn(by) {
+    view.offset = Math.max(0, view.offset + by);
+    load();
+  }
+
+  /** Show what the view says at once, and keep the address in step, so that it can be bookmarked. */
+  async function load() {
+    const parameters = new URLSearchParams();
+    for (const [key, value] of Object.entries(view)) if (value !== "" && value !== 0) parameters.set(key, value);
+    history.replaceState(null, "", `#/queues?${parameters}`);
+    rates.clear();
+    try {
+      await refresh();
+      complain(null);
+    } catch (error) {
+      if (error.name !== "AbortError") complain(error);
+    }
+  }
+
+  async function refresh() {
+    asked?.abort();
+    asked = new AbortController();
+    const parameters = new URLSearchParams({ sort: view.sort, order: view.order, limit: view.limit, offset: view.offset });
+    if (view.name) parameters.set("name", view.name);
+    const answer = await get(`/v1/queues?${parameters}`, { signal: asked.signal });
+    total = answer.total;
+    if (answer.queues.length === 0 && view.offset > 0 && total > 0) {
+      view.offset = Math.floor((total - 1) / view.limit) * view.limit;
+      await refresh();
+      return;
+    }
+    showRows(answer.queues);
+    showFrame(answer.queues.length);
+  }
+
+  function showRows(queues) {
+    const at = now();
+    const items = queues.map((queue) => {
+      const segment = segmentOf(queue.name);
+      let counter = rates.get(segment);
+      if (counter === undefined) rates.set(segment, (counter = new Rates(["pushed_total", "pulled_total"])));
+      return { queue, segment, rates: counter.add(at, queue) };
+    });
+    syncRows(grid.body, items, (item) => item.segment, ({ segment }) => {
+      const paused = h("span", { class: "badge warn", hidden: true }, "suspended");
+      const first = h("span", {}, h("a", { href: `#/queue/${segment}` }, textOf(segment)), " ", paused);
+      const row = textRow(COLUMNS, (item) => COLUMNS.map((column) => (column.text ? column.text(item.queue, item.rates) : "")), first);
+      return { element: row.element, update: (item) => ((paused.hidden = !item.queue.suspended), row.update(item)) };
+    });
+  }
+
+  function showFrame(shown) {
+    const what = view.name ? `queues with ${JSON.stringify(view.name)} in their name` : "queues";
+    setText(summary, total === 0 ? (view.name ? `No ${what}.` : "There are no queues yet. A queue comes into being with its first message.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
+    back.disabled = view.offset === 0;
+    forth.disabled = view.offset + shown >= total;
+    grid.element.hidden = total === 0;
+    for (const cell of grid.head.children) {
+      const sort = cell.firstElementChild?.dataset.sort;
+      if (sort === view.sort) cell.setAttribute("aria-sort", view.order === "asc" ? "ascending" : "descending");
+      else cell.removeAttribute("aria-sort");
+    }
+    setText(line.querySelector("code"), listCommand(view));
+  }
+
+  function complain(error) {
+    setText(complaint, error ? error.message : "");
+  }
+
+  search.control.addEventListener("input", debounce(() => {
+    view.name = search.control.value;
+    view.offset = 0;
+    load();
+  }, 200));
+  size.control.addEventListener("change", () => {
+    view.limit = Number(size.control.value);
+    view.offset = 0;
+    load();
+  });
+
+  return {
+    title: "Queues",
+    element: [
+      h("h1", {}, "Queues"),
+      h("div", { class: "bar" }, search.element, size.element, h("div", { class: "spring" }), actionButton("New queue", "write", newQueue)),
+      complaint,
+      h("div", { class: "bar" }, summary, h("div", { class: "spring" }), back, forth),
+      grid.element,
+      h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), line),
+    ],
+    period: PERIOD_MS,
+    refresh,
+    complain,
+    close: () => asked?.abort(),
+  };
+}
+
+function listCommand({ name, sort, order, limit }) {
+  const words = ["queue", "ls"];
+  if (name) words.push("--name", quoted(name));
+  if (sort !== "name" || order !== "asc") words.push("--sort", sort, "--order", order);
+  words.push("--limit", String(limit));
+  return commandLine(...words);
+}
+
+async function newQueue() {
+  const name = field("name", "Name", h("input", { required: true, autocomplete: "off", spellcheck: "false", maxlength: "255" }), "1 to 255 bytes.");
+  const timeout = field("timeout", "Seconds until a delivered message is delivered again", h("input", { type: "number", min: "0", step: "any", value: "30" }));
+  let segment = "";
+  const done = await ask({
+    title: "New queue",
+    text: ["A queue comes into being with its first message or its first property. Here it gets a property."],
+    fields: [name, timeout],
+    verb: "Create",
+    command: (values) => commandLine("queue", "set", queueWord(segmentOf(values.name)), "--timeout", values.timeout || "30"),
+    run: async (values) => {
+      segment = segmentOf(values.name);
+      await change("PATCH", `/v1/queues/${segment}/properties`, { timeout: Number(values.timeout || 30) });
+      return `${plural(1, "queue")} created.`;
+    },
+  });
+  if (done) location.hash = `#/queue/${segment}`;
+}

@@ -1,0 +1,65 @@
+"""``/console/``: the files of the web console, which talks to the other routes of the node it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import hdrs
+
+from ...console.assets import INDEX, load
+from . import problem
+from .problem import HttpRefusalError
+from .reply import Reply
+from .routing import Resource, Router
+
+if TYPE_CHECKING:
+    from .request import Request
+
+__all__ = ["ConsoleRoutes"]
+
+# Nothing is loaded from elsewhere, no script or style stands in the page itself, and no other page may frame it.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_GUARDS: Final = (
+    f"content-security-policy: {_POLICY}\r\n"
+    "x-content-type-options: nosniff\r\n"
+    "x-frame-options: DENY\r\n"
+    "referrer-policy: no-referrer\r\n"
+    "cross-origin-opener-policy: same-origin\r\n"
+    "cross-origin-resource-policy: same-origin\r\n"
+    "cache-control: no-cache\r\n"
+)
+
+
+class ConsoleRoutes:
+    """Serves the console's files from memory."""
+
+    def __init__(self) -> None:
+        self._assets = load()
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        for path, handler in (("/console", self.index), ("/console/{file}", self.file)):
+            methods = {"GET": handler, "HEAD": handler}
+            router.add(path, Resource(methods, problem.on_error, problem.refuse(*methods)))
+
+    async def index(self, request: Request) -> Reply:
+        """The page. Its addresses are relative, so it also works behind a proxy that adds a prefix, but needs the last slash."""
+        if not request.raw_path.partition("?")[0].endswith("/"):
+            return Reply(308, b"location: console/\r\n")
+        return self._serve(request, INDEX)
+
+    async def file(self, request: Request, file: bytes) -> Reply:
+        """One file of the page."""
+        return self._serve(request, file.decode(errors="replace"))
+
+    def _serve(self, request: Request, name: str) -> Reply:
+        asset = self._assets.get(name)
+        if asset is None:
+            raise HttpRefusalError(404, "route_not_found", "the console has no such file; it begins at /console/")
+        head = f"{_GUARDS}etag: {asset.tag}\r\n"
+        if request.headers.get(hdrs.IF_NONE_MATCH) == asset.tag:
+            return Reply(304, head.encode())
+        return Reply(200, f"content-type: {asset.media_type}\r\n{head}".encode(), asset.content)
