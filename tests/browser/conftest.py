@@ -1,0 +1,73 @@
+"""Chromium, and a real three-node cluster for one module each."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from lmqcluster import Client
+from tests.integration.cluster import Cluster
+
+from .console import Console
+from .tools import axe_source, chromium
+
+OpenConsole = Callable[..., Console]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes."""
+    with Cluster(3, directory=tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Cluster) -> Iterator[Client]:
+    """A client of the cluster."""
+    with Client(",".join(cluster.rpc_addresses)) as client:
+        yield client
+
+
+@pytest.fixture
+def queue_name(request: pytest.FixtureRequest) -> str:
+    """A queue name nobody else in the session uses."""
+    return f"{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium."""
+    with sync_playwright() as playwright:
+        # As root, as in containers, Chromium starts without its sandbox only; it loads nothing but our pages.
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The JavaScript of axe-core."""
+    return axe_source()
+
+
+@pytest.fixture
+def open_console(browser: Browser, cluster: Cluster, tmp_path: Path) -> Iterator[OpenConsole]:
+    """Opens consoles of the first node, or of the node given, each in a browser profile of its own."""
+    contexts = []
+
+    def open_console(route: str = "overview", *, node: int = 0, **options: object) -> Console:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        console = Console(context, cluster[node].http)
+        console.open(route)
+        return console
+
+    yield open_console
+    for context in contexts:
+        context.close()

@@ -1,0 +1,127 @@
+"""The console as a person uses it: pages, buttons and dialogs by what is written on them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import click
+from lmqcluster_cli.admin import cli
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, expect
+
+DEADLINE_MS = 45_000
+PAGES = {
+    "overview": "Overview",
+    "nodes": "Nodes",
+    "queues": "Queues",
+    "defaults": "Default properties",
+    "cluster": "Cluster",
+}
+SERIOUS = {"serious", "critical"}
+
+expect.set_options(timeout=DEADLINE_MS)
+
+
+class Console:
+    """One tab with the console of the node at `address`.
+
+    Attributes:
+        page: the tab.
+        errors: what the browser complained of, and requests to anywhere but the node.
+    """
+
+    def __init__(self, context: BrowserContext, address: str) -> None:
+        self.address = address
+        self.page = context.new_page()
+        self.page.set_default_timeout(DEADLINE_MS)
+        self.errors: list[str] = []
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.errors.append(f"{error}"))
+        self.page.on("request", lambda request: self._asked(request.url))
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.errors.append(f"{message.text} ({message.location.get('url')})")
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith(f"http://{self.address}/"):
+            self.errors.append(f"a request to {url}")
+
+    def open(self, route: str) -> None:
+        """Load the console at a route such as ``queue/jobs``."""
+        self.page.goto(f"http://{self.address}/console/#/{route}")
+        expect(self.page.locator("#connection")).not_to_have_text("connecting")
+
+    @property
+    def main(self) -> Locator:
+        """The page's content."""
+        return self.page.locator("main")
+
+    @property
+    def dialog(self) -> Locator:
+        """The dialog that is open."""
+        return self.page.get_by_role("dialog")
+
+    def press(self, button: str) -> None:
+        """Press a button of the page."""
+        self.main.get_by_role("button", name=button, exact=True).click()
+
+    def fill(self, label: str, text: str) -> None:
+        """Fill in a field of the open dialog."""
+        self.dialog.get_by_label(label, exact=True).fill(text)
+
+    def confirm(self, button: str) -> str:
+        """Press a button of the open dialog and wait until it has done its work; returns the command that was shown."""
+        command = self.dialog.locator(".command code")
+        line = command.inner_text() if command.count() else ""
+        self.dialog.get_by_role("button", name=button, exact=True).click()
+        expect(self.dialog).to_have_count(0)
+        return line
+
+    def tile(self, name: str) -> Locator:
+        """The value of a tile."""
+        return self.main.locator(f"[data-tile={name}] dd").first
+
+    def row(self, table: str, name: str) -> Locator:
+        """A row of a table by what stands in its first cell."""
+        rows = self.main.get_by_role("region", name=table, exact=True).locator("tbody tr")
+        return rows.filter(has=self.page.locator("th").filter(has_text=re.compile(rf"^{re.escape(name)}\b")))
+
+    def column(self, table: str, place: int) -> list[str]:
+        """The texts of a column of a table, counted from 0."""
+        rows = self.main.get_by_role("region", name=table, exact=True).locator("tbody tr")
+        return [text.strip() for text in rows.locator(f":nth-child({place + 1})").all_inner_texts()]
+
+    def violations(self, axe: str) -> list[str]:
+        """What axe-core finds seriously wrong with the page as it is now."""
+        if not self.page.evaluate("typeof window.axe === 'object'"):
+            self.page.evaluate(axe)
+        found: Any = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes']]}"
+            for one in found["violations"]
+            if one["impact"] in SERIOUS
+        ]
+
+
+def understood(line: str) -> list[str]:
+    """Have lmq-admin parse a command line of the console; returns the names of the commands it stands for.
+
+    Raises:
+        click.UsageError: lmq-admin does not know it.
+    """
+    program, *arguments = shlex.split(line)
+    assert program == "lmq-admin"
+    names: list[str] = []
+    command: click.Command = cli
+    context = cli.make_context("lmq-admin", arguments, resilient_parsing=False)
+    while isinstance(command, click.Group):
+        # What a group leaves is its subcommand with its arguments.
+        rest = [*context._protected_args, *context.args]
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        names.append(str(name))
+        command = found
+        context = found.make_context(str(name), rest, parent=context)
+    return names

@@ -1,0 +1,160 @@
+"""Every page in light and dark, by keyboard and on a phone; the list of queues with ten thousand of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from lmqcluster import AsyncClient, Client
+from tests.integration.cluster import Cluster
+
+from .conftest import OpenConsole
+from .console import PAGES, Console
+
+QUEUES = 10_000
+BUSY = "jobs"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def queues(cluster: Cluster, client: Client) -> None:
+    """Ten thousand queues with a message each, some with more."""
+
+    async def push_all() -> None:
+        async with AsyncClient(",".join(cluster.rpc_addresses)) as pushing:
+            names = [f"queue-{number:05}" for number in range(QUEUES - 3)]
+            await asyncio.gather(*(pushing.push(name, b"x") for name in names))
+
+    asyncio.run(push_all())
+    client.push_many("queue-00007", [b"more"] * 70)
+    client.push_many("queue-01234", [b"more"] * 20)
+    client.push_many(BUSY, [b"pay invoice %d" % number for number in range(30)])
+    client.push("json", b'{"order": 17, "paid": false}')
+    client.push("binary", bytes(range(256)))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_works_and_can_be_read(open_console: OpenConsole, axe: str, scheme: str) -> None:
+    console = open_console(color_scheme=scheme)
+    for route, heading in {**PAGES, f"queue/{BUSY}": BUSY}.items():
+        console.open(route)
+        expect(console.main.get_by_role("heading", level=1)).to_have_text(heading)
+        _wait_for_figures(console, route)
+        assert console.violations(axe) == [], f"{route} in {scheme}"
+    assert console.errors == []
+
+
+def _wait_for_figures(console: Console, route: str) -> None:
+    """Until the page shows what only the node can have told."""
+    if route == "overview":
+        expect(console.tile("queues")).to_have_text("10,000")
+        expect(console.row("Queues with the most messages", "queue-00007")).to_contain_text("71")
+        expect(console.row("Nodes", "n3")).to_contain_text("GiB")
+    elif route in {"nodes", "cluster"}:
+        table = {"nodes": "In the cluster", "cluster": "Members"}[route]
+        expect(console.main.get_by_role("region", name=table).get_by_text("leader", exact=True)).to_have_count(1)
+        expect(console.main.get_by_role("region", name=table).get_by_text("follower", exact=True)).to_have_count(2)
+    elif route == "queues":
+        expect(console.main).to_contain_text("1 to 50 of 10,000 queues.")
+    elif route == "defaults":
+        expect(console.main).to_contain_text("There are no rules")
+    else:
+        expect(console.tile("ready")).to_have_text("30")
+        expect(console.main.locator("td.preview").first).to_have_text("pay invoice 0")
+
+
+def test_figures_move_under_load(open_console: OpenConsole, client: Client) -> None:
+    console = open_console("overview")
+    line = console.main.get_by_role("img", name="Messages a second").locator("path").first
+    before = line.get_attribute("d")
+    for _ in range(150):
+        client.push_many("load", [b"x"] * 20)
+        if line.get_attribute("d") != before and re.fullmatch(r"[1-9][\d,.]*", console.tile("pushed").inner_text()):
+            break
+        console.page.wait_for_timeout(200)
+    else:
+        pytest.fail("pushes do not show in the rates")
+    assert console.errors == []
+
+
+def test_list_is_searched_sorted_and_paged_by_the_node(open_console: OpenConsole) -> None:
+    console = open_console("queues")
+    summary = console.main.locator("p[aria-live=polite]")
+    expect(summary).to_have_text("1 to 50 of 10,000 queues.")
+    console.press("Next page")
+    expect(summary).to_have_text("51 to 100 of 10,000 queues.")
+    console.press("Ready")
+    expect(console.row("Queues", "queue-00007")).to_be_visible()
+    assert console.column("Queues", 0)[:3] == ["queue-00007", BUSY, "queue-01234"]
+    assert console.column("Queues", 1)[:4] == ["71", "30", "21", "1"]
+    console.page.keyboard.press("/")
+    console.page.keyboard.type("UE-012")
+    expect(summary).to_have_text('1 to 50 of 100 queues with "UE-012" in their name.')
+    assert console.column("Queues", 0)[0] == "queue-01234"
+    assert "name=UE-012" in console.page.url
+    console.page.reload()
+    expect(summary).to_have_text('1 to 50 of 100 queues with "UE-012" in their name.')
+    console.main.get_by_label("Rows").select_option("100")
+    expect(summary).to_have_text('1 to 100 of 100 queues with "UE-012" in their name.')
+    console.main.get_by_label("Search").fill("no such queue")
+    expect(summary).to_have_text('No queues with "no such queue" in their name.')
+    assert console.errors == []
+
+
+def test_messages_are_shown_as_text_json_and_bytes(open_console: OpenConsole) -> None:
+    console = open_console("queue/json")
+    console.main.get_by_role("region", name="Messages").get_by_role("button").click()
+    content = console.main.get_by_label("Content", exact=True)
+    expect(content).to_have_text('{\n  "order": 17,\n  "paid": false\n}')
+    console.press("Text")
+    expect(content).to_have_text('{"order": 17, "paid": false}')
+    console.press("Hex")
+    expect(content).to_contain_text("00000000  7b 22 6f 72 64 65 72 22")
+    console.open("queue/binary")
+    console.main.get_by_role("region", name="Messages").get_by_role("button").click()
+    expect(console.main.get_by_label("Content", exact=True)).to_contain_text("000000f0  f0 f1 f2 f3")
+    expect(console.main.get_by_role("button", name="Text", exact=True)).to_be_disabled()
+    assert console.errors == []
+
+
+def test_everything_can_be_reached_by_keyboard(open_console: OpenConsole, client: Client) -> None:
+    console = open_console("overview")
+    page = console.page
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_focused()
+    for name in PAGES.values():
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name=name, exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(console.main.get_by_role("heading", level=1)).to_have_text("Cluster")
+    console.main.get_by_role("button", name="Take a snapshot").focus()
+    page.keyboard.press("Enter")
+    expect(console.dialog.get_by_role("button", name="Take it")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(console.dialog).to_have_count(0)
+    expect(console.main.get_by_role("button", name="Take a snapshot")).to_be_focused()
+    assert console.errors == []
+
+
+def test_theme_is_remembered(open_console: OpenConsole) -> None:
+    console = open_console("overview", color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = console.page.evaluate(background)
+    console.page.get_by_role("button", name="Theme: system").click()
+    assert console.page.evaluate(background) != dark
+    console.page.reload()
+    expect(console.page.get_by_role("button", name="Theme: light")).to_be_visible()
+    assert console.page.evaluate(background) != dark
+    console.page.get_by_role("button", name="Theme: light").click()
+    assert console.page.evaluate(background) == dark
+
+
+def test_nothing_is_cut_off_on_a_phone(open_console: OpenConsole) -> None:
+    console = open_console(viewport={"width": 390, "height": 800}, has_touch=True)
+    for route in [*PAGES, f"queue/{BUSY}"]:
+        console.open(route)
+        _wait_for_figures(console, route)
+        assert console.page.evaluate("document.documentElement.scrollWidth") <= 390, route
+    assert console.errors == []

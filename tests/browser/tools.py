@@ -1,0 +1,82 @@
+"""What these tests need beyond Python: Chromium, and axe-core, which judges how accessible a page is.
+
+A machine that lacks them gets them: Chromium from Debian if the tests run as root, axe-core by npm.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+AXE = "axe-core@4.14.1"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+INSTALL_TIMEOUT_S = 600
+
+
+def chromium() -> str:
+    """The path of a Chromium.
+
+    Raises:
+        RuntimeError: there is none, and it cannot be installed from here.
+    """
+    with _alone():
+        return _browser() or _install("chromium", _browser)
+
+
+def axe_source() -> str:
+    """The JavaScript of axe-core.
+
+    Raises:
+        RuntimeError: it cannot be fetched.
+    """
+    folder = Path(sys.prefix) / AXE.replace("@", "-")
+    file = folder / "node_modules" / "axe-core" / "axe.min.js"
+    with _alone():
+        if not file.exists():
+            npm = _npm() or _install("npm", _npm)
+            _run([npm, "install", "--no-save", "--no-audit", "--no-fund", "--prefix", str(folder), AXE])
+    return file.read_text(encoding="utf-8")
+
+
+def _browser() -> str | None:
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+def _npm() -> str | None:
+    return shutil.which("npm")
+
+
+def _install(package: str, find: Callable[[], str | None]) -> str:
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        raise RuntimeError(f"{package} is not installed: apt-get install {package}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    _run([apt, "-qq", "update"], environment)
+    _run([apt, "-qq", "-y", "install", "--no-install-recommends", package], environment)
+    found = find()
+    if found is None:
+        raise RuntimeError(f"apt-get has installed {package}, but it is not on the path")
+    return found
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One test process at a time installs something; the others then find it."""
+    with (Path(tempfile.gettempdir()) / "lmqcluster-test-tools.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
