@@ -66,7 +66,7 @@ def _process_bytes() -> int | None:
 
 @dataclass(slots=True)
 class _Seen:
-    """The last answer of a member: when it came and how long it took, in seconds of the event loop, and what was committed then."""
+    """The last answer of a member: when it came, how long it took (seconds of the event loop), and what was committed then."""
 
     at: float
     round_trip_s: float
