@@ -457,7 +457,7 @@ async def test_the_deadline_of_a_call_that_was_refused_again_and_again() -> None
         return Fate.REFUSE if request.method == "push" else Fate.ANSWER
 
     async with ScriptedNode(ModelCluster(), script) as node:
-        client = client_of(node, timeout_s=0.2)
+        client = client_of(node, timeout_s=2.0)
         with pytest.raises(LmqError) as caught:
             await client.push("q", 1)
         assert (caught.value.code, caught.value.outcome) == ("no_leader", Outcome.NOT_APPLIED)
@@ -471,7 +471,7 @@ async def test_the_deadline_of_a_call_that_may_have_been_applied() -> None:
         return Fate.HOLD if request.method == "push" else Fate.ANSWER
 
     async with ScriptedNode(ModelCluster(), script) as node:
-        client = client_of(node, timeout_s=0.1)
+        client = client_of(node, timeout_s=1.0)
         with pytest.raises(LmqError) as caught:
             await client.push("q", 1)
         assert (caught.value.code, caught.value.outcome) == ("unknown_outcome", Outcome.UNKNOWN)
@@ -579,7 +579,7 @@ async def test_closing_does_not_wait_long_for_a_node_that_ignores_the_cancelling
 async def test_a_call_never_sent_is_not_in_doubt_because_another_one_is() -> None:
     script = fates("push", *["unknown_outcome: x"] * 10_000)
     async with ScriptedNode(ModelCluster(), script) as node:
-        client = AsyncClient(node.address, timeout_s=0.2, in_flight_max=1, backoff=QUICK)
+        client = AsyncClient(node.address, timeout_s=1.0, in_flight_max=1, backoff=QUICK)
         results = await asyncio.gather(client.push("q", 1), client.push("q", 2), return_exceptions=True)
         assert [result.outcome for result in results if isinstance(result, LmqError)] == [
             Outcome.UNKNOWN,
@@ -593,7 +593,7 @@ async def test_a_timed_out_push_of_one_caller_leaves_those_of_others_stored_once
     cluster = ModelCluster()
     stalled = once(lambda request: request.method == "push" and request.arguments[1] == 5, Fate.HOLD)
     async with ScriptedNode(cluster, stalled) as first, ScriptedNode(cluster) as second:
-        client = client_of(first, second, timeout_s=1.5)
+        client = client_of(first, second, timeout_s=3.0)
         results = await asyncio.gather(*(client.push("q", number) for number in range(10)), return_exceptions=True)
         assert [number for number, result in enumerate(results) if isinstance(result, LmqError)] == [5]
         assert await client.push("q", 10) == "ok"
