@@ -165,7 +165,10 @@ class Corruption(TargetedFault):
         journal.write_bytes(data)
 
     def end(self, stage: Stage) -> None:
-        """The operator's way: start, see it refuse, repair, start."""
+        """The operator's way: start, see it refuse, repair, start, and wait until it has copied what it lost.
+
+        Until then it is no better than a dead node, and the next fault would hit a second one.
+        """
         for node in self.nodes:
             node.start()
             code = node.wait_exit()
@@ -175,6 +178,7 @@ class Corruption(TargetedFault):
                 )
             node.repair()
             node.start()
+            node.wait_ready()
 
 
 @dataclass

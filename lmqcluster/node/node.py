@@ -418,11 +418,18 @@ class Node:
         core, machine = self.replica.core, self.replica.machine
         leader = core.leader_id()
         lag = core.commit_index() - core.applied_index()
+        recovering = core.is_recovering()
         return [
             ("running", not self._stopping, "shutting down" if self._stopping else "not shutting down"),
             ("leader", self.has_leader(), f"leader {leader}" if leader else "no leader known"),
             ("founded", bool(machine.salt), "founded" if machine.salt else "no first leader yet"),
             ("applied", lag <= READY_LAG_MAX, f"{lag} entries behind"),
+            # Whoever restarts node after node has to wait for this one: two of three that have forgotten could not go on.
+            (
+                "recovered",
+                not recovering,
+                "has forgotten entries and copies them" if recovering else "holds what it acknowledged",
+            ),
         ]
 
     def cluster_status(self) -> dict[str, Any]:

@@ -183,7 +183,9 @@ def test_damage_of_two_of_three_one_after_the_other(broken: Cluster) -> None:
         assert victim.wait_exit() == 65
         assert run("lmq", "repair", "--data-dir", str(victim.data_dir), "--yes").code == 0
         victim.start()
-        in_step(broken)
+        mine = next(node for node in victim.get_json("/v1/cluster")["nodes"] if node["raft"] == victim.raft)
+        assert mine["state"] != "recovering", "it is ready only when it holds what it has acknowledged"
+    in_step(broken)
     assert next(queue["size"] for queue in queues(broken[0]) if queue["name"] == "tail") == 1000
 
 
