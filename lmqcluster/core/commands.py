@@ -59,6 +59,9 @@ class Op(IntEnum):
     SETTLE_BATCHES = 19  # subscription, epoch -> ([expired epoch], whether to repeat)
     ABANDON_BATCHES = 20  # subscription -> whether to repeat
     FORGET_KEYS = 21  # [scope] -> how many keys they held
+    PURGE = 22  # queue, limit -> how many messages were removed, or None if the queue does not exist
+    MOVE = 23  # queue, destination, limit -> how many messages were moved, or None if the queue does not exist
+    SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
 
 
 class PushFlag(IntEnum):

@@ -10,6 +10,7 @@ from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleV
 from .endings import Ending, Endings
 from .key_scopes import KeyScopes
 from .message import Headers, Meta
+from .operations import Operations
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
 from .properties import Rule, checked_properties, effective, settings_of
@@ -70,6 +71,7 @@ class Machine:
         self._revision = 0
         self._ready: list[Queue] = []
         self._view: SnapshotView | None = None
+        operations = Operations(self)
         self._handlers: dict[int, Callable[..., Any]] = {
             Op.PUSH: self._push,
             Op.PUSH_ITEMS: self._push_items,
@@ -92,6 +94,9 @@ class Machine:
             Op.SETTLE_BATCHES: self.batches.settle,
             Op.ABANDON_BATCHES: self.batches.abandon,
             Op.FORGET_KEYS: self._forget_keys,
+            Op.PURGE: operations.purge,
+            Op.MOVE: operations.move,
+            Op.SUSPEND: operations.suspend,
         }
 
     # --- applying -------------------------------------------------------------------------------------------------

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTERS", "DROPS_MAX", "REPEATS_MAX", "Queue"]
 
-COUNTERS = ("pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total")
+COUNTERS = (
+    "pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total", "purged_total",
+    "moved_out_total", "moved_in_total",
+)  # fmt: skip
 """Counters of a queue that never fall."""
 
 DROPS_MAX = 10_000
@@ -45,7 +48,9 @@ class Queue:
         views: the pattern views that list this queue; they must be told when its earliest due time falls.
         body_bytes: bytes of all bodies.
         pre_images: where messages go before they change, while a snapshot view needs them.
-        pushed_total, pulled_total, acked_total, nacked_total, redelivered_total, dropped_total: counters that never fall.
+        suspended: whether nothing is handed out for the time being; everything else goes on.
+        pushed_total, pulled_total, acked_total, nacked_total, redelivered_total, dropped_total, purged_total,
+            moved_out_total, moved_in_total: counters that never fall.
     """
 
     __slots__ = (
@@ -55,16 +60,20 @@ class Queue:
         "dropped_total",
         "endings",
         "leases",
+        "moved_in_total",
+        "moved_out_total",
         "nacked_total",
         "name",
         "own",
         "pre_images",
         "pulled_total",
+        "purged_total",
         "pushed_total",
         "ready",
         "redelivered_total",
         "revision",
         "settings",
+        "suspended",
         "views",
         "window",
     )
@@ -82,17 +91,25 @@ class Queue:
         self.window: Message | None = None
         self.body_bytes = 0
         self.pre_images: PreImages | None = None
+        self.suspended = False
         self.pushed_total = 0
         self.pulled_total = 0
         self.acked_total = 0
         self.nacked_total = 0
         self.redelivered_total = 0
         self.dropped_total = 0
+        self.purged_total = 0
+        self.moved_out_total = 0
+        self.moved_in_total = 0
 
     def __len__(self) -> int:
         return len(self.ready) + len(self.delayed) + len(self.leases.messages)
 
     def head_us(self) -> int | None:
+        """When a pull can find the next message, one whose lease ends included; None if the queue is empty or suspended."""
+        return None if self.suspended else self.earliest_us()
+
+    def earliest_us(self) -> int | None:
         """The earliest due time of all messages, leased ones included, or None if the queue is empty."""
         other = self._other_us()
         if self.ready and (other is None or self.ready[0].due_us < other):
@@ -182,9 +199,11 @@ class Queue:
         return delivered
 
     def _due(self, now_us: int, count: int) -> list[Message]:
-        """Remove up to `count` deliverable messages from ready, delayed and expired leases."""
+        """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if suspended."""
         ready = self.ready
         taken: list[Message] = []
+        if self.suspended:
+            return taken
         drops = 0
         other = self._other_us()
         while len(taken) < count:
@@ -206,17 +225,65 @@ class Queue:
         return taken
 
     def _pop_other(self) -> Message:
-        lease_us = self.leases.head_us() if self.leases.messages else None
-        if self.delayed and (lease_us is None or self.delayed[0][0] <= lease_us):
-            message = heappop(self.delayed)[2]
-            if message is self.window:
-                self.window = None
-            return message
-        number, message = self.leases.pop_head()
-        self.endings.note(number, Ending.EXPIRED)
+        if self._is_delayed_first():
+            return self._pop_delayed()
+        message = self._pop_expired()
         if message.remaining > 0:
             self.redelivered_total += 1
         return message
+
+    def _is_delayed_first(self) -> bool:
+        """Whether the earliest of the delayed and leased messages is a delayed one."""
+        lease_us = self.leases.head_us() if self.leases.messages else None
+        return bool(self.delayed) and (lease_us is None or self.delayed[0][0] <= lease_us)
+
+    def _pop_delayed(self) -> Message:
+        message = heappop(self.delayed)[2]
+        if message is self.window:
+            self.window = None
+        return message
+
+    def _pop_expired(self) -> Message:
+        number, message = self.leases.pop_head()
+        self.endings.note(number, Ending.EXPIRED)
+        return message
+
+    def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:
+        """Remove up to `count` messages that nobody holds, in the order in which they would be delivered.
+
+        These are the ready ones, those whose leases have ended, and, if wanted, behind them the delayed ones with an open
+        accumulation window. Suspended or not makes no difference, nor do deliveries that are used up.
+        """
+        ready = self.ready
+        taken: list[Message] = []
+        other = self._other_us()
+        while len(taken) < count:
+            if ready and (other is None or ready[0].due_us < other):
+                taken.append(ready.popleft())
+            elif other is not None and other <= now_us:
+                taken.append(self._pop_delayed() if self._is_delayed_first() else self._pop_expired())
+                other = self._other_us()
+            elif also_delayed and self.delayed:
+                taken.append(self._pop_delayed())
+            else:
+                break
+        self.body_bytes -= sum(content_bytes(message.content) for message in taken)
+        return taken
+
+    def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
+        """Take messages of another queue as if they had been stored now, numbered from `sequence`.
+
+        Each stays what it is: neither accumulated nor, if it is a compound message, taken apart.
+        """
+        deliveries = self.settings.deliveries
+        self.ready.extend(
+            [
+                Message(number, now_us, deliveries, message.meta, message.content)
+                for number, message in enumerate(messages, sequence)
+            ]
+        )
+        self.body_bytes += sum(content_bytes(message.content) for message in messages)
+        self.moved_in_total += len(messages)
 
     def ack(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Settle leases: the messages are gone. False for a number without a live lease."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION", "Restoration"]
 
-VERSION = 3
+VERSION = 4
 
 _SEQUENCES = (list, tuple)
 _ONLY_INTS = {int}
@@ -147,7 +147,7 @@ class Restoration:
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
-    def _take_queue(self, name: bytes, own: list[Any], window: int, counters: list[int]) -> None:
+    def _take_queue(self, name: bytes, own: list[Any], window: int, counters: list[int], suspended: int) -> None:
         self._check_window()
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
@@ -157,7 +157,8 @@ class Restoration:
         for counter, value in zip(COUNTERS, _ints(counters), strict=True):
             setattr(queue, counter, value)
         self._queue = queue
-        (self._window,) = _ints([window])
+        self._window, flag = _ints([window, suspended])
+        queue.suspended = bool(flag)
         self._last_number = 0
         self._last_delayed = (-(1 << 64), 0)
 

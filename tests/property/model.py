@@ -20,6 +20,7 @@ WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
 PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6, 7, 8
 PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
 RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES, FORGET_KEYS = 17, 18, 19, 20, 21
+PURGE, MOVE, SUSPEND = 22, 23, 24
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 REFUSED = "refused"
 ANY_NUMBER = object()
@@ -50,9 +51,13 @@ class Queue:
 
     entries: list[Entry] = field(default_factory=list)
     own: dict[str, Any] = field(default_factory=dict)
-    entered: int = 0  # messages stored; a compound message is one
+    entered: int = 0  # messages stored, those moved here among them; a compound message is one
     acked: int = 0
     dropped: int = 0
+    purged: int = 0
+    moved_out: int = 0
+    moved_in: int = 0
+    suspended: bool = False
 
 
 @dataclass
@@ -147,6 +152,9 @@ class Model:
             SETTLE_BATCHES: self.settle_batches,
             ABANDON_BATCHES: self.abandon_batches,
             FORGET_KEYS: self.forget_keys,
+            PURGE: self.purge,
+            MOVE: self.move,
+            SUSPEND: self.suspend,
         }[op](*arguments)
 
     # Properties
@@ -300,6 +308,8 @@ class Model:
     def pull_one(self, name: bytes, deadline_us: int | None = None) -> Delivery | None:
         queue = self.queues[name]
         while True:
+            if queue.suspended:
+                return None
             due = [entry for entry in queue.entries if entry.due_us <= self.now_us]
             if not due:
                 return None
@@ -323,7 +333,7 @@ class Model:
     def pull_any(self, pattern: bytes, count: int) -> list[Delivery]:
         delivered: list[Delivery] = []
         while len(delivered) < count:
-            heads = [(self.head_us(name), name) for name in self.matching(pattern) if self.queues[name].entries]
+            heads = self.heads(pattern)
             if not heads or min(heads)[0] > self.now_us:
                 break
             one = self.pull_one(min(heads)[1])
@@ -332,8 +342,14 @@ class Model:
         return delivered
 
     def head_us(self, name: bytes) -> int | None:
-        """When the next message of the queue is due, leased ones included."""
-        return min([entry.due_us for entry in self.queues[name].entries], default=None)
+        """When the next message of the queue is due, leased ones included; never if it is suspended."""
+        queue = self.queues[name]
+        return None if queue.suspended else min([entry.due_us for entry in queue.entries], default=None)
+
+    def heads(self, pattern: bytes) -> list[tuple[int, bytes]]:
+        """Due time and name of the queues that match and have something to hand out."""
+        found = [(self.head_us(name), name) for name in self.matching(pattern)]
+        return [(due_us, name) for due_us, name in found if due_us is not None]
 
     # Settle
 
@@ -404,6 +420,56 @@ class Model:
             results.append(entry is not None)
         return results
 
+    # Operations on whole queues
+
+    def withdraw(self, name: bytes, limit: int, until_us: float) -> list[Entry]:
+        """Remove messages that nobody holds and that are due until then, in the order of delivery."""
+        queue = self.queues[name]
+        taken: list[Entry] = []
+        while len(taken) < limit:
+            free = [
+                e for e in queue.entries if (e.state != "leased" or e.due_us <= self.now_us) and e.due_us <= until_us
+            ]
+            if not free:
+                break
+            entry = min(free, key=lambda entry: entry.place)
+            if entry.state == "leased":
+                self.ended[entry.number] = None
+            queue.entries.remove(entry)
+            taken.append(entry)
+        return taken
+
+    def purge(self, name: bytes, limit: int) -> Any:
+        if name not in self.queues:
+            return None
+        taken = self.withdraw(name, limit, float("inf"))
+        self.queues[name].purged += len(taken)
+        return len(taken)
+
+    def move(self, name: bytes, destination: bytes, limit: int) -> Any:
+        if name not in self.queues:
+            return None
+        if name == destination:
+            return REFUSED
+        target = self.named(destination)
+        taken = self.withdraw(name, limit, self.now_us)
+        self.queues[name].moved_out += len(taken)
+        for old in taken:
+            self.arrivals += 1
+            place = (self.now_us, LINE_LAST, self.end_of_line(target))
+            remaining = self.property(destination, "retry") + 1
+            meta = (old.content_type, old.headers)
+            target.entries.append(Entry("waiting", place, self.arrivals, remaining, *meta, old.content))
+        target.entered += len(taken)
+        target.moved_in += len(taken)
+        return len(taken)
+
+    def suspend(self, name: bytes, suspended: bool) -> Any:
+        if name not in self.queues:
+            return None
+        self.queues[name].suspended = suspended
+        return True
+
     # Batch leases
 
     def reserve(self, name: bytes, epoch: int, source: bytes, is_pattern: bool, count: int, lease_us: int) -> Any:
@@ -442,7 +508,7 @@ class Model:
     def take_any(self, pattern: bytes, limit: int, batch: Batch) -> int:
         taken = 0
         while taken < limit:
-            heads = [(self.head_us(name), name) for name in self.matching(pattern) if self.queues[name].entries]
+            heads = self.heads(pattern)
             if not heads or min(heads)[0] > self.now_us:
                 break
             taken += self.take(min(heads)[1], min(self.block, limit - taken), batch)

@@ -74,6 +74,11 @@ PULL_ANY = _command(m.PULL_ANY, PATTERNS, COUNTS)
 SETTLE = _command(st.sampled_from([m.ACK, m.NACK, m.EXTEND, m.PUT_BACK]), st.none() | st.none() | QUEUES, AGES)
 SET_PROPERTIES = _command(m.SET_PROPERTIES, QUEUES, PROPERTIES)
 SET_DEFAULTS = _command(m.SET_DEFAULTS, st.lists(st.tuples(PATTERNS, PROPERTIES).map(list), max_size=3))
+OPERATE = st.one_of(
+    _command(m.PURGE, QUEUES, st.integers(1, 3)),
+    _command(m.MOVE, QUEUES, QUEUES, st.integers(1, 3)),
+    _command(m.SUSPEND, QUEUES, st.booleans()),
+)
 REMOVE = _command(st.sampled_from([m.CLEAR_PROPERTIES, m.DELETE]), QUEUES)
 ANY_COMMAND = st.one_of(
     PUSH,
@@ -86,6 +91,7 @@ ANY_COMMAND = st.one_of(
     SET_PROPERTIES,
     SET_DEFAULTS,
     REMOVE,
+    OPERATE,
     FORGET_KEYS,
     _command(m.BARRIER),
 )
@@ -141,7 +147,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         self.sent = {b"n1": [1, 0], b"n2": [1, 0]}  # incarnation and last sequence of each node
         self.delivered: list[tuple[bytes, int]] = []
         self.totals: dict[str, int] = {}
-        self.deleted = {"entered": 0, "acked": 0, "dropped": 0, "left": 0}
+        self.deleted = {"entered": 0, "gone": 0, "left": 0}
 
     @initialize(salt=st.binary(min_size=10, max_size=10), start_us=st.sampled_from([0, 1_700_000_000 * SECOND]))
     def found(self, salt: bytes, start_us: int) -> None:
@@ -179,6 +185,10 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @rule(node=NODES, step_us=STEPS_US, command=RESERVE, again=st.integers(1, 3))
     def reserve_again(self, node: bytes, step_us: int, command: list[Any], again: int) -> None:
         self._batch(node, step_us, [command] * again)
+
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(OPERATE | OPERATE | PUSH | PULL, min_size=1, max_size=4))
+    def operate(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
+        self._batch(node, step_us, commands)
 
     @rule(node=NODES, step_us=STEPS_US, properties=SET_PROPERTIES, push=PUSH)
     def configure_and_push(self, node: bytes, step_us: int, properties: list[Any], push: list[Any]) -> None:
@@ -243,7 +253,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
     @staticmethod
     def _pullable(queue: m.Queue, now_us: int) -> bool:
-        return any(entry.due_us <= now_us and entry.remaining > 0 for entry in queue.entries)
+        return not queue.suspended and any(e.due_us <= now_us and e.remaining > 0 for e in queue.entries)
 
     def _remember_deliveries(self, results: list[Any]) -> None:
         for result in results:
@@ -255,8 +265,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         for name, (queue, _) in before.items():
             if self.model.queues.get(name) is not queue:
                 self.deleted["entered"] += queue.entered
-                self.deleted["acked"] += queue.acked
-                self.deleted["dropped"] += queue.dropped
+                self.deleted["gone"] += _gone(queue)
                 self.deleted["left"] += len(queue.entries)
 
     def _check_wakeups(self, before: dict[bytes, tuple[m.Queue, bool]], now_us: int, ready: set[bytes]) -> None:
@@ -276,6 +285,9 @@ class MachineAgainstModel(RuleBasedStateMachine):
             assert real.head_us() == self.model.head_us(name)
             assert real.body_bytes == sum(_bytes(entry.content) for entry in queue.entries)
             assert (real.acked_total, real.dropped_total) == (queue.acked, queue.dropped)
+            moved = (real.moved_out_total, real.moved_in_total)
+            assert (real.purged_total, *moved) == (queue.purged, queue.moved_out, queue.moved_in)
+            assert real.suspended == queue.suspended
 
     @invariant()
     def same_batches(self) -> None:
@@ -311,8 +323,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:
         for queue in self.model.queues.values():
-            assert queue.entered == len(queue.entries) + queue.acked + queue.dropped
-        assert self.deleted["entered"] == self.deleted["left"] + self.deleted["acked"] + self.deleted["dropped"]
+            assert queue.entered == len(queue.entries) + _gone(queue)
+        assert self.deleted["entered"] == self.deleted["left"] + self.deleted["gone"]
 
     @invariant()
     def totals_never_fall(self) -> None:
@@ -327,6 +339,10 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
 def _found(pattern: bytes, name: bytes) -> bool:
     return compile_pattern(pattern)(name)
+
+
+def _gone(queue: m.Queue) -> int:
+    return queue.acked + queue.dropped + queue.purged + queue.moved_out
 
 
 def _plain(result: Any) -> Any:

@@ -157,6 +157,9 @@ def test_totals_count_what_deleted_queues_did() -> None:
         "nacked_total": 1,
         "redelivered_total": 1,
         "dropped_total": 0,
+        "purged_total": 0,
+        "moved_out_total": 0,
+        "moved_in_total": 0,
     }
     assert driver.machine.totals() == expected
     driver.delete(Q)

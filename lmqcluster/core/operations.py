@@ -1,0 +1,78 @@
+"""What operators do to whole queues: purge, move, suspend. Every method is one command of the state machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = ["STEP_MAX", "Operations"]
+
+STEP_MAX = 10_000
+"""Most messages that one command removes or moves, so that no command takes long."""
+
+
+class Operations:
+    """The commands, each of which returns None if the queue does not exist: none of them makes one."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def purge(self, name: bytes, limit: int) -> int | None:
+        """Remove up to `limit` messages that are not leased, those first that would be delivered first.
+
+        Raises:
+            ValueError: the limit is out of range.
+        """
+        _check_limit(limit)
+        queue = self._machine.queues.get(name)
+        if queue is None:
+            return None
+        purged = len(queue.withdraw(self._machine.now_us, limit, also_delayed=True))
+        queue.purged_total += purged
+        return purged
+
+    def move(self, name: bytes, destination: bytes, limit: int) -> int | None:
+        """Put up to `limit` messages that could be pulled now behind those of another queue, as fresh messages.
+
+        Order, bodies, content types and headers are kept; how often they may be delivered is the destination's to say.
+
+        Raises:
+            ValueError: the limit is out of range, or the destination is the queue itself or no name.
+        """
+        _check_limit(limit)
+        machine = self._machine
+        queue = machine.queues.get(name)
+        if queue is None:
+            return None
+        target = machine.queue(destination)
+        if target is queue:
+            raise ValueError("a queue cannot be moved to itself")
+        messages = queue.withdraw(machine.now_us, limit, also_delayed=False)
+        queue.moved_out_total += len(messages)
+        target.append(machine.now_us, machine.last_sequence + 1, messages)
+        machine.last_sequence += len(messages)
+        machine.note_due(target)
+        return len(messages)
+
+    def suspend(self, name: bytes, suspended: bool) -> bool | None:
+        """Have the queue hand out nothing until it is resumed, or resume it.
+
+        Raises:
+            ValueError: the flag is no boolean.
+        """
+        if type(suspended) is not bool:
+            raise ValueError("whether to suspend must be true or false")
+        queue = self._machine.queues.get(name)
+        if queue is None:
+            return None
+        queue.suspended = suspended
+        if not suspended:
+            self._machine.note_due(queue)
+        return True
+
+
+def _check_limit(limit: int) -> None:
+    if type(limit) is not int or not 0 < limit <= STEP_MAX:
+        raise ValueError(f"a limit must be an integer from 1 to {STEP_MAX}")

@@ -1,0 +1,189 @@
+"""Purge, move and suspend in the state machine; `tests/property/test_machine.py` holds them against the model too."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmqcluster.core import Fault, Machine, Op
+from lmqcluster.core.batch_leases import BatchState
+from lmqcluster.core.operations import STEP_MAX
+from tests.property.driver import SECOND, Driver, bodies, copied, numbers
+from tests.property.work import counted
+
+Q, R = b"q", b"r"
+
+
+def totals(machine: Machine, *names: str) -> list[int]:
+    return [machine.totals()[name] for name in names]
+
+
+# --- purge --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_purge_removes_what_nobody_holds_and_leaves_leases_alone() -> None:
+    driver = Driver()
+    driver.push(Q, b"held", b"ready")
+    (held,) = numbers(driver.pull(Q))
+    driver.set(Q, accum=60_000)
+    driver.push(Q, b"part 1", b"part 2")
+    assert driver.do(Op.PURGE, Q, STEP_MAX) == 2, "the ready one and the open window"
+    assert driver.machine.queues[Q].body_bytes == len(b"held")
+    assert driver.ack(Q, held) == [True]
+    assert totals(driver.machine, "purged_total", "acked_total", "dropped_total") == [2, 1, 0]
+    driver.push(Q, b"part 3")
+    driver.wait(60)
+    assert bodies(driver.pull(Q)) == [[b"part 3"]], "a purged window is not joined"
+
+
+def test_a_purge_takes_what_would_be_delivered_first() -> None:
+    driver = Driver()
+    driver.set(Q, accum=5_000)
+    driver.push(Q, b"window")
+    driver.set(Q, accum=0)
+    driver.wait(1)
+    driver.push(Q, b"1", b"2")
+    first, _ = numbers(driver.pull(Q, 2))
+    driver.wait(1)
+    driver.push(Q, b"3")
+    driver.put_back(Q, first)
+    waiting = [b"1", b"3", [b"window"]]
+    for purged in (1, 2, 3):
+        assert driver.do(Op.PURGE, Q, 1) == 1
+        twin = Driver(copied(driver.machine))
+        twin.now_us = driver.now_us + 10 * SECOND
+        assert bodies(twin.pull(Q, 9)) == waiting[purged:]
+    assert driver.do(Op.PURGE, Q, 1) == 0
+    assert driver.size(Q) == 1, "the lease"
+
+
+def test_a_lease_that_has_ended_holds_nothing() -> None:
+    driver = Driver()
+    driver.push(Q, b"late")
+    (late,) = numbers(driver.pull(Q))
+    driver.wait(30)
+    assert driver.do(Op.PURGE, Q, STEP_MAX) == 1
+    assert driver.ack(Q, late) == [False]
+    assert driver.machine.settled_by(Op.ACK, Q, late) is False, "nobody acknowledged it"
+    assert totals(driver.machine, "purged_total", "redelivered_total") == [1, 0]
+
+
+def test_purging_costs_the_same_for_each_message_however_many_there_are() -> None:
+    def lines(count: int) -> int:
+        driver = Driver()
+        for _ in range(count // 1000):
+            driver.push(Q, *[b"x"] * 1000)
+        with counted() as work:
+            assert driver.do(Op.PURGE, Q, 1000) == 1000
+        return work.lines
+
+    assert lines(50_000) <= lines(1000) * 1.1
+
+
+# --- move ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
+    driver = Driver()
+    driver.set(Q, retry=0, hooks=[["pre_http_push", [["m", ["x-a"]]]]])
+    driver.set(R, retry=5, accum=1_000)
+    driver.push(R, b"waits")
+    driver.push_item(Q, b"1", b"text/plain", [(b"x-a", b"v")])
+    driver.pull(Q)
+    driver.wait(30)
+    driver.push(Q, b"2", b"3")
+    assert driver.do(Op.MOVE, Q, R, 2) == 2
+    assert driver.ready == [R]
+    found = driver.pull(R, 9)
+    assert bodies(found) == [[b"waits"], b"1", b"2"]
+    one = found[1][3]
+    assert one.meta == (b"text/plain", ((b"x-a", b"v"),))
+    assert one.remaining == 5, "its deliveries had been used up"
+    assert driver.drain(Q) == [b"3"]
+    assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
+    assert driver.machine.queues[R].body_bytes == len(b"waits12")
+
+
+def test_a_compound_message_moves_as_a_whole_when_its_window_has_ended() -> None:
+    driver = Driver()
+    driver.set(Q, accum=1_000)
+    driver.set(R, accum=1_000)
+    driver.push(Q, b"1", b"2")
+    assert driver.do(Op.MOVE, Q, R, STEP_MAX) == 0, "it is not to be had yet"
+    driver.wait(1)
+    assert driver.do(Op.MOVE, Q, R, STEP_MAX) == 1
+    assert bodies(driver.pull(R)) == [[b"1", b"2"]]
+
+
+def test_a_queue_is_not_moved_to_itself_and_no_queue_to_nowhere() -> None:
+    driver = Driver()
+    driver.push(Q, b"1")
+    for command in ([Op.MOVE, Q, Q, 1], [Op.MOVE, Q, b"", 1], [Op.MOVE, Q, R, 0], [Op.PURGE, Q, STEP_MAX + 1]):
+        assert isinstance(driver.batch(command)[0], Fault)
+    assert driver.batch([Op.MOVE, R, b"s", 1], [Op.PURGE, R, 1], [Op.SUSPEND, R, True]) == [None] * 3
+    assert sorted(driver.machine.queues) == [Q], "a name that was mistyped makes no queue"
+    assert driver.drain(Q) == [b"1"]
+
+
+# --- suspend ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_suspended_queue_hands_out_nothing_and_takes_everything() -> None:
+    driver = Driver()
+    driver.push(Q, b"1", b"2", b"3", b"4")
+    one, two, three = numbers(driver.pull(Q, 3))
+    assert driver.do(Op.SUSPEND, Q, True) is True
+    assert driver.pull(Q, 5) == []
+    assert driver.pull_any(b"") == []
+    assert driver.do(Op.RESERVE, b"s", 1, Q, False, 5, SECOND).state == BatchState.EMPTY
+    assert driver.do(Op.RESERVE, b"s", 1, b"", True, 5, SECOND).state == BatchState.EMPTY
+    driver.push(Q, b"5")
+    assert (driver.ack(Q, one), driver.nack(Q, two), driver.extend(Q, three)) == ([True], [True], [True])
+    driver.wait(30)
+    assert driver.ack(Q, three) == [False], "leases end all the same"
+    assert driver.machine.queues[Q].head_us() is None, "nobody is to wait for a certain time"
+    for machine in (copied(driver.machine), driver.machine):
+        twin = Driver(machine)
+        twin.now_us = driver.now_us
+        assert twin.pull(Q) == [], "a restart does not resume"
+        assert twin.do(Op.SUSPEND, Q, False) is True
+        assert twin.ready == [Q], "those who wait are told"
+        assert bodies(twin.pull_any(b"q", 9)) == [b"4", b"5", b"2", b"3"]
+
+
+def test_a_pattern_passes_over_a_suspended_queue() -> None:
+    driver = Driver()
+    driver.push(Q, b"early")
+    driver.wait(1)
+    driver.push(R, b"late")
+    driver.do(Op.SUSPEND, Q, True)
+    assert bodies(driver.pull_any(b"", 9)) == [b"late"]
+    driver.push(Q, b"more")
+    assert driver.pull_any(b"", 9) == []
+    driver.do(Op.SUSPEND, Q, False)
+    assert bodies(driver.pull_any(b"", 9)) == [b"early", b"more"]
+
+
+def test_a_suspended_queue_can_be_purged_and_moved_from() -> None:
+    driver = Driver()
+    driver.push(Q, b"1", b"2")
+    driver.do(Op.SUSPEND, Q, True)
+    assert driver.do(Op.MOVE, Q, R, 1) == 1
+    assert driver.do(Op.PURGE, Q, 5) == 1
+    assert driver.drain(R) == [b"1"]
+
+
+def test_a_queue_that_is_made_anew_is_not_suspended() -> None:
+    driver = Driver()
+    driver.push(Q)
+    driver.do(Op.SUSPEND, Q, True)
+    driver.delete(Q)
+    driver.push(Q, b"1")
+    assert driver.drain(Q) == [b"1"]
+
+
+@pytest.mark.parametrize("flag", [1, None, b"true"])
+def test_suspend_takes_true_or_false(flag: object) -> None:
+    driver = Driver()
+    driver.push(Q)
+    assert isinstance(driver.batch([Op.SUSPEND, Q, flag])[0], Fault)
+    assert not driver.machine.queues[Q].suspended
