@@ -152,15 +152,16 @@ class Node:
         pulls = Pulls(proposer, self._machine, self.replica.clock)
         if hasattr(self, "service"):
             self.service.proposer, self.service.pulls = proposer, pulls
-            self._take_salt()
-            return
-        self.service = QueueService(
-            proposer,
-            pulls,
-            self._machine,
-            message_bytes_max=config.message_bytes_max,
-            memory_bytes_max=config.memory_bytes_max,
-        )
+        else:
+            self.service = QueueService(
+                proposer,
+                pulls,
+                self._machine,
+                message_bytes_max=config.message_bytes_max,
+                memory_bytes_max=config.memory_bytes_max,
+            )
+        # A snapshot that was loaded may hold it; the log may bring nothing more.
+        self._take_salt()
 
     def _machine(self) -> Machine:
         return self.replica.machine
