@@ -526,6 +526,60 @@ class AsyncClient:
         """Delete a queue with all its messages. Awaited: ``"ok"``, also if there was none."""
         return self._call(Call, request_body(b"delete", [name_bytes(queue)]), _ok)
 
+    def purge(self, queue: Name) -> Future[int]:
+        """Remove all messages of a queue that are not leased: ready, delayed, and in an open accumulation window.
+
+        Messages pushed meanwhile stay, unless they come while fewer are left than the queue held when the purge began. A lost
+        connection lets the client repeat it, which is safe, but then only what the last attempt removed is counted.
+
+        Returns:
+            Awaited: how many messages were removed.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``.
+        """
+        return self._call(Call, request_body(b"purge", [name_bytes(queue)]), int)
+
+    def move(self, queue: Name, to: Name, max: int | None = None) -> Future[int]:  # noqa: A002
+        """Put messages that can be pulled now at the end of another queue, in their order, as fresh messages.
+
+        Content, content type and headers are kept; how often they may be delivered is the other queue's to say, and it does not
+        accumulate them. This cannot be repeated safely: if the connection is lost before the answer, it fails with
+        outcome ``unknown``.
+
+        Args:
+            queue: name of the queue to take from.
+            to: name of the other queue, which is made if it does not exist.
+            max: most messages to move; None = all.
+
+        Returns:
+            Awaited: how many messages were moved.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``, ``bad_name``, ``bad_request``, ``unknown_outcome``.
+        """
+        if max is not None and max < 1:
+            raise ValueError(f"max must be 1 or more, not {max!r}")
+        arguments = [name_bytes(queue), name_bytes(to), *([] if max is None else [max])]
+        return self._call(Once, request_body(b"move", arguments), int)
+
+    def suspend(self, queue: Name) -> Future[str]:
+        """Let pulls, also by pattern and of batches, find nothing in a queue until `resume`; they wait as if it were empty.
+
+        Pushes, acks, nacks and extends go on, and leases end. It holds for all nodes and outlives restarts.
+
+        Returns:
+            Awaited: ``"ok"``, also if it is suspended already.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``.
+        """
+        return self._call(Call, request_body(b"suspend", [name_bytes(queue)]), _ok)
+
+    def resume(self, queue: Name) -> Future[str]:
+        """Let a suspended queue hand out messages again, to those first who wait. Result as `suspend`."""
+        return self._call(Call, request_body(b"resume", [name_bytes(queue)]), _ok)
+
     def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> Future[str]:
         """Set some of a queue's own properties, or clear them all.
 

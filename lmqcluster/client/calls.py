@@ -5,9 +5,9 @@ kind, and this module is where it is decided:
 
 * pushes carry a producer sequence number (or a key) under which the cluster stores them once, so they are sent again;
 * acks, nacks and returns are sent again as repetitions: the cluster knows whether an earlier attempt settled the receipt;
-* extends, property changes, deletes and reads can be repeated harmlessly;
+* extends, property changes, deletes, purges, suspending, resuming and reads can be repeated harmlessly;
 * pulls are sent again; a message that was on its way to us comes back when its lease ends;
-* a push to all queues of a pattern cannot be repeated: its outcome is unknown.
+* a push to all queues of a pattern and a move cannot be repeated: their outcome is unknown.
 """
 
 from __future__ import annotations

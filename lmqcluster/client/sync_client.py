@@ -220,6 +220,22 @@ class Client:
         """Delete a queue with all its messages, see `AsyncClient.delete`."""
         return self._run(lambda: self._client.delete(queue))
 
+    def purge(self, queue: Name) -> int:
+        """Remove all messages of a queue that are not leased; returns how many, see `AsyncClient.purge`."""
+        return self._run(lambda: self._client.purge(queue))
+
+    def move(self, queue: Name, to: Name, max: int | None = None) -> int:  # noqa: A002
+        """Put messages at the end of another queue; returns how many, see `AsyncClient.move`."""
+        return self._run(lambda: self._client.move(queue, to, max))
+
+    def suspend(self, queue: Name) -> str:
+        """Let pulls find nothing in a queue until `resume`, see `AsyncClient.suspend`."""
+        return self._run(lambda: self._client.suspend(queue))
+
+    def resume(self, queue: Name) -> str:
+        """Let a suspended queue hand out messages again, see `AsyncClient.resume`."""
+        return self._run(lambda: self._client.resume(queue))
+
     def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> str:
         """Set some of a queue's own properties, or clear them all, see `AsyncClient.update_props`."""
         return self._run(lambda: self._client.update_props(queue, props))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Machine, Op, PushFlag, Queue
+from ..core import Machine, Op, PushFlag
 from ..core.commands import Delivered
 from ..core.properties import settings_of
 from ..wire.errors import LmqError
@@ -18,6 +18,9 @@ from ..wire.properties import Properties, Rules, properties_bytes, rules_bytes
 from .patterns import check_pattern
 from .proposer import Group, Proposer
 from .pulls import Pulls, Ticket, Waiter
+from .queue_info import QueueInfo, info_of
+from .queue_list import QueueList, QueuePage, list_queues
+from .queue_operations import QueueOperations
 from .subscriptions import Subscriptions
 
 __all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueService"]
@@ -79,34 +82,6 @@ class Delivery:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueInfo:
-    """Statistics of one queue on the local replica; counters are cluster-wide and never fall.
-
-    Attributes:
-        ready: messages that can be pulled now, but for those whose leases have ended.
-        delayed: messages that become due later.
-        leased: messages under live or ended leases.
-        accumulating: parts in the open accumulation window.
-        size: all messages, an open window counting as one.
-        bytes: bytes of all bodies.
-    """
-
-    name: bytes
-    ready: int
-    delayed: int
-    leased: int
-    accumulating: int
-    size: int
-    bytes: int
-    pushed_total: int
-    pulled_total: int
-    acked_total: int
-    nacked_total: int
-    redelivered_total: int
-    dropped_total: int
-
-
 class QueueService:
     """The service interface. Every asynchronous method raises `LmqError`.
 
@@ -120,6 +95,7 @@ class QueueService:
     Attributes:
         stored_bytes: about how much memory the stored messages take; the node keeps it up to date.
         subscriptions: batch leases.
+        operations: purge, move, suspend and resume.
     """
 
     def __init__(
@@ -141,6 +117,7 @@ class QueueService:
         self._receipts: ReceiptFormat | None = None
         self._futures = _FutureSink()
         self.subscriptions = Subscriptions(self)
+        self.operations = QueueOperations(self)
         self._flags = _FlagSink()
 
     # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
@@ -343,9 +320,13 @@ class QueueService:
 
     async def propose(self, command: list[Any], size_bytes: int) -> Any:
         """Have a command carried out; returns what the state machine returned."""
+        return await self.send(command, size_bytes)
+
+    def send(self, command: list[Any], size_bytes: int) -> asyncio.Future[Any]:
+        """Send a command now; what is returned tells later what the state machine returned."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self.proposer.add(Group(command, [future], self._futures), size_bytes)
-        return await future
+        return future
 
     # --- local reads ----------------------------------------------------------------------------------------------
 
@@ -363,11 +344,20 @@ class QueueService:
         """Names of all queues, sorted."""
         return sorted(self.machine().queues)
 
+    async def list_queues(self, wanted: QueueList) -> QueuePage:
+        """A page of the list of queues, see `list_queues`."""
+        return await list_queues(self.machine, wanted)
+
+    def own_properties(self, queue: bytes) -> dict[str, Any]:
+        """Properties set on the queue itself, keys in alphabetical order; see `properties`."""
+        found = self.machine().queues.get(queue)
+        return {} if found is None else dict(sorted(found.own.items()))
+
     def queue(self, name: bytes) -> QueueInfo | None:
         """Statistics of a queue, None if it does not exist."""
         machine = self.machine()
         queue = machine.queues.get(name)
-        return None if queue is None else _info(queue, machine.now_us)
+        return None if queue is None else info_of(queue, machine.now_us)
 
     def preserved_headers(self) -> frozenset[str]:
         """Lower-case names of request headers that the hooks of any queue or rule ask to keep."""
@@ -408,27 +398,6 @@ def _row_bytes(item: PushItem) -> int:
 
 def _row(item: PushItem) -> list[Any]:
     return [item.content, item.content_type, [list(header) for header in item.headers], item.key]
-
-
-def _info(queue: Queue, now_us: int) -> QueueInfo:
-    waiting = sum(1 for due_us, _, _ in queue.delayed if due_us <= now_us) if len(queue.delayed) < 1000 else 0
-    window = queue.window
-    parts = len(window.content) if window is not None and window.due_us > now_us else 0
-    return QueueInfo(
-        name=queue.name,
-        ready=len(queue.ready) + waiting,
-        delayed=len(queue.delayed) - waiting,
-        leased=len(queue.leases),
-        accumulating=parts,
-        size=len(queue),
-        bytes=queue.body_bytes,
-        pushed_total=queue.pushed_total,
-        pulled_total=queue.pulled_total,
-        acked_total=queue.acked_total,
-        nacked_total=queue.nacked_total,
-        redelivered_total=queue.redelivered_total,
-        dropped_total=queue.dropped_total,
-    )
 
 
 class _FutureSink:

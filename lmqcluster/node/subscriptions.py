@@ -14,6 +14,7 @@ from ..core.message import Message, content_bytes
 from ..wire.errors import LmqError
 from ..wire.limits import NAME_BYTES_MAX
 from .patterns import check_pattern
+from .queue_info import ready_count
 
 if TYPE_CHECKING:
     from .service import QueueService
@@ -148,8 +149,8 @@ class Subscriptions:
         else:
             queues = [queue for queue in [machine.queues.get(source)] if queue is not None]
         heads = [head for head in (queue.head_us() for queue in queues) if head is not None and head <= machine.now_us]
-        infos = [self._service.queue(queue.name) for queue in queues]
-        return Backlog(sum(info.ready for info in infos if info is not None), min(heads, default=None))
+        messages = sum(ready_count(queue, machine.now_us) for queue in queues if not queue.suspended)
+        return Backlog(messages, min(heads, default=None))
 
     async def peek(self, queue: bytes, count: int, start_sequence: int) -> list[Message]:
         """Up to `count` messages (at most 10,000 and about 16 MiB) that are not leased, in order of their sequence from

@@ -295,10 +295,12 @@ def test_one_queue(api: Api, queue_name: str) -> None:
     api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "abc"}, {"content": "de"}]})
     ids = [m["id"] for m in api.ok("POST", f"/v1/queues/{queue_name}/pull")["messages"]]
     queue = api.ok("GET", f"/v1/queues/{queue_name}")
+    assert queue.pop("oldest_age_s") >= 0
     assert queue == {
-        "name": queue_name, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0, "size": 2, "bytes": 5,
+        "name": queue_name, "suspended": False, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0, "size": 2, "bytes": 5,
         "pushed_total": 2, "pulled_total": 1, "acked_total": 0, "nacked_total": 0, "redelivered_total": 0, "dropped_total": 0,
-        "properties": {"accum": 0, "retry": 2, "timeout": 30},
+        "purged_total": 0, "moved_out_total": 0, "moved_in_total": 0,
+        "properties": {"accum": 0, "retry": 2, "timeout": 30}, "own_properties": {},
     }  # fmt: skip
     api.ok("POST", f"/v1/queues/{queue_name}/ack", {"ids": ids})
     queue = api.ok("GET", f"/v1/queues/{queue_name}")
@@ -427,7 +429,7 @@ def test_other_content_types_are_415(api: Api, queue_name: str) -> None:
     [
         ("PUT", "/v1/queues", b"GET"),
         ("POST", "/v1/queues/q", b"GET, DELETE"),
-        ("GET", "/v1/queues/q/messages", b"POST"),
+        ("PUT", "/v1/queues/q/messages", b"GET, POST"),
         ("HEAD", "/v1/cluster", b"GET"),
         ("GET", "/v1/cluster/join", b"POST"),
         ("POST", "/livez", b"GET"),

@@ -309,6 +309,13 @@ class _Connection(asyncio.Protocol):
                 for queue in cluster.queues:
                     cluster.push(queue, [arguments[1]], None, 0)
                 return None, b"ok"
+            case "purge":
+                return None, len(cluster.pull(arguments[0], 1 << 30))
+            case "move":
+                most = arguments[2] if len(arguments) == 3 else 1 << 30
+                moved = [message[b"content"] for message in cluster.pull(arguments[0], most)]
+                cluster.push(arguments[1], moved, None, 0)
+                return None, len(moved)
             case "delete" | "update_props" | "set_default_props":
                 return None, b"ok"
             case "get_default_props":

@@ -240,6 +240,30 @@ async def test_a_push_to_many_queues_is_not_repeated_when_it_may_have_happened()
         assert cluster.stored == [0, 1]
 
 
+@async_test
+async def test_a_move_is_not_repeated_when_it_may_have_happened() -> None:
+    cluster = ModelCluster()
+    cluster.push(b"q", [0, 1], None, 0)
+    async with ScriptedNode(cluster, fates("move", "no_leader: x", Fate.DROP_AFTER)) as node, client_of(node) as client:
+        with pytest.raises(LmqError) as caught:
+            await client.move("q", "r", 1)
+        assert (caught.value.code, caught.value.outcome) == ("unknown_outcome", Outcome.UNKNOWN)
+        assert node.methods() == ["move", "move"], "refused, it was sent again; in doubt, it was not"
+        assert list(cluster.queues[b"r"]) == [0]
+        assert await client.move("q", "r") == 1
+
+
+@pytest.mark.parametrize("trouble", [Fate.DROP_AFTER, Fate.DOUBT, "no_leader: x"])
+@async_test
+async def test_a_purge_is_repeated_until_it_is_answered(trouble: Fate | str) -> None:
+    cluster = ModelCluster()
+    cluster.push(b"q", [0, 1], None, 0)
+    async with ScriptedNode(cluster, fates("purge", trouble)) as node, client_of(node) as client:
+        assert await client.purge("q") == (2 if isinstance(trouble, str) else 0), "what the last attempt removed"
+        assert node.methods() == ["purge", "purge"]
+        assert not cluster.queues[b"q"]
+
+
 # --- receipts -----------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
 from .routing import KNOWN_METHODS, Router
 from .target import split_target
 from .v1_cluster import ClusterRoutes
+from .v1_operations import QueueOperationRoutes
 from .v1_overview import OverviewRoutes
 from .v1_queues import QueueRoutes
 from .v1_subscriptions import SubscriptionRoutes
@@ -52,6 +53,7 @@ class HttpFrontEnd:
         PropertyRoutes(node).add_to(self._router)
         StatsRoute(node).add_to(self._router)
         QueueRoutes(node, self._waits).add_to(self._router)
+        QueueOperationRoutes(node).add_to(self._router)
         SubscriptionRoutes(node).add_to(self._router)
         ClusterRoutes(node).add_to(self._router)
         MetricsRoutes(node).add_to(self._router)

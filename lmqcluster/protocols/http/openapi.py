@@ -7,11 +7,13 @@ import json
 from typing import Any
 
 from ...node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX
+from ...node.queue_list import SORT_KEYS
 from ...wire.errors import ERRORS, Outcome
 from ...wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from .openapi_lmq import LMQ_PATHS
 from .openapi_overview import OVERVIEW_SCHEMAS
 from .openapi_schemas import SCHEMAS
+from .v1_rendering import QUEUE_FIELDS
 
 __all__ = ["build", "document"]
 
@@ -140,16 +142,40 @@ def _query(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
+def _list_parameters() -> list[Json]:
+    sort_text = "What to sort by; equal queues stand in the order of their names."
+    fields_text = f"Comma-separated fields to show beside the name: {', '.join(QUEUE_FIELDS)}."
+    after_text = "Go on behind this name: the answer's `next`. Only where the list is sorted by name."
+    return [
+        _query("limit", "Most queues in one answer.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+        _query("after", after_text, {"type": "string"}),
+        _query("offset", "How many queues to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
+        _query("name", "Only queues with this in their names, in upper or lower case.", {"type": "string"}),
+        _query("pattern", "Only queues in whose names this regular expression is found.", {"type": "string"}),
+        _query("sort", sort_text, {"enum": list(SORT_KEYS), "default": "name"}),
+        _query("order", "By default `asc` for names, `desc` for anything else.", {"enum": ["asc", "desc"]}),
+        _query("fields", fields_text, {"type": "string"}),
+    ]
+
+
+def _peek_parameters() -> list[Json]:
+    bytes_text = "Most bytes of each body to show. An answer also ends with the message that brings it above 8 MiB."
+    return [
+        _query("limit", "Most messages.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}),
+        _query("after", "Go on behind this sequence: the answer's `next`.", {"type": "integer", "minimum": 0}),
+        _query("bytes", bytes_text, {"type": "integer", "minimum": 0, "maximum": 1024 * 1024, "default": 64 * 1024}),
+    ]
+
+
 def _queue_paths() -> Json:
     queue = "/v1/queues/{name}"
-    paging = [
-        _query("limit", "Most queues in one answer.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
-        _query("after", "Start after this name; the answer's `next`.", {"type": "string"}),
-    ]
     push_text = f"Push up to {PUSH_COUNT_MAX} messages: all are stored, or none"
+    peek_text = "Look at messages in order of their sequence, leased ones among them, without taking any"
     pull_text = f"Pull up to {PULL_COUNT_MAX} messages as soon as there is one, waiting up to `timeout` seconds for it"
     return {
-        "/v1/queues": {"get": _operation("listQueues", "All queues, sorted by name", "Queues", parameters=paging)},
+        "/v1/queues": {
+            "get": _operation("listQueues", "Queues that match, sorted", "Queues", parameters=_list_parameters())
+        },
         queue: {
             "parameters": [_NAME],
             "get": _operation("getQueue", "Counts and properties of a queue", "QueueDetail", not_found=True),
@@ -163,6 +189,7 @@ def _queue_paths() -> Json:
         },
         f"{queue}/messages": {
             "parameters": [_NAME],
+            "get": _operation("peek", peek_text, "PeekedMessages", parameters=_peek_parameters(), not_found=True),
             "post": _operation("push", push_text, "PushResults", body="Push", parameters=[_KEY]),
         },
         f"{queue}/pull": {
@@ -180,6 +207,28 @@ def _queue_paths() -> Json:
                 ("extend", "Start the leases of messages anew"),
             )
         },
+        **_operation_paths(queue),
+    }
+
+
+def _operation_paths(queue: str) -> Json:
+    purge = "Remove all messages that are not leased; may be repeated safely"
+    move = (
+        "Put messages that can be pulled now at the end of another queue, as fresh messages; not to be repeated blindly"
+    )
+    suspend = "Let pulls find nothing until the queue is resumed; pushes, acks and the end of leases go on"
+    operations = {
+        "purge": ("purgeQueue", purge, "Purged", "Nothing"),
+        "move": ("moveMessages", move, "Moved", "Move"),
+        "suspend": ("suspendQueue", suspend, "Suspended", "Nothing"),
+        "resume": ("resumeQueue", "Let the queue hand out messages again", "Suspended", "Nothing"),
+    }
+    return {
+        f"{queue}/{verb}": {
+            "parameters": [_NAME],
+            "post": _operation(name, text, answer, body=body, not_found=True, body_required=body != "Nothing"),
+        }
+        for verb, (name, text, answer, body) in operations.items()
     }
 
 

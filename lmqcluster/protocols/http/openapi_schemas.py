@@ -50,18 +50,52 @@ _HOOKS: Final[Json] = {
 }
 _QUEUE: Final[Json] = {
     "name": _ref("Content"),
+    "suspended": {**_BOOLEAN, "description": "Whether it hands out nothing until it is resumed."},
     "ready": {**_COUNT, "description": "Messages that can be pulled now."},
     "delayed": {**_COUNT, "description": "Messages that become due later, an open accumulation window among them."},
     "leased": {**_COUNT, "description": "Messages that were delivered and not settled."},
     "accumulating": {**_COUNT, "description": "Parts in the open accumulation window."},
     "size": {**_COUNT, "description": "All messages; an open window counts as one."},
     "bytes": {**_COUNT, "description": "Bytes of all bodies."},
+    "oldest_age_s": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "description": "For how many seconds the message that is next to be delivered has been due; null if none is.",
+    },
     "pushed_total": {**_COUNT, "description": "Messages stored so far, on all nodes together, like all totals."},
     "pulled_total": {**_COUNT, "description": "Deliveries."},
     "acked_total": {**_COUNT, "description": "Messages acknowledged."},
     "nacked_total": {**_COUNT, "description": "Messages given back."},
     "redelivered_total": {**_COUNT, "description": "Deliveries of messages whose lease had ended."},
     "dropped_total": {**_COUNT, "description": "Messages dropped after their last delivery."},
+    "purged_total": {**_COUNT, "description": "Messages removed by a purge."},
+    "moved_out_total": {**_COUNT, "description": "Messages moved to other queues."},
+    "moved_in_total": {**_COUNT, "description": "Messages moved here from other queues."},
+}
+_PEEKED: Final[Json] = {
+    "sequence": {**_COUNT, "description": "Number of the message in the cluster, in the order of pushes."},
+    "id": {"oneOf": [{"type": "null"}, _ID], "description": "Id of the delivery whose lease lives, or null."},
+    "state": {"enum": ["ready", "delayed", "accumulating", "leased"]},
+    "type": {"enum": ["normal", "compound"]},
+    "content": {
+        "description": "The beginning of the body, or of the parts of a compound message.",
+        "oneOf": [_ref("Content"), _list(_ref("Part"))],
+    },
+    "content_type": _STRING,
+    "headers": _HEADERS,
+    "size": {**_COUNT, "description": "Bytes of the whole body."},
+    "truncated": {**_BOOLEAN, "description": "Whether the content is only a part of the body."},
+    "age_s": {
+        "type": "number",
+        "minimum": 0,
+        "description": "Seconds since it could be pulled first, or again after a nack.",
+    },
+    "due_in_s": {
+        "type": "number",
+        "minimum": 0,
+        "description": "Seconds until it can be pulled, or again; 0 if it can now.",
+    },
+    "deliveries_left": {**_COUNT, "description": "How many more deliveries there may be."},
 }
 
 SCHEMAS: Final[dict[str, Json]] = {
@@ -152,8 +186,41 @@ SCHEMAS: Final[dict[str, Json]] = {
         "timeout",
     ),
     "Queue": _object(_QUEUE),
-    "QueueDetail": _object({**_QUEUE, "properties": _ref("Properties")}),
-    "Queues": _object({"queues": _list(_ref("Queue")), "next": {"oneOf": [{"type": "null"}, _ref("Content")]}}),
+    "QueueDetail": _object(
+        {
+            **_QUEUE,
+            "properties": _ref("Properties"),
+            "own_properties": {**_ref("Properties"), "description": "Those set on the queue itself."},
+        }
+    ),
+    "QueueRow": _object(_QUEUE, *(name for name in _QUEUE if name != "name")),
+    "Queues": _object(
+        {
+            "queues": _list(_ref("QueueRow")),
+            "total": {**_COUNT, "description": "How many queues match, on this page or not."},
+            "next": {
+                "oneOf": [{"type": "null"}, _ref("Content")],
+                "description": "Ask with it as `after` to go on; null at the end, and where the list is not sorted by name.",
+            },
+        }
+    ),
+    "PeekedMessages": _object(
+        {
+            "messages": _list(_object(_PEEKED)),
+            "next": {"type": ["integer", "null"], "description": "Ask with it as `after` to go on; null at the end."},
+        }
+    ),
+    "Purged": _object({"purged": {**_COUNT, "description": "How many messages were removed."}}),
+    "Move": _object(
+        {
+            "to": {**_ref("Content"), "description": "Name of the other queue, which is made if it does not exist."},
+            "max": {"type": "integer", "minimum": 1, "description": "Most messages to move; without it all."},
+        },
+        "max",
+    ),
+    "Moved": _object({"moved": {**_COUNT, "description": "How many messages were moved."}}),
+    "Suspended": _object({"suspended": _BOOLEAN}),
+    "Nothing": {**_object({}), "description": "An empty object, or no body at all."},
     "Subscription": _object(
         {
             "name": _ref("Content"),

@@ -388,15 +388,26 @@ class Connection(asyncio.Protocol):
         else:
             proposer.add(Group([op, name, [number]], [msgid], self), 64)
 
+    def check_tasks(self) -> None:
+        """Refuse a request that takes several steps if too many of them are under way.
+
+        Raises:
+            LmqError: ``overloaded``.
+        """
+        if len(self._tasks) >= TASKS_MAX:
+            raise LmqError("overloaded", f"{TASKS_MAX} such requests of this connection are under way, the limit")
+
     def run(self, msgid: Any, result: Coroutine[Any, Any, bytes]) -> None:
         """Answer a request that takes several steps with the encoded result of a coroutine.
 
         Raises:
             LmqError: ``overloaded``.
         """
-        if len(self._tasks) >= TASKS_MAX:
+        try:
+            self.check_tasks()
+        except LmqError:
             result.close()
-            raise LmqError("overloaded", f"{TASKS_MAX} such requests of this connection are under way, the limit")
+            raise
         task = self._loop.create_task(self._answer(msgid, result))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -18,6 +18,7 @@ from . import replies
 from .arguments import arity, body_of, count, key_of, plain_item, text, texts, wait
 from .batch_methods import BATCH_METHODS
 from .connection import SMALL_BYTES, Connection, Handler
+from .queue_methods import QUEUE_METHODS
 
 __all__ = ["METHODS"]
 
@@ -405,5 +406,6 @@ METHODS: dict[bytes, Handler] = {
     b"ping": _ping,
     b"cluster": _cluster,
     **BATCH_METHODS,
+    **QUEUE_METHODS,
 }
 """LMQ's methods and lmqcluster's. Nothing else can be called."""

@@ -1,0 +1,112 @@
+"""What can be seen of queues under ``/v1``: the list, one queue, and its messages. Answered without a quorum too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...node.peek import peek
+from ...node.queue_list import SORT_KEYS, QueueList
+from ...wire.errors import LmqError
+from ...wire.limits import PATTERN_BYTES_MAX
+from .fresh import refresh
+from .lmq_properties import shown
+from .media import reply_media
+from .target import check_name
+from .v1_members import choice, whole
+from .v1_rendering import QUEUE_FIELDS, peeked_message, queue_row
+
+if TYPE_CHECKING:
+    from ...node.node import Node
+    from .reply import Reply
+    from .request import Request
+    from .target import Query
+
+__all__ = ["QueueViews"]
+
+QUEUES_PER_PAGE_MAX = 10_000
+_OFFSET_MAX = 1_000_000_000
+PEEK_MAX = 1_000
+_PEEK_DEFAULT = 20
+CONTENT_BYTES_MAX = 1024 * 1024
+_CONTENT_BYTES_DEFAULT = 64 * 1024
+PEEK_BYTES_MAX = 8 * 1024 * 1024
+"""A page of messages ends with the one that exceeds this."""
+_SEQUENCE_MAX = (1 << 63) - 1
+
+
+class QueueViews:
+    """Translates requests that change nothing to the node's service."""
+
+    def __init__(self, node: Node) -> None:
+        self._service = node.service
+
+    async def list_queues(self, request: Request) -> Reply:
+        """A page of the queues that match, sorted as asked."""
+        query = request.parameters()
+        wanted, fields = _wanted(query), _fields(query)
+        await refresh(self._service)
+        media = reply_media(request)
+        page = await self._service.list_queues(wanted)
+        following = None if page.following is None else media.name(page.following)
+        rows = [queue_row(info, media, fields) for info in page.queues]
+        return media.reply({"queues": rows, "total": page.total, "next": following})
+
+    async def show(self, request: Request, name: bytes) -> Reply:
+        """One queue: counts, its own and its effective properties."""
+        check_name(name)
+        await refresh(self._service)
+        info = self._service.queue(name)
+        if info is None:
+            raise LmqError("queue_not_found", "there is no queue of this name")
+        media = reply_media(request)
+        properties = shown(sorted(self._service.properties(name).items()))
+        own = shown(self._service.own_properties(name).items())
+        return media.reply({**queue_row(info, media), "properties": properties, "own_properties": own})
+
+    async def peek(self, request: Request, name: bytes) -> Reply:
+        """Messages of a queue in order of their sequence, without taking any."""
+        check_name(name)
+        query = request.parameters()
+        limit = whole(query, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)
+        after = whole(query, "after", 0, _SEQUENCE_MAX, 0)
+        bytes_max = whole(query, "bytes", 0, CONTENT_BYTES_MAX, _CONTENT_BYTES_DEFAULT)
+        await refresh(self._service)
+        media = reply_media(request)
+        found, more = await peek(self._service.machine(), name, after=after, limit=limit)
+        rows = []
+        size = 0
+        for one in found:
+            rows.append(peeked_message(one, media, self._service.receipts(), bytes_max))
+            size += min(one.size, bytes_max)
+            if size > PEEK_BYTES_MAX:
+                more = more or len(rows) < len(found)
+                break
+        return media.reply({"messages": rows, "next": rows[-1]["sequence"] if more else None})
+
+
+def _wanted(query: Query) -> QueueList:
+    sort = choice(query, "sort", tuple(SORT_KEYS), "name")
+    order = choice(query, "order", ("asc", "desc"), "asc" if sort == "name" else "desc")
+    pattern = query.get(b"pattern")
+    if pattern is not None and len(pattern) > PATTERN_BYTES_MAX:
+        raise LmqError("bad_pattern", f"a regular expression has at most {PATTERN_BYTES_MAX} bytes")
+    return QueueList(
+        name=query.get(b"name") or b"",
+        pattern=pattern,
+        sort=sort,
+        descending=order == "desc",
+        after=query.get(b"after"),
+        offset=whole(query, "offset", 0, _OFFSET_MAX, 0),
+        limit=whole(query, "limit", 1, QUEUES_PER_PAGE_MAX, QUEUES_PER_PAGE_MAX),
+    )
+
+
+def _fields(query: Query) -> tuple[str, ...]:
+    text = query.get(b"fields")
+    if text is None:
+        return QUEUE_FIELDS
+    wanted = [field for field in text.decode(errors="replace").split(",") if field and field != "name"]
+    unknown = [field for field in wanted if field not in QUEUE_FIELDS]
+    if unknown:
+        raise LmqError("bad_request", f"a queue has no field {unknown[0][:40]!r}; it has {', '.join(QUEUE_FIELDS)}")
+    return tuple(field for field in QUEUE_FIELDS if field in wanted)

@@ -1,0 +1,73 @@
+"""Methods for operations on whole queues: purge, move, suspend, resume.
+
+Their first command is sent at once, so they take effect in their place among the requests of the connection. A queue of more
+than 10,000 messages takes several commands; the answer comes after the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...node.queue_operations import QueueOperations
+from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import pack
+from .arguments import arity, text
+from .connection import Connection, Handler
+
+__all__ = ["QUEUE_METHODS"]
+
+Arguments = list[Any]
+_Method = Callable[[QueueOperations, Arguments], Coroutine[Any, Any, Any]]
+
+
+def _operation(begin: _Method) -> Handler:
+    def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+        connection.check_tasks()
+        connection.run(msgid, _packed(begin(connection.service.operations, arguments)))
+
+    return handler
+
+
+async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
+    return pack(await result)
+
+
+async def _ok(done: Coroutine[Any, Any, None]) -> str:
+    await done
+    return "ok"
+
+
+def _purge(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, int]:
+    """``purge(queue) -> how many``."""
+    arity(arguments, 1, 1)
+    return operations.purge(text(arguments[0]))
+
+
+def _move(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, int]:
+    """``move(queue, destination[, how many at most]) -> how many``."""
+    arity(arguments, 2, 3)
+    most = arguments[2] if len(arguments) == 3 else None
+    if most is not None and type(most) is not int:
+        raise LmqError("bad_arguments", "how many messages to move must be an integer")
+    return operations.move(text(arguments[0]), text(arguments[1]), most)
+
+
+def _suspend(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, str]:
+    """``suspend(queue) -> "ok"``."""
+    arity(arguments, 1, 1)
+    return _ok(operations.suspend(text(arguments[0])))
+
+
+def _resume(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, str]:
+    """``resume(queue) -> "ok"``."""
+    arity(arguments, 1, 1)
+    return _ok(operations.resume(text(arguments[0])))
+
+
+QUEUE_METHODS: dict[bytes, Handler] = {
+    b"purge": _operation(_purge),
+    b"move": _operation(_move),
+    b"suspend": _operation(_suspend),
+    b"resume": _operation(_resume),
+}

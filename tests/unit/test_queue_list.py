@@ -1,0 +1,113 @@
+"""The list of queues against the obvious way to make it, and the turns it leaves to others."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from lmqcluster.core import Op
+from lmqcluster.node.queue_list import SORT_KEYS, QueueList, QueuePage, list_queues
+from lmqcluster.wire.errors import LmqError
+from tests.property.driver import Driver
+
+COUNT = 2_500
+"""More than one slice."""
+
+
+@pytest.fixture(scope="module")
+def driver() -> Driver:
+    """Queues with few different figures, so that many are equal, and names that do not come in order."""
+    driver = Driver()
+    chance = random.Random(7)
+    names = [b"Team-%d/%05d" % (number % 3, number) for number in range(COUNT)]
+    chance.shuffle(names)
+    for name in names:
+        driver.push(name, *[b"x" * chance.randrange(3)] * chance.randrange(3))
+        driver.pull(name, chance.randrange(2))
+        if chance.random() < 0.1:
+            driver.wait(0.5)
+        if chance.random() < 0.1:
+            driver.set(name, accum=60_000)
+            driver.push(name, b"part")
+    return driver
+
+
+def page(driver: Driver, **wanted: object) -> QueuePage:
+    return asyncio.run(list_queues(lambda: driver.machine, QueueList(**wanted)))  # type: ignore[arg-type]
+
+
+def names(found: QueuePage) -> list[bytes]:
+    return [info.name for info in found.queues]
+
+
+@pytest.mark.parametrize("sort", SORT_KEYS)
+@pytest.mark.parametrize("descending", [False, True])
+def test_pages_put_together_are_the_sorted_list(driver: Driver, sort: str, descending: bool) -> None:
+    now_us = driver.machine.now_us
+    rows = sorted((SORT_KEYS[sort](queue, now_us), name) for name, queue in driver.machine.queues.items())
+    if descending:
+        rows = rows[::-1] if sort == "name" else sorted(rows, key=lambda row: (-row[0], row[1]))
+    got: list[bytes] = []
+    while len(got) < COUNT:
+        found = page(driver, sort=sort, descending=descending, offset=len(got), limit=700)
+        assert found.total == COUNT
+        got += names(found)
+    assert got == [name for _, name in rows]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_list_by_name_goes_on_after_a_name(driver: Driver, descending: bool) -> None:
+    got: list[bytes] = []
+    after = None
+    while True:
+        found = page(driver, name=b"team-1", descending=descending, after=after, limit=300)
+        assert found.total == len([name for name in driver.machine.queues if name.startswith(b"Team-1")])
+        got += names(found)
+        after = found.following
+        if after is None:
+            break
+    expected = sorted((name for name in driver.machine.queues if name.startswith(b"Team-1")), reverse=descending)
+    assert got == expected
+
+
+def test_a_list_goes_on_to_its_very_end(driver: Driver) -> None:
+    assert page(driver, limit=COUNT).following is None
+    assert page(driver, limit=COUNT - 1).following == names(page(driver, limit=COUNT))[-2]
+    assert page(driver, offset=COUNT + 5).queues == []
+
+
+def test_text_and_pattern_are_both_looked_for(driver: Driver) -> None:
+    found = page(driver, name=b"TEAM-2", pattern=b"/0000[0-9]$")
+    assert names(found) == [b"Team-2/00002", b"Team-2/00005", b"Team-2/00008"]
+    assert found.total == 3
+    for wanted in ({"pattern": b"("}, {"sort": "colour"}, {"sort": "size", "after": b"a"}):
+        with pytest.raises(LmqError):
+            page(driver, **wanted)
+
+
+def test_others_get_their_turn_while_a_long_list_is_made(driver: Driver) -> None:
+    async def main() -> int:
+        turns = 0
+        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=COUNT)))
+        while not listing.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(main()) >= 2 * (COUNT // 1_000)
+
+
+def test_a_queue_that_is_deleted_meanwhile_does_no_harm() -> None:
+    driver = Driver()
+    for number in range(COUNT):
+        driver.push(b"%05d" % number)
+
+    async def main() -> QueuePage:
+        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=5)))
+        await asyncio.sleep(0)
+        driver.batch(*([Op.DELETE, b"%05d" % number] for number in range(0, COUNT, 2)))
+        return await listing
+
+    assert [int(name) for name in names(asyncio.run(main()))] == [0, 1, 2, 3, 4]
