@@ -75,7 +75,8 @@ class _Page:
             for state, count in zip(_STATES, counts, strict=True)
         ]
         self._line("lmq_queue_message_bytes", label, queue.body_bytes)
-        self._line("lmq_queue_oldest_message_age_seconds", label, age_s(queue.head_us(), now_us))
+        self._line("lmq_queue_oldest_message_age_seconds", label, age_s(queue.earliest_us(), now_us))
+        self._line("lmq_queue_suspended", label, int(queue.suspended))
         self._line("lmq_queue_waiters", label, waiters)
         for counter in COUNTERS:
             self._line(f"lmq_queue_messages_{counter}", label, getattr(queue, counter))

@@ -62,6 +62,9 @@ SECTIONS: Final = (
             Definition("lmq_messages_nacked_total", "counter", "Messages given back by their consumers."),
             Definition("lmq_messages_redelivered_total", "counter", "Leases that ended without an answer."),
             Definition("lmq_messages_dropped_total", "counter", "Messages dropped after their last delivery."),
+            Definition("lmq_messages_purged_total", "counter", "Messages removed by a purge."),
+            Definition("lmq_messages_moved_out_total", "counter", "Messages moved from one queue to another."),
+            Definition("lmq_messages_moved_in_total", "counter", "The same, counted where they arrived."),
             Definition(
                 "lmq_oldest_message_age_seconds",
                 "gauge",
@@ -243,6 +246,7 @@ QUEUE_SECTION: Final = Section(
             "How long the message that has waited longest could have been pulled; 0 if none waits.",
             ("queue",),
         ),
+        Definition("lmq_queue_suspended", "gauge", "1 if it hands out nothing until it is resumed.", ("queue",)),
         Definition("lmq_queue_waiters", "gauge", "Pulls that wait for it by name at this node.", ("queue",)),
         Definition("lmq_queue_messages_pushed_total", "counter", "Messages stored.", ("queue",)),
         Definition("lmq_queue_messages_pulled_total", "counter", "Deliveries.", ("queue",)),
@@ -253,6 +257,11 @@ QUEUE_SECTION: Final = Section(
         ),
         Definition(
             "lmq_queue_messages_dropped_total", "counter", "Messages dropped after their last delivery.", ("queue",)
+        ),
+        Definition("lmq_queue_messages_purged_total", "counter", "Messages removed by a purge.", ("queue",)),
+        Definition("lmq_queue_messages_moved_out_total", "counter", "Messages moved to other queues.", ("queue",)),
+        Definition(
+            "lmq_queue_messages_moved_in_total", "counter", "Messages moved here from other queues.", ("queue",)
         ),
         Definition(
             "lmq_queue_metrics_omitted",

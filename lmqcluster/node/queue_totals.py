@@ -40,9 +40,9 @@ class QueueTotals:
         self.delayed += len(queue.delayed)
         self.leased += len(queue.leases)
         self.body_bytes += queue.body_bytes
-        head_us = queue.head_us()
-        if head_us is not None and (self.oldest_us is None or head_us < self.oldest_us):
-            self.oldest_us = head_us
+        earliest_us = queue.earliest_us()
+        if earliest_us is not None and (self.oldest_us is None or earliest_us < self.oldest_us):
+            self.oldest_us = earliest_us
         counters = self.counters
         for name, count in zip(COUNTERS, _counts(queue), strict=True):
             counters[name] += count
