@@ -9,7 +9,7 @@ Every line is a JSON object (ASCII). Fields of all events:
 - ``time``: log time of the batch that the command was in, ISO 8601 in UTC with microseconds (``2026-11-03T14:15:16.123456Z``).
   It is the cluster's time, the same whichever node writes, and does not go back. Events of one batch have the same time; pushes
   stand first, then all others as they were carried out.
-- ``event``: ``push``, ``pull``, ``ack``, ``nack``, ``extend``, ``put_back`` or ``delete``.
+- ``event``: ``push``, ``pull``, ``ack``, ``nack``, ``extend``, ``put_back``, ``delete``, ``purge`` or ``move``.
 - ``queue``: name of the queue; bytes that are not UTF-8 are written ``\\xNN``.
 - ``node``: name of the node that writes (option ``name``).
 
@@ -48,6 +48,12 @@ not to be counted as a delivery, and the message's time of waiting went on.
 
 - ``ok``: whether it existed.
 
+``purge``: messages of a queue were removed. ``move``: messages of a queue were put into another one, where they have new
+numbers of arrival; they are no pushes. One line for each 10,000 messages at most.
+
+- ``count``: how many messages.
+- ``to``: only for ``move``: name of the other queue.
+
 The end of a lease and the drop of a message after its last delivery are nobody's commands and have no line: they show as
 a pull with ``redelivery`` whose predecessor has neither nack nor put_back, and as a last pull without an ack.
 
@@ -67,7 +73,7 @@ from ..core.commands import Command, Delivered
 from ..wire.ids import ReceiptFormat
 from .event_batches import BatchWatch, Change, Run
 from .event_file import EventFiles
-from .event_lines import Answered, Batch, Deleted, Event, Pulled, Pushed, Record
+from .event_lines import Answered, Batch, Deleted, Event, Moved, Pulled, Purged, Pushed, Record
 from .event_writer import EventWriter
 
 __all__ = ["EventJournal"]
@@ -165,6 +171,12 @@ class EventJournal:
                     others.append(Answered(_ANSWERS[op], command[1], command[2], result or False))
             elif op == Op.DELETE:
                 others.append(Deleted(command[1], result))
+            elif op == Op.PURGE:
+                if result:
+                    others.append(Purged(command[1], result))
+            elif op == Op.MOVE:
+                if result:
+                    others.append(Moved(command[1], command[2], result))
             else:
                 _note_offers(offered, command, result)
         return [*self._pushes(offered, applied.ready), *others] if offered else others

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import NamedTuple
 
-__all__ = ["Answered", "Batch", "Deleted", "Event", "Pulled", "Pushed", "Record"]
+__all__ = ["Answered", "Batch", "Deleted", "Event", "Moved", "Pulled", "Purged", "Pushed", "Record"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -84,7 +84,30 @@ class Deleted(NamedTuple):
         yield f'{_head(record, "delete", self.queue, node)},"ok":{"true" if self.existed else "false"}}}\n'
 
 
-Event = Pushed | Pulled | Answered | Deleted
+class Purged(NamedTuple):
+    """Messages were removed from a queue."""
+
+    queue: bytes
+    messages: int
+
+    def lines(self, record: Record, node: str) -> Iterator[str]:
+        """One line, however many messages."""
+        yield f'{_head(record, "purge", self.queue, node)},"count":{self.messages}}}\n'
+
+
+class Moved(NamedTuple):
+    """Messages were moved to another queue."""
+
+    queue: bytes
+    destination: bytes
+    messages: int
+
+    def lines(self, record: Record, node: str) -> Iterator[str]:
+        """One line, however many messages."""
+        yield f'{_head(record, "move", self.queue, node)},"to":{_name(self.destination)},"count":{self.messages}}}\n'
+
+
+Event = Pushed | Pulled | Answered | Deleted | Purged | Moved
 
 
 class Record(NamedTuple):

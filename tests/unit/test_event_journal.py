@@ -187,6 +187,19 @@ def test_a_pull_of_a_queue_that_the_same_batch_deletes(world: World) -> None:
     assert world.events("pull", "delete") == [pull_event(1, 1, 0, 0), {"event": "delete", "queue": "q", "ok": True}]
 
 
+def test_purges_and_moves_have_lines_where_there_was_something(world: World) -> None:
+    """What is moved is no push, also in a batch with a push to the same queue."""
+    world.push(Q, b"a", b"b", b"c")
+    world.batch([Op.MOVE, Q, b"other", 2], [Op.PUSH, b"other", None, [b"new"], None, 0], [Op.PURGE, Q, 5])
+    world.batch([Op.PURGE, Q, 5], [Op.MOVE, Q, b"other", 5], [Op.PURGE, b"absent", 5], [Op.SUSPEND, Q, True])
+    assert world.events() == [
+        pushed("q", 3, 3),
+        pushed("other", 1, 3),
+        {"event": "move", "queue": "q", "to": "other", "count": 2},
+        {"event": "purge", "queue": "q", "count": 1},
+    ]
+
+
 def test_compound_messages(world: World) -> None:
     world.batch([Op.SET_PROPERTIES, Q, [["accum", 1000]]])
     world.push(Q, b"a", b"bc")
@@ -414,6 +427,9 @@ def test_every_field_is_documented_and_no_other(world: World) -> None:
     world.push(Q, b"a")
     world.now_us += SECOND
     world.reserve(1, Q)
+    world.push(Q, b"a")
+    world.now_us += SECOND
+    world.batch([Op.MOVE, Q, b"other", 1])
     heads = [line.split(":")[0] for line in (event_journal.__doc__ or "").splitlines() if line.startswith("- ``")]
     documented = {field for head in heads for field in head.split("``")[1::2]}
     written = {field for event in world.events() for field in event} | {"time", "node"}

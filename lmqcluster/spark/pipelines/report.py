@@ -29,7 +29,7 @@ _SCHEMA: Final = (
     "time timestamp, event string, queue string, node string, count long, bytes long, windows long, id string,"
     " sequence long, wait_us long, retry_remaining long, redelivery boolean, parts long, ok boolean, _unreadable string"
 )
-_EVENTS: Final = ("push", "pull", "ack", "nack", "extend", "put_back", "delete")
+_EVENTS: Final = ("push", "pull", "ack", "nack", "extend", "put_back", "delete", "purge", "move")
 _READABLE: Final = (
     "_unreadable is null and time is not null and queue is not null and (event <> 'push' or count is not null)"
     " and (event <> 'pull' or (id is not null and wait_us is not null and retry_remaining is not null))"
