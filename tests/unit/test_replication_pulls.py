@@ -293,6 +293,46 @@ def test_message_that_another_node_took_first_is_waited_for_again() -> None:
     run(scenario)
 
 
+def test_waits_on_a_suspended_queue_cost_nothing_until_it_is_resumed() -> None:
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        push(bench, b"1")
+        bench.foreign([Op.SUSPEND, b"q", True])
+        bench.pulls.start(b"q", (client, 1, 1, None))
+        bench.pulls.start_any(b"^q$", (client, 2, 1, None))
+        await bench.settle()
+        before = len(bench.sent)
+        push(bench, b"2")
+        bench.clock.advance(60)
+        bench.pulls.notice_all()
+        await bench.settle()
+        assert (len(bench.sent), client.got, bench.pulls.waiting()) == (before, [], 2), "nothing is claimed in vain"
+        bench.foreign([Op.SUSPEND, b"q", False])
+        await bench.settle()
+        assert sorted(client.got) == [(1, [b"1"]), (2, [b"2"])]
+
+    run(scenario)
+
+
+def test_a_claim_that_finds_its_queue_suspended_is_not_repeated() -> None:
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.pulls.start(b"q", (client, 1, 1, None))
+        await bench.settle()
+        push(bench, b"1")
+        await bench.turn()
+        bench.foreign([Op.SUSPEND, b"q", True])
+        await bench.settle()
+        assert client.got == []
+        line = bench.pulls._queues[b"q"]
+        assert (line.claim, line.timer) == (None, None), "it waits to be told"
+        bench.foreign([Op.SUSPEND, b"q", False])
+        await bench.settle()
+        assert client.got == [(1, [b"1"])]
+
+    run(scenario)
+
+
 def test_one_claim_at_a_time_for_what_is_wanted() -> None:
     """A burst of pushes must not make the node claim more than its waits want."""
 
