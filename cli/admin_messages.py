@@ -21,7 +21,6 @@ __all__ = ["message"]
 
 PULL_REPLY_S: Final = 10.0
 BATCH_MAX: Final = 10_000
-CONTENT_CUT: Final = 60
 _ID_COLUMNS: Final = [Column("Message", "id"), Column("Result", "result")]
 _PEEK_COLUMNS: Final = [
     Column("Sequence", "sequence", right=True),
@@ -30,7 +29,7 @@ _PEEK_COLUMNS: Final = [
     Column("Deliveries left", "deliveries_left", right=True, rank=1),
     Column("Content type", "content_type", rank=2),
     Column("Bytes", "size", right=True, unit="bytes", rank=1),
-    Column("Content", "content", cut=CONTENT_CUT),
+    Column("Content", "content", cut=True),
 ]
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 _IDS_ARGUMENT = click.argument("ids", metavar="ID...", nargs=-1, required=True)

@@ -27,7 +27,8 @@ def keys() -> Iterator[Callable[[float], str]]:
         return os.read(terminal, 64)[:1].decode("ascii", "ignore") if ready else ""
 
     try:
-        tty.setcbreak(terminal)
+        # Keys that were pressed before are not thrown away.
+        tty.setcbreak(terminal, termios.TCSADRAIN)
         yield read
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -26,6 +26,9 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 1
     ord("\r"): "\\r",
 }
 GAP: Final = 2
+CUT_MIN: Final = 24
+"""Cells that a column always gets, if its texts are as long, before others have to go for it."""
+CUT_MAX: Final = 1000
 _JUSTIFY: Final[dict[bool, JustifyMethod]] = {False: "left", True: "right"}
 _OVERFLOW: Final[dict[bool, OverflowMethod]] = {False: "fold", True: "ellipsis"}
 _STYLES: Final = {
@@ -59,7 +62,7 @@ class Column:
         unit: ``bytes`` is shown to people as KiB, MiB, ...; scripts get the plain number.
         rank: 0 is always shown; where a terminal is too narrow, all columns of the highest rank go first.
         digits: decimals of fractional numbers.
-        cut: characters that people see of a long text; 0 for all. Scripts get all.
+        cut: whether people see only the beginning of a text that does not fit; scripts get all of it.
     """
 
     title: str
@@ -68,7 +71,7 @@ class Column:
     unit: str = ""
     rank: int = 0
     digits: int = 3
-    cut: int = 0
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,24 +201,27 @@ def table_of(
         headers: whether to name the columns.
     """
     cells = [[_cell(column, value) for column, value in zip(columns, line, strict=True)] for line in lines]
-    kept = list(range(len(columns))) if keep_all else _fitting(columns, cells, width)
+    widths = [max([len(c.title), *(row[place].cell_len for row in cells)]) for place, c in enumerate(columns)]
+    kept = list(range(len(columns))) if keep_all else _fitting(columns, widths, width)
+    taken = sum(widths[place] + GAP for place in kept if not columns[place].cut)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=headers)
     for place in kept:
         column = columns[place]
-        justify, overflow = _JUSTIFY[column.right], _OVERFLOW[bool(column.cut)]
-        table.add_column(column.title, justify=justify, overflow=overflow, no_wrap=bool(column.cut))
+        justify, overflow = _JUSTIFY[column.right], _OVERFLOW[column.cut]
+        most = max(CUT_MIN, width - taken) if column.cut else None
+        table.add_column(column.title, justify=justify, overflow=overflow, no_wrap=column.cut, max_width=most)
     for row_cells in cells:
         table.add_row(*(row_cells[place] for place in kept))
     return table, [column.title for place, column in enumerate(columns) if place not in kept]
 
 
-def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
+def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
     """Places of the columns to show: all if they fit, else without as many optional ones as it takes."""
-    widths = [
-        max([len(column.title), *(row[place].cell_len for row in cells)]) + GAP for place, column in enumerate(columns)
+    needed = [
+        GAP + (min(widths[place], CUT_MIN) if column.cut else widths[place]) for place, column in enumerate(columns)
     ]
     kept = list(range(len(columns)))
-    while sum(widths[place] for place in kept) - GAP > width:
+    while sum(needed[place] for place in kept) - GAP > width:
         highest = max(columns[place].rank for place in kept)
         if highest == 0:
             break
@@ -255,6 +261,4 @@ def _cell(column: Column, value: object) -> Text:
     if isinstance(value, float):
         return Text(f"{value:,.{column.digits}f}")
     text = _exact(column, value)
-    if column.cut and len(text) > column.cut:
-        text = text[: column.cut - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    return Text(text, style=_STYLES.get(text, ""))
+    return Text(text[:CUT_MAX] if column.cut else text, style=_STYLES.get(text, ""))

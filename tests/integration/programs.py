@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import os
 import pty
 import struct
@@ -13,6 +14,9 @@ import termios
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
+from unittest import mock
+
+from lmqcluster_cli import admin
 
 from .cluster import clean_environment, reaper
 
@@ -55,6 +59,28 @@ def run(
         check=False,
     )
     return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+def run_here(*arguments: str, stdin: str | bytes = b"", environment: Mapping[str, str] | None = None) -> Result:
+    """Run ``lmq-admin`` with pipes within this process, which saves the start of an interpreter."""
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    streams = {
+        name: io.TextIOWrapper(io.BytesIO(data)) for name, data in (("stdin", given), ("stdout", b""), ("stderr", b""))
+    }
+    code: object = 0
+    with (
+        mock.patch.multiple(sys, argv=["lmq-admin", *arguments], **streams),
+        mock.patch.dict(os.environ, clean_environment(environment), clear=True),
+    ):
+        try:
+            admin.main()
+        except SystemExit as exc:
+            code = exc.code
+    for name in ("stdout", "stderr"):
+        streams[name].flush()
+    out, err = (streams[name].buffer.getvalue().decode(errors="replace") for name in ("stdout", "stderr"))
+    assert isinstance(code, int)
+    return Result(code, out, err)
 
 
 @contextmanager

@@ -1,0 +1,233 @@
+"""``lmq-admin``: every form of output, choice and order of columns, ``--watch``, the checks for monitoring systems."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from .cluster import Cluster, NodeProcess, wait_for
+from .programs import DEADLINE_S, run, run_here, run_in_terminal, started
+
+READS = [
+    ["status"],
+    ["stats"],
+    ["check"],
+    ["queue", "ls"],
+    ["queue", "show", "{queue}"],
+    ["message", "peek", "{queue}"],
+    ["defaults", "show"],
+    ["subscription", "ls"],
+]
+
+
+@pytest.fixture
+def admin(node: NodeProcess):
+    """Runs lmq-admin against the shared node, in this process."""
+    return lambda *arguments, **more: run_here("--node", node.http, *arguments, **more)
+
+
+@pytest.fixture
+def three_queues(admin, queue_name: str) -> list[str]:
+    """Three queues with one, three and two messages."""
+    names = [f"{queue_name}-{letter}" for letter in "abc"]
+    for name, count in zip(names, (1, 3, 2), strict=True):
+        for place in range(count):
+            assert admin("message", "push", name, f"m{place}").code == 0
+    return names
+
+
+@pytest.mark.parametrize("command", READS, ids=" ".join)
+def test_every_read_has_every_form(admin, queue_name: str, command: list[str]) -> None:
+    admin("message", "push", queue_name, "x")
+    command = [word.format(queue=queue_name) for word in command]
+    [header, *lines] = admin(*command, "--output", "tsv").out.splitlines()
+    assert json.loads(admin(*command, "--output", "json").out) is not None
+    plain = admin(*command, "-o", "plain")
+    assert plain.out.splitlines()[0].split() == header.split("\t") or "\t\t" in header
+    table = admin(*command, "-o", "table")
+    assert (plain.code, table.code) == (admin(*command).code,) * 2
+    assert (plain.err, table.err) == ("", "")
+    bare = admin(*command, "-o", "tsv", "--no-headers").out.splitlines()
+    assert len(bare) == len(lines)
+
+
+def test_a_form_before_the_command_counts_too(admin, three_queues: list[str]) -> None:
+    assert json.loads(admin("-o", "json", "queue", "ls").out)["queues"]
+    assert admin("--json", "queue", "ls", "-o", "tsv").out.startswith("queue\t")
+    refused = admin("queue", "ls", "--json", "-o", "tsv")
+    assert (refused.code, "exclude each other" in refused.one_line_error()) == (2, True)
+
+
+def test_columns_and_their_order(admin, three_queues: list[str]) -> None:
+    shown = admin("queue", "ls", "--name", three_queues[0][:-2], "--columns", "ready,queue", "--sort=-ready")
+    assert shown.out == "ready\tqueue\n" + "".join(f"{n}\t{three_queues[i]}\n" for n, i in ((3, 1), (2, 2), (1, 0)))
+    ascending = admin("queue", "ls", "--name", three_queues[0][:-2], "--columns", "ready", "--sort", "ready")
+    assert ascending.out.split() == ["ready", "1", "2", "3"]
+    for option in ("--columns", "--sort"):
+        wrong = admin("queue", "ls", option, "nonsense")
+        assert wrong.code == 2
+        assert f"{option}: there is no column 'nonsense'; there are queue, ready" in wrong.one_line_error()
+    refused = admin("queue", "ls", "--json", "--columns", "ready")
+    assert (refused.code, "JSON is as the API said it" in refused.one_line_error()) == (2, True)
+
+
+def test_the_node_filters_sorts_and_cuts_the_list(admin, three_queues: list[str]) -> None:
+    stem = three_queues[0][:-2]
+    shown = admin("queue", "ls", "--match", f"^{stem}", "--limit", "2", "--sort=-ready", "--json")
+    answer = json.loads(shown.out)
+    assert [one["name"] for one in answer["queues"]] == [three_queues[1], three_queues[2]]
+    assert answer["total"] == 3
+    people = admin("queue", "ls", "--name", stem.upper(), "--limit", "2", "-o", "table")
+    assert "(1 further queues match.)" in people.out
+    wrong = admin("queue", "ls", "--limit", "2", "--sort", "state")
+    assert (wrong.code, "can be sorted by" in wrong.one_line_error()) == (2, True)
+    wrong = admin("queue", "ls", "--match", "(")
+    assert (wrong.code, "regular expression" in wrong.one_line_error()) == (65, True)
+
+
+def test_names_of_other_programs_work_too(admin, three_queues: list[str]) -> None:
+    listed = admin("queue", "list", "--name", three_queues[0])
+    assert listed.out.splitlines()[1].startswith(three_queues[0])
+    assert admin("queue", "delete", three_queues[0], "--yes").code == 0
+    assert admin("queue", "get", three_queues[0]).code == 66
+
+
+# --- again and again -------------------------------------------------------------------------------------------------
+
+
+def test_watch_prints_one_object_a_line_until_interrupted(node: NodeProcess) -> None:
+    arguments = ["--node", node.http, "status", "--watch", "0.1", "--json"]
+    with started("lmq-admin", *arguments) as process:
+        assert process.stdout is not None
+        shown = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+    assert {one["self"] for one in shown} == {node.get_json("/v1/cluster")["self"]}
+
+
+def test_watch_goes_on_while_the_node_is_away_but_not_with_what_cannot_mend() -> None:
+    with started("lmq-admin", "--node", "127.0.0.1:1", "status", "--watch", "0.1") as process:
+        assert process.stderr is not None
+        complaints = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+    assert all(b"cannot reach 127.0.0.1:1" in one for one in complaints)
+
+
+def test_watch_ends_with_what_does_not_mend(admin) -> None:
+    assert admin("queue", "show", "no-such-queue", "--watch", "0.1").code == 66
+    assert admin("queue", "ls", "--watch", "0").code == 2
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_debug_shows_where_before_and_behind_the_command() -> None:
+    for arguments in (["--debug", "--node", "127.0.0.1:1", "status"], ["status", "--node", "127.0.0.1:1", "--debug"]):
+        result = run_here(*arguments)
+        assert (result.code, result.out) == (69, "")
+        assert "Traceback" in result.err
+        assert "cannot reach 127.0.0.1:1" in result.err.splitlines()[-1]
+    assert "Traceback" not in run_here("--node", "127.0.0.1:1", "status").err
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    text = run_here("--help").out
+    for command in (
+        "status",
+        "stats",
+        "top",
+        "check",
+        "queue",
+        "message",
+        "defaults",
+        "join",
+        "leave",
+        "bench",
+        "drain",
+    ):
+        assert f"\n  {command} " in text, command
+    assert "69  node unreachable or no quorum" in text
+    for group, verbs in {
+        "queue": "ls show set clear rm purge move suspend resume",
+        "message": "push pull ack nack extend peek",
+        "defaults": "show set edit add rm",
+    }.items():
+        shown = run_here(group, "--help").out
+        assert all(f"\n  {verb} " in shown for verb in verbs.split()), group
+
+
+# --- checks for monitoring systems -----------------------------------------------------------------------------------
+
+
+def test_check_cluster_is_one_line_with_figures(shared_cluster: Cluster) -> None:
+    result = run_here(
+        "--node", shared_cluster[0].http, "check", "cluster", "--disk-warning", "101", "--disk-critical", "101"
+    )
+    assert (result.code, result.err) == (0, "")
+    text, _bar, figures = result.out.strip().partition(" | ")
+    assert text.startswith("LMQ OK - ")
+    assert [figure.split("=")[0] for figure in figures.split()] == ["missing_members", "lag", "memory", "disk"]
+    full = run_here("--node", shared_cluster[0].http, "check", "cluster", "--disk-critical", "0", "--json")
+    assert full.code == 2
+    assert json.loads(full.out)["state"] == "CRITICAL"
+
+
+def test_check_cluster_with_members_missing(cluster: Cluster) -> None:
+    survivor = cluster.leader()
+    for stopped, begin in zip(cluster.followers(), ("LMQ WARNING - ", "LMQ CRITICAL - "), strict=True):
+        stopped.kill()
+
+        def seen(begin: str = begin) -> bool:
+            result = run_here("--node", survivor.http, "check", "cluster", "--disk-warning", "101")
+            return result.out.startswith(begin) and result.err == ""
+
+        wait_for(seen, begin)
+
+
+def test_check_queue_against_thresholds(admin, queue_name: str) -> None:
+    for content in "abc":
+        admin("message", "push", queue_name, content)
+    figures = "ready=3 leased=0"
+    plain = admin("check", "queue", queue_name)
+    assert (plain.code, figures in plain.out) == (0, True)
+    warned = admin("check", "queue", queue_name, "--ready-warning", "3", "--ready-critical", "4")
+    assert (warned.code, warned.out.startswith(f"LMQ WARNING - 3 messages wait in queue {queue_name}")) == (1, True)
+    assert "ready=3;3;4" in warned.out
+    assert admin("check", "queue", queue_name, "--ready-warning", "1", "--ready-critical", "3").code == 2
+    assert admin("check", "queue", queue_name, "--age-critical", "0").code == 2
+
+
+def test_whatever_a_check_meets_is_a_state(admin, queue_name: str) -> None:
+    absent = admin("check", "queue", queue_name)
+    assert (absent.code, absent.out.startswith("LMQ UNKNOWN - "), absent.err) == (3, True, "")
+    assert admin("check", "queue", queue_name, "--absent-ok").code == 0
+    wrong = admin("check", "cluster", "--lag-warning", "x")
+    assert (wrong.code, wrong.out.startswith("LMQ UNKNOWN - "), wrong.err) == (3, True, "")
+    away = run_here("--node", "127.0.0.1:1", "check", "cluster")
+    assert (away.code, away.out.startswith("LMQ CRITICAL - cannot reach 127.0.0.1:1"), away.err) == (2, True, "")
+
+
+# --- completion ------------------------------------------------------------------------------------------------------
+
+
+def test_completion_goes_for_every_command_that_takes_a_queue(admin, node: NodeProcess, queue_name: str) -> None:
+    admin("message", "push", queue_name, "x")
+    for words in ("queue purge", "message peek", "check queue", "queue move other"):
+        typed = f"lmq-admin {words} {queue_name[:-1]}"
+        environment = {
+            "_LMQ_ADMIN_COMPLETE": "bash_complete",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(typed.split()) - 1),
+            "LMQ_NODE": node.http,
+        }
+        assert f"plain,{queue_name}" in run("lmq-admin", environment=environment).out.splitlines(), words
+
+
+def test_people_are_asked_before_a_node_leaves(node: NodeProcess) -> None:
+    dry = run_here("--node", node.http, "leave", "--dry-run")
+    assert (dry.code, dry.out.startswith(f"would take {node.http} out of its cluster")) == (0, True)
+    code, seen = run_in_terminal("lmq-admin", "--node", node.http, "leave", typed=b"n\n")
+    assert (code, f"Take {node.http} out of its cluster" in seen) == (130, True)
