@@ -40,9 +40,9 @@ def queue_name(request: pytest.FixtureRequest) -> str:
     return f"{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}-{next(_numbers)}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
+    """A headless Chromium. Playwright keeps an event loop running in this thread, so it must not outlive the module."""
     with sync_playwright() as playwright:
         # As root, as in containers, Chromium starts without its sandbox only; it loads nothing but our pages.
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
@@ -50,7 +50,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def axe() -> str:
     """The JavaScript of axe-core."""
     return axe_source()

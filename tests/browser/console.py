@@ -91,7 +91,8 @@ class Console:
     def column(self, table: str, place: int) -> list[str]:
         """The texts of a column of a table, counted from 0."""
         rows = self.main.get_by_role("region", name=table, exact=True).locator("tbody tr")
-        return [text.strip() for text in rows.locator(f":nth-child({place + 1})").all_inner_texts()]
+        cells = rows.locator(f"th:nth-child({place + 1}), td:nth-child({place + 1})")
+        return [text.strip() for text in cells.all_inner_texts()]
 
     def violations(self, axe: str) -> list[str]:
         """What axe-core finds seriously wrong with the page as it is now."""

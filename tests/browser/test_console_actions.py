@@ -129,9 +129,9 @@ def test_default_properties(open_console: OpenConsole, client: Client, queue_nam
     console.fill("Regular expression for queue names", f"^{queue_name}$")
     console.dialog.get_by_label("How often a message is delivered again").fill("9")
     console.dialog.get_by_role("button", name="Take over").click()
-    console.main.get_by_role("button", name="Up rule 3").click()
-    console.main.get_by_role("button", name="Up rule 2").click()
-    console.main.get_by_role("button", name="Remove rule 2").click()
+    console.main.get_by_role("button", name="Up: rule 3").click()
+    console.main.get_by_role("button", name="Up: rule 2").click()
+    console.main.get_by_role("button", name="Remove: rule 2").click()
     assert client.get_props(queue_name)["retry"] == 2
     console.press("Save")
     changes = console.dialog.get_by_label("Changes")
@@ -150,11 +150,11 @@ def test_cluster(open_console: OpenConsole, cluster: Cluster) -> None:
     console.press("Take a snapshot")
     assert understood(console.confirm("Take it")) == ["snapshot"]
     follower = next(node for node in cluster if node is not cluster.leader())
-    console.press(f"Make {follower.name} the leader")
+    console.press(f"Make leader: {follower.name}")
     assert understood(console.confirm("Hand over")) == ["transfer-leader"]
     expect(console.row("Members", follower.name)).to_contain_text("leader")
     wait_for(lambda: cluster.leader() is follower, f"{follower.name} leads")
-    console.press("Remove n3") if follower.name != "n3" else console.press("Remove n2")
+    console.press("Remove: n3" if follower.name != "n3" else "Remove: n2")
     expect(console.dialog).to_contain_text("A live node is better told to leave")
     console.dialog.get_by_role("button", name="Remove", exact=True).click()
     expect(console.dialog.get_by_role("alert")).to_contain_text("is alive")

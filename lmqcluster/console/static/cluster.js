@@ -62,8 +62,8 @@ function memberRow(first) {
   const remove = actionButton("Remove", "admin", () => removeMember(current), { kind: "small danger" });
   const name = first.name ?? first.id;
   let current = first;
-  lead.setAttribute("aria-label", `Make ${name} the leader`);
-  remove.setAttribute("aria-label", `Remove ${name}`);
+  lead.setAttribute("aria-label", `Make leader: ${name}`);
+  remove.setAttribute("aria-label", `Remove: ${name}`);
   return {
     element: h("tr", {}, h("th", { scope: "row" }, `${name}${first.self ? " (this node)" : ""}`), h("td", {}, badge), h("td", {}, first.raft), lag, h("td", {}, h("div", { class: "row" }, lead, remove))),
     update(node) {

@@ -1,14 +1,32 @@
 // The body of a message as text, as JSON, or byte by byte.
 
 import { h } from "./dom.js";
+import { decode } from "./msgpack.js";
 
 const BYTES_PER_LINE = 16;
 const SHOWN_BYTES_MAX = 64 * 1024;
 
 /** The bytes of a content as the node gives it: a string, or {base64}. */
-export function bytesOf(content) {
+function bytesOf(content) {
   if (typeof content === "string") return new TextEncoder().encode(content);
   return Uint8Array.from(atob(content.base64), (character) => character.charCodeAt(0));
+}
+
+/**
+ * A body as it is to be read. What clients of MessagePack-RPC stored is taken out of its MessagePack, if it is that.
+ * `part` is {content, content_type}; `packed` says in which form it was stored, empty if as it is.
+ */
+export function readable({ content, content_type: type }, { cut = false } = {}) {
+  const stored = bytesOf(content);
+  if (!/^application\/(x-)?msgpack\b/.test(type ?? "")) return { body: stored, stored, packed: "" };
+  try {
+    const value = decode(stored, { cut });
+    const body = value instanceof Uint8Array ? value : new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
+    return { body, stored, packed: "MessagePack" };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { body: stored, stored, packed: "" };
+  }
 }
 
 /** The text of a body, or null if it is not UTF-8; where it was cut, half a character at the end is left out. */
@@ -49,19 +67,21 @@ export function preview(body, length = 100) {
   return [...body.subarray(0, length / 3)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
 }
 
-/** A viewer with a choice of the three views; it begins with the one that fits best. */
-export function viewer(body, { truncated = false } = {}) {
+/** A viewer with a choice of the three views; it begins with the one that fits best. Bytes are shown as they are stored. */
+export function viewer({ body, stored, packed }, { truncated = false } = {}) {
   const shown = body.subarray(0, SHOWN_BYTES_MAX);
   const cut = truncated || body.length > SHOWN_BYTES_MAX;
   const views = [
     ["Text", textOf(shown, { cut })],
     ["JSON", cut ? null : jsonOf(body)],
-    ["Hex", hexDump(shown)],
+    ["Hex", hexDump(stored.subarray(0, SHOWN_BYTES_MAX))],
   ];
   const output = h("pre", { tabindex: "0", "aria-label": "Content" });
-  const buttons = views.map(([label, text]) =>
-    h("button", { type: "button", class: "small", disabled: text === null, title: text === null ? `It is not ${label === "Text" ? "UTF-8" : label}.` : undefined, "aria-pressed": "false", onclick: () => show(label) }, label),
-  );
+  const buttons = views.map(([label, text]) => {
+    const title = text === null ? `It is not ${label === "Text" ? "UTF-8" : label}.` : undefined;
+    return h("button", { type: "button", class: "small", disabled: text === null, title, "aria-pressed": "false", onclick: () => show(label) }, label);
+  });
+  const notes = [packed && `Stored as ${packed}; Hex shows it so.`, cut && "Only the beginning is shown."].filter(Boolean);
 
   function show(label) {
     views.forEach(([name, text], place) => {
@@ -70,6 +90,7 @@ export function viewer(body, { truncated = false } = {}) {
     });
   }
 
-  show(views[1][1] !== null && /^\s*[[{]/.test(views[0][1] ?? "") ? "JSON" : views[0][1] !== null ? "Text" : "Hex");
-  return h("div", { class: "viewer" }, h("div", { class: "views", role: "group", "aria-label": "View as" }, buttons), output, cut ? h("p", { class: "muted" }, "Only the beginning is shown.") : null);
+  const [[, text], [, json]] = views;
+  show(json !== null && /^\s*[[{]/.test(text) ? "JSON" : text !== null ? "Text" : "Hex");
+  return h("div", { class: "viewer" }, h("div", { class: "views", role: "group", "aria-label": "View as" }, buttons), output, notes.map((note) => h("p", { class: "muted" }, note)));
 }

@@ -2,7 +2,7 @@
 
 import { commandBox, commandLine } from "./actions.js";
 import { get } from "./api.js";
-import { bytesOf, preview, viewer } from "./content.js";
+import { preview, readable, viewer } from "./content.js";
 import { h, setText, table } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 import { queueWord } from "./names.js";
@@ -60,6 +60,7 @@ export function messagesSection(page) {
 /** A message's row, and below it a row with its content that opens on demand. */
 function rows(message) {
   const parts = Array.isArray(message.content) ? message.content : [message];
+  const bodies = parts.map((part) => readable(part, { cut: message.truncated }));
   const details = h("td", { colspan: COLUMNS.length });
   const below = h("tr", { class: "details", hidden: true }, details);
   const toggle = h("button", { type: "button", class: "sort", "aria-expanded": "false", onclick: open }, String(message.sequence));
@@ -70,7 +71,7 @@ function rows(message) {
     if (details.hasChildNodes()) return;
     parts.forEach((part, place) => {
       if (parts.length > 1) details.append(h("p", { class: "muted" }, `Part ${place + 1} of ${parts.length}, ${part.content_type}`));
-      details.append(viewer(bytesOf(part.content), { truncated: message.truncated }));
+      details.append(viewer(bodies[place], { truncated: message.truncated }));
     });
   }
 
@@ -80,7 +81,7 @@ function rows(message) {
     count(message.deliveries_left),
     message.content_type,
     bytes(message.size),
-    parts.map((part) => preview(bytesOf(part.content))).join(" | "),
+    bodies.map(({ body }) => preview(body)).join(" | "),
   ];
   const above = h(
     "tr",
