@@ -14,7 +14,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.raw_http import call
 
 from .conftest import OpenConsole
-from .console import PAGES, Console
+from .console import PAGES, Console, understood
 
 QUEUES = 10_000
 BUSY = "jobs"
@@ -94,6 +94,7 @@ def test_list_is_searched_sorted_and_paged_by_the_node(open_console: OpenConsole
     expect(summary).to_have_text("51 to 100 of 10,000 queues.")
     console.press("Ready")
     expect(console.row("Queues", "queue-00007")).to_be_visible()
+    assert understood(console.main.locator(".command code").inner_text()) == ["queue", "ls"]
     assert console.column("Queues", 0)[:3] == ["queue-00007", BUSY, "queue-01234"]
     assert console.column("Queues", 1)[:4] == ["71", "30", "21", "1"]
     console.page.keyboard.press("/")

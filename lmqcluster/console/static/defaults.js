@@ -52,7 +52,7 @@ export function open() {
     if (place === state.rules.length - 1) buttons[2].disabled = true;
     for (const button of buttons) button.setAttribute("aria-label", `${button.textContent}: rule ${place + 1}`);
     const values = Object.entries(properties).map(([name, value]) => `${name} ${shownValue(value)}`);
-    return h("tr", {}, h("th", { scope: "row" }, String(place + 1)), h("td", {}, h("code", {}, pattern)), h("td", {}, values.join(", ")), h("td", {}, h("div", { class: "row" }, buttons)));
+    return h("tr", {}, h("th", { scope: "row" }, String(place + 1)), h("td", {}, pattern === "" ? "every name" : h("code", {}, pattern)), h("td", {}, values.join(", ")), h("td", {}, h("div", { class: "row" }, buttons)));
   }
 
   function swap(one, other) {

@@ -25,6 +25,9 @@ const COLUMNS = [
   { label: "Delivered/s", numeric: true, text: (_queue, rates) => rate(rates?.pulled_total) },
 ];
 
+// What lmq-admin calls the columns.
+const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total" };
+
 export function open({ query }) {
   const view = {
     name: query.get("name") ?? "",
@@ -157,7 +160,8 @@ export function open({ query }) {
 function listCommand({ name, sort, order, limit }) {
   const words = ["queue", "ls"];
   if (name) words.push("--name", quoted(name));
-  if (sort !== "name" || order !== "asc") words.push("--sort", sort, "--order", order);
+  const key = SORT_KEYS[sort];
+  if (key && (sort !== "name" || order === "desc")) words.push(`--sort=${order === "desc" ? "-" : ""}${key}`);
   words.push("--limit", String(limit));
   return commandLine(...words);
 }
