@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ import structlog
 
 from .node.config import NodeConfig
 from .node.node import Node
+from .node.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
 from .protocols.msgpack_rpc import RpcFrontEnd
 from .replication.node_storage import DurabilityError
@@ -45,6 +47,7 @@ async def serve(config: NodeConfig) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+    manager = ServiceManager()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _signalled, stop, loop)
     node = Node(config)
@@ -72,9 +75,13 @@ async def serve(config: NodeConfig) -> int:
     pid_file = config.data_dir / "lmq.pid"
     pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     log.info("started", name=config.name, id=node.id, http=str(config.http), rpc=str(config.rpc), raft=str(config.raft))
+    manager.ready()
+    reports = asyncio.ensure_future(manager.report(partial(_described, node)))
     try:
         return await _run_until(stop, node)
     finally:
+        reports.cancel()
+        manager.stopping()
         await _shut_down(node, front_ends, pid_file)
 
 
@@ -97,6 +104,15 @@ async def _run_until(stop: asyncio.Event, node: Node) -> int:
         return EXIT_SOFTWARE
     log.info("stopping")
     return EXIT_OK
+
+
+def _described(node: Node) -> str:
+    core = node.replica.core
+    leader = core.leader_id()
+    members = core.members()
+    reached = sum(1 for one in members if one == node.id or one in node.replica.transport.connected_ids())
+    leads = f"{node.name_of(leader)} leads in term {core.term()}" if leader else "no leader is known"
+    return f"{leads}; {reached} of {len(members)} nodes can be reached"
 
 
 async def _shut_down(node: Node, front_ends: list[_FrontEnd], pid_file: Path) -> None:
