@@ -52,7 +52,12 @@ def test_a_watchdog_hears_again_and_again_and_the_state_only_when_it_changes(
         report.cancel()
         return heard
 
-    assert asyncio.run(scenario()) == [b"WATCHDOG=1\nSTATUS=one", b"WATCHDOG=1", b"WATCHDOG=1\nSTATUS=two", b"WATCHDOG=1"]
+    assert asyncio.run(scenario()) == [
+        b"WATCHDOG=1\nSTATUS=one",
+        b"WATCHDOG=1",
+        b"WATCHDOG=1\nSTATUS=two",
+        b"WATCHDOG=1",
+    ]
 
 
 @pytest.mark.parametrize(
