@@ -12,6 +12,7 @@ from .admin_check import check
 from .admin_cluster import join, leave, remove, snapshot, stats, status, transfer_leader
 from .admin_defaults import defaults
 from .admin_drain import drain
+from .admin_log_level import log_level
 from .admin_messages import message
 from .admin_queues import queue
 from .admin_replay import replay
@@ -41,7 +42,7 @@ def cli(target: Target, form: str | None) -> None:
         target.form = Form(form)
 
 
-cli.add_section("Look", [status, stats, top, check])
+cli.add_section("Look", [status, stats, top, check, log_level])
 cli.add_section("Queues and messages", [queue, message, defaults, subscription])
 cli.add_section("Many messages", [replay, drain, bench])
 cli.add_section("Members", [join, leave, remove, transfer_leader])

@@ -320,7 +320,7 @@ class NodeConfig:
         metadata=_option(
             _choice(*LOG_LEVELS),
             "Least severe log lines to write: debug, info, warning or error.",
-            extremes="debug writes lines for every request and slows the node down.",
+            extremes="debug also tells what is wrong with single requests. lmq-admin log-level changes it while the node runs.",
             metavar="LEVEL",
             default="info",
         ),
@@ -333,6 +333,16 @@ class NodeConfig:
             extremes="human lines are for reading, their form may change; json is for machines.",
             metavar="FORMAT",
             default="auto",
+        ),
+    )
+    request_log: str = field(
+        default="off",
+        metadata=_option(
+            _choice("on", "off"),
+            "Whether to log every request at level info: what was asked for, by whom, and of HTTP status and duration.",
+            extremes="on costs a busy node most of its speed, and fills disks.",
+            metavar="on|off",
+            default="off",
         ),
     )
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

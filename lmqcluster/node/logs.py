@@ -9,7 +9,7 @@ from typing import TextIO
 
 import structlog
 
-__all__ = ["configure_logging"]
+__all__ = ["configure_logging", "log_level", "set_log_level"]
 
 _CHATTY = ("aiohttp.access", "asyncio")
 
@@ -45,7 +45,6 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(target)
@@ -55,8 +54,19 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
         )
     )
+    logging.getLogger().handlers[:] = [handler]
+    set_log_level(level)
+
+
+def log_level() -> str:
+    """The least severe level that is written now."""
+    return logging.getLevelName(logging.getLogger().level).lower()
+
+
+def set_log_level(level: str) -> None:
+    """Write lines of this level and of more severe ones from now on: ``debug``, ``info``, ``warning`` or ``error``."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

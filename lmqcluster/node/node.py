@@ -31,6 +31,7 @@ from .patterns import compile_pattern
 from .proposer import Group, Proposer
 from .pulls import Pulls
 from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
+from .state_log import StateLog
 from .stats import Stats
 from .statsd import StatsdSender
 from .totals import Totals
@@ -71,6 +72,7 @@ class Node:
         self.totals = Totals(self._machine)
         self.peer_vitals: PeerVitals
         self.leader_changes = 0
+        self._state_log = StateLog()
         self._leadership: tuple[str, int] | None = None
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
@@ -117,6 +119,7 @@ class Node:
                 files_max=config.event_journal_files_max,
             )
         self._build()
+        self._tell_opened()
         await self._listen()
         if config.statsd is not None:
             self.statsd = StatsdSender(config.statsd, config.statsd_prefix, config.statsd_interval, self._machine)
@@ -163,6 +166,19 @@ class Node:
         # A snapshot that was loaded may hold it; the log may bring nothing more.
         self._take_salt()
 
+    def _tell_opened(self) -> None:
+        replica = self.replica
+        latest = replica.snapshots.latest()
+        log.info(
+            "data folder opened",
+            folder=str(self.config.data_dir),
+            durability=self.config.durability,
+            snapshot_index=0 if latest is None else latest.index,
+            log_entries=len(replica.journal),
+            term=replica.core.term(),
+            version=self.version,
+        )
+
     def _machine(self) -> Machine:
         return self.replica.machine
 
@@ -204,6 +220,9 @@ class Node:
         keys = len(self.replica.machine.keys) + len(self.replica.machine.key_scopes)
         stored = sum(queue.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue) for queue in queues)
         self.service.stored_bytes = stored + KEY_OVERHEAD_BYTES * keys
+        self._state_log.note_memory(self.service.stored_bytes, self.config.memory_bytes_max)
+        if not self._stopping:
+            self._state_log.note_health(self.health())
         loop = asyncio.get_running_loop()
         self._timers["memory"] = loop.call_later(MEMORY_PERIOD_S, self._sample_memory)
 
@@ -228,7 +247,7 @@ class Node:
             common = replica.common_machine_version()
             if common is not None and common > replica.machine.version:
                 log.info("all members understand a newer machine version", version=common)
-                self.service.proposer.add_first(Group([Op.UPGRADE, common], [], _Unattended("upgrade")))
+                self.service.proposer.add_first(Group([Op.UPGRADE, common], [], _Unattended("machine version raised")))
         loop = asyncio.get_running_loop()
         self._timers["upgrade"] = loop.call_later(UPGRADE_PERIOD_S, self._tick_upgrade)
 
@@ -375,10 +394,7 @@ class Node:
 
     def name_of(self, member: str) -> str:
         """The name of a member for people; its id if it has not told one."""
-        if member == self.id:
-            return self.config.name
-        about = self.replica.peers.get(member)
-        return (about.name if about else "") or member
+        return self.replica.name_of(member)
 
     async def take_snapshot(self) -> SnapshotInfo:
         """Write a snapshot of this node's state now, and keep it for ten minutes at least.
@@ -495,7 +511,7 @@ class _Unattended:
         self._what = what
 
     def completed(self, group: Group, result: object) -> None:  # noqa: ARG002
-        log.info("done", what=self._what)
+        log.info(self._what)
 
     def failed(self, group: Group, error: LmqError) -> None:  # noqa: ARG002
-        log.warning("failed, it is tried again", what=self._what, reason=error.message)
+        log.warning("not done yet, it is tried again", what=self._what, reason=error.message)

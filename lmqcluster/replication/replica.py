@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import msgpack
@@ -26,6 +26,7 @@ from .log_clock import LogClock
 from .membership import PeerNode
 from .node_storage import NodeStorage
 from .raft_core import RaftCore
+from .role_log import RoleLog
 from .settings import RaftSettings
 from .snapshot_keeper import SnapshotKeeper
 from .storage.snapshot_store import SnapshotInfo
@@ -85,8 +86,6 @@ class ReplicaListener(Protocol):
 class _Seen:
     leader: str | None = None
     term: int = -1
-    state: str = ""
-    members: dict[str, str] = field(default_factory=dict)
 
 
 class Replica:
@@ -130,6 +129,7 @@ class Replica:
         self._listener = listener
         self._settings = settings
         self._seen = _Seen()
+        self._roles = RoleLog(self.name_of)
         self._inbox: list[tuple[PeerNode, dict[str, Any]]] = []
         self._actions: list[Callable[[], None]] = []
         self._scheduled = False
@@ -345,22 +345,15 @@ class Replica:
 
     def _note_changes(self) -> None:
         core, seen = self.core, self._seen
-        leader, term, state = core.leader_id(), core.term(), core.state()
+        self._roles.note(core, forgetful=not self.meta.founding)
+        leader, term = core.leader_id(), core.term()
         if (leader, term) != (seen.leader, seen.term):
             seen.leader, seen.term = leader, term
-            log.info("leader", leader=leader, term=term)
             self._listener.leader_changed(leader)
-        if state != seen.state:
-            seen.state = state
-            log.info("state", state=state, term=term)
         if core.is_leader() and not self._told_address and core.applied_index() == core.commit_index():
             # This node may have moved while it was down.
             self._told_address = True
             self._tell_address(self.meta.node_id, self._about.raft)
-        members = core.members()
-        if members != seen.members:
-            seen.members = members
-            log.info("members", members=sorted(members))
         if not self.storage.durable:
             # A durable log knows them itself.
             self.meta.save_members(core.committed_members())
@@ -471,6 +464,11 @@ class Replica:
         others = [self.peers.get(one) for one in self.core.members() if one != self.meta.node_id]
         versions = [about.machine_version for about in others if about is not None]
         return min([self._about.machine_version, *versions]) if len(versions) == len(others) else None
+
+    def name_of(self, node_id: str) -> str:
+        """The name of a member for people; its id if it has not told one."""
+        about = self._about if node_id == self.meta.node_id else self.peers.get(node_id)
+        return (about.name if about else "") or node_id
 
     def is_able(self, node_id: str) -> bool:
         """Whether a member can be reached from here and counts for the quorum."""

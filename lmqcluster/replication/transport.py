@@ -341,8 +341,9 @@ class _Link:
             try:
                 stream = await _dial(self._owner.me, self._owner.secret, self.address, self._node.id)
             except (OSError, HandshakeError, TimeoutError) as exc:
-                if str(exc) != said:
-                    said = str(exc)
+                reason = _reason(exc)
+                if reason != said:
+                    said = reason
                     log.info("peer unreachable", peer=self._node.id, address=self.address, reason=said)
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(pause_s * 2, RECONNECT_MAX_S)
@@ -454,3 +455,9 @@ async def ask(
         raise LookupError(str(answer.get("result", "no answer")))
     result: dict[str, Any] = answer["result"]
     return result
+
+
+def _reason(error: Exception) -> str:
+    """An error in words, without its number."""
+    said = error.strerror if isinstance(error, OSError) else str(error)
+    return said or str(error) or type(error).__name__

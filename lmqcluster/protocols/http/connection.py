@@ -91,7 +91,7 @@ class Connection(RequestHandler):
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
         if len(manager.connections) > CONNECTIONS_MAX:
-            _log.warning("connection_refused", reason="too many connections", limit=CONNECTIONS_MAX)
+            _log.warning("connection refused", reason="too many connections", limit=CONNECTIONS_MAX)
             self.force_close()
 
     def handle_error(
@@ -104,9 +104,9 @@ class Connection(RequestHandler):
         """Answer what the parser refused, or a failure of ours, with an empty body, and end the connection."""
         if isinstance(exc, HttpProcessingError):
             status = _status_of(exc)
-            _log.debug("http_request_refused", status=status, reason=message)
+            _log.debug("request refused", status=status, reason=message)
         else:
-            _log.error("http_request_failed", method=request.method, path=request.raw_path, exc_info=exc)
+            _log.error("a request failed", method=request.method, path=request.raw_path, exc_info=exc)
         return Reply(status, close=True)
 
 

@@ -21,6 +21,7 @@ from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
 from .routing import KNOWN_METHODS, Router
 from .target import split_target
 from .v1_cluster import ClusterRoutes
+from .v1_log_level import LogLevelRoute
 from .v1_operations import QueueOperationRoutes
 from .v1_overview import OverviewRoutes
 from .v1_queues import QueueRoutes
@@ -37,7 +38,7 @@ BACKLOG = 1024
 _PROTOCOL = "http"
 _LINE_REST_BYTES = len("  HTTP/1.1")
 
-_log = structlog.get_logger(__name__)
+_log = structlog.get_logger("lmq.requests")
 
 
 class HttpFrontEnd:
@@ -59,11 +60,13 @@ class HttpFrontEnd:
         MetricsRoutes(node).add_to(self._router)
         OverviewRoutes(node).add_to(self._router)
         ConsoleRoutes().add_to(self._router)
+        LogLevelRoute().add_to(self._router)
         self._server: HttpServer | None = None
         self._listener: asyncio.Server | None = None
         self._metrics = node.metrics
         self._metrics.connections[_PROTOCOL] = self._connections
         self._in_flight = 0
+        self._logs_requests = node.config.request_log == "on"
         self._metrics.in_flight[_PROTOCOL] = lambda: self._in_flight
         node.on_leave.append(self._end_connections)
 
@@ -117,14 +120,29 @@ class HttpFrontEnd:
         finally:
             self._in_flight -= 1
             request.release_body()
-            operation = f"{request.method if request.method in KNOWN_METHODS else 'other'} {request.route or 'unknown'}"
-            self._metrics.request_done(_PROTOCOL, operation, str(status), time.monotonic() - began_s)
+            self._note(request, status, time.monotonic() - began_s)
         connection = request.protocol
         if isinstance(connection, Connection):
             connection.served += 1
             if connection.served >= REQUESTS_PER_CONNECTION_MAX:
                 reply.force_close()
         return reply
+
+    def _note(self, request: Request, status: int, seconds: float) -> None:
+        method = request.method if request.method in KNOWN_METHODS else "other"
+        self._metrics.request_done(_PROTOCOL, f"{method} {request.route or 'unknown'}", str(status), seconds)
+        if self._logs_requests:
+            # Queries may hold what is nobody's business.
+            path = request.raw_path.partition("?")[0]
+            _log.info(
+                "request",
+                protocol=_PROTOCOL,
+                method=request.method,
+                path=path,
+                status=status,
+                seconds=round(seconds, 6),
+                client=request.remote,
+            )
 
     async def _answer(self, request: Request) -> Reply:
         target = request.raw_path

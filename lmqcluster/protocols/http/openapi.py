@@ -290,6 +290,10 @@ def _cluster_paths() -> Json:
             ],
             "get": _octets("getSnapshotBlock", "A block of a snapshot that was taken in the last ten minutes"),
         },
+        "/v1/log-level": {
+            "get": _operation("getLogLevel", "Least severe level that this node logs", "LogLevel"),
+            "put": _operation("setLogLevel", "Change it until the node is stopped", "LogLevel", body="LogLevel"),
+        },
         "/v1/cluster/leave": {
             "post": _operation("leave", "Take this node out of its cluster; it goes on alone and empty", "Cluster")
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...node.config import LOG_LEVELS
 from ...wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 
 __all__ = ["SCHEMAS"]
@@ -293,6 +294,7 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Transfer": _object(
         {"to": {**_STRING, "description": "Name or id; without it the member that is most up to date."}}, "to"
     ),
+    "LogLevel": _object({"level": {"enum": list(LOG_LEVELS)}}),
     "CheckUp": _object(
         {
             "checks": _list(_object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING, "figures": _CHECK_FIGURES})),

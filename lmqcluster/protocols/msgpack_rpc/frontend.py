@@ -9,6 +9,7 @@ import structlog
 from ...node.node import Node
 from .connection import Connection
 from .methods import METHODS
+from .request_log import logged
 
 __all__ = ["RpcFrontEnd"]
 
@@ -48,7 +49,8 @@ class RpcFrontEnd:
             OSError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self, METHODS), self.host, self.port, backlog=1024)
+        methods = logged(METHODS) if self.node.config.request_log == "on" else METHODS
+        self._server = await loop.create_server(lambda: Connection(self, methods), self.host, self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
         self._sweep()
 

@@ -1,0 +1,38 @@
+"""The log lines about whether a node serves: one when it begins to, one when it does not any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+__all__ = ["StateLog"]
+
+log = structlog.get_logger("lmq.node")
+
+
+class StateLog:
+    """What was said last."""
+
+    def __init__(self) -> None:
+        self._ready = False
+        self._full = False
+
+    def note_health(self, checks: Iterable[tuple[str, bool, str]]) -> None:
+        """Say whether the node is ready, given its checks as (name, passed, detail), if that has changed."""
+        failed = {name: detail for name, passed, detail in checks if not passed}
+        ready = not failed
+        if ready and not self._ready:
+            log.info("ready")
+        elif not ready and self._ready:
+            log.warning("not ready", **failed)
+        self._ready = ready
+
+    def note_memory(self, used_bytes: int, limit_bytes: int) -> None:
+        """Say whether pushes are refused because of what is stored, if that has changed."""
+        full = used_bytes > limit_bytes
+        if full and not self._full:
+            log.warning("memory limit reached, pushes are refused", used_bytes=used_bytes, limit_bytes=limit_bytes)
+        elif not full and self._full:
+            log.info("pushes are taken again", used_bytes=used_bytes, limit_bytes=limit_bytes)
+        self._full = full

@@ -1,0 +1,64 @@
+"""The log lines about a node's place in its cluster: one for each change that people want to know of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from .raft_core import RaftCore
+
+__all__ = ["RoleLog"]
+
+log = structlog.get_logger("lmq.replica")
+
+
+class RoleLog:
+    """What was said last.
+
+    Args:
+        name_of: the name of a member for people, or its id.
+    """
+
+    def __init__(self, name_of: Callable[[str], str]) -> None:
+        self._name_of = name_of
+        self._leadership: tuple[str, int] | None = None
+        self._state = ""
+        self._members: dict[str, str] = {}
+        self._recovering = False
+        self._removed = False
+
+    def note(self, core: RaftCore, *, forgetful: bool) -> None:
+        """Say what has changed. `forgetful`: a node that recovers may really have lost something."""
+        self._note_leader(core)
+        state = core.state()
+        if state != self._state:
+            self._state = state
+            log.debug("state", state=state, term=core.term())
+        members = core.members()
+        if members != self._members:
+            self._members = members
+            log.info("members", members=sorted(members))
+        recovering = core.is_recovering() and forgetful
+        if recovering != self._recovering:
+            self._recovering = recovering
+            log.info(
+                "waits for what it may have forgotten; does not vote" if recovering else "has recovered; votes again"
+            )
+        if core.was_removed() and not self._removed:
+            self._removed = True
+            log.warning("this node was removed from its cluster")
+
+    def _note_leader(self, core: RaftCore) -> None:
+        leader, term = core.leader_id(), core.term()
+        before = self._leadership
+        if leader is None:
+            if before is not None:
+                self._leadership = None
+                log.info("no leader", lost=before[0], name=self._name_of(before[0]), term=term)
+        elif (leader, term) != before:
+            self._leadership = (leader, term)
+            event = "leads" if core.is_leader() else "follows"
+            log.info(event, leader=leader, name=self._name_of(leader), term=term, state=core.state())

@@ -1,0 +1,35 @@
+"""What a node says of itself: each change once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from lmqcluster.node.state_log import StateLog
+
+FINE = ("running", True, "not shutting down")
+
+
+def test_readiness_is_told_when_it_changes() -> None:
+    said = StateLog()
+    with capture_logs() as lines:
+        for leader in (False, True, True, False, False, True):
+            said.note_health([FINE, ("leader", leader, "no leader known")])
+    assert lines == [
+        {"event": "ready", "log_level": "info"},
+        {"event": "not ready", "log_level": "warning", "leader": "no leader known"},
+        {"event": "ready", "log_level": "info"},
+    ]
+
+
+def test_full_memory_is_told_when_it_changes() -> None:
+    said = StateLog()
+    with capture_logs() as lines:
+        for used in (50, 101, 150, 100, 99):
+            said.note_memory(used, 100)
+    told: list[tuple[Any, ...]] = [(line["event"], line["log_level"], line["used_bytes"]) for line in lines]
+    assert told == [
+        ("memory limit reached, pushes are refused", "warning", 101),
+        ("pushes are taken again", "info", 100),
+    ]
