@@ -206,6 +206,12 @@ SECTIONS: Final = (
             Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data folder is."),
             Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data folder is."),
             Definition(
+                "lmq_tls_certificate_expiry_seconds",
+                "gauge",
+                "When the certificate of the client ports expires, in seconds since 1970.",
+                when="with TLS",
+            ),
+            Definition(
                 "lmq_event_loop_lag_seconds",
                 "histogram",
                 "How late a timer of the node is that runs four times a second.",
