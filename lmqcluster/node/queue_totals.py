@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from ..core import Machine, Queue
 from ..core.queue import COUNTERS
+from .queue_info import ready_count
 
 __all__ = ["QueueTotals", "age_s", "sum_queues"]
 
@@ -22,6 +23,7 @@ class QueueTotals:
     """Sums over all queues of a replica.
 
     Attributes:
+        ready: messages that can be pulled now, see `ready_count`.
         oldest_us: the earliest due time of all messages, or None if there are none.
         counters: by the names of `core.queue.COUNTERS`; deleted queues included.
     """
@@ -34,10 +36,11 @@ class QueueTotals:
     body_bytes: int = 0
     oldest_us: int | None = None
 
-    def add(self, queue: Queue) -> None:
-        """Count one queue."""
-        self.ready += len(queue.ready)
-        self.delayed += len(queue.delayed)
+    def add(self, queue: Queue, now_us: int) -> None:
+        """Count one queue at a log time."""
+        ready = ready_count(queue, now_us)
+        self.ready += ready
+        self.delayed += len(queue.ready) + len(queue.delayed) - ready
         self.leased += len(queue.leases)
         self.body_bytes += queue.body_bytes
         earliest_us = queue.earliest_us()
@@ -59,7 +62,7 @@ async def sum_queues(machine: Machine) -> QueueTotals:
     for place, queue in enumerate(queues):
         if place % QUEUES_PER_SLICE == QUEUES_PER_SLICE - 1:
             await asyncio.sleep(0)
-        totals.add(queue)
+        totals.add(queue, machine.now_us)
     return totals
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...node.checkup import check_up
-from ...node.totals import Totals
 from ...wire.errors import LmqError
 from .media import reply_media
 from .problem import on_error, refuse
@@ -53,11 +52,11 @@ class OverviewRoutes:
         checks, _safe_to_stop = check_up(node)
         answer: dict[str, Any] = {
             "cluster": cluster,
-            "totals": Totals.fields(totals),
+            "totals": totals.fields(),
             "checks": [one._asdict() for one in checks],
         }
         if b"history" in request.parameters():
-            answer["history"] = [Totals.fields(one) for one in node.totals.history]
+            answer["history"] = [one.fields() for one in node.totals.history]
         return reply_media(request).reply(answer)
 
     async def queue_stats(self, request: Request, name: bytes) -> Reply:
