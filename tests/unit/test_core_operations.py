@@ -98,9 +98,20 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     one = found[1][3]
     assert one.meta == (b"text/plain", ((b"x-a", b"v"),))
     assert one.remaining == 5, "its deliveries had been used up"
+    assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a number of its own"
+    assert driver.machine.last_sequence == 6
     assert driver.drain(Q) == [b"3"]
     assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
     assert driver.machine.queues[R].body_bytes == len(b"waits12")
+
+
+def test_a_move_goes_by_the_default_properties_of_now() -> None:
+    driver = Driver()
+    driver.push(R, b"0")
+    driver.push(Q, b"1")
+    driver.defaults((b"r", {"retry": 9}))
+    driver.do(Op.MOVE, Q, R, 1)
+    assert [remaining for _, _, remaining, _ in driver.pull(R, 2)] == [2, 9]
 
 
 def test_a_compound_message_moves_as_a_whole_when_its_window_has_ended() -> None:

@@ -20,11 +20,11 @@ from .problem import HttpRefusalError
 from .reply import JSON, Reply
 from .request import Request
 
-__all__ = ["Media", "content_of", "read_value", "reply_media"]
+__all__ = ["MSGPACK_HEAD", "Media", "content_of", "read_value", "reply_media"]
 
 _JSON_TYPES = frozenset(("application/json", ""))
 _MSGPACK_TYPES = frozenset(("application/x-msgpack", "application/msgpack", "application/vnd.msgpack"))
-_MSGPACK_HEAD = b"content-type: application/x-msgpack\r\n"
+MSGPACK_HEAD = b"content-type: application/x-msgpack\r\n"
 
 
 class Media(NamedTuple):
@@ -48,7 +48,7 @@ class Media(NamedTuple):
     def reply(self, value: Any, status: int = 200) -> Reply:
         """The answer that carries a value."""
         if self.is_msgpack:
-            return Reply(status, _MSGPACK_HEAD, msgpack.packb(value, use_bin_type=True))
+            return Reply(status, MSGPACK_HEAD, msgpack.packb(value, use_bin_type=True))
         return Reply(status, JSON, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
 

@@ -10,6 +10,7 @@ from ...wire.errors import LmqError
 from ...wire.limits import PATTERN_BYTES_MAX
 from .fresh import refresh
 from .lmq_properties import shown
+from .long_list import reply_with_list
 from .media import reply_media
 from .target import check_name
 from .v1_members import choice, whole
@@ -47,9 +48,8 @@ class QueueViews:
         await refresh(self._service)
         media = reply_media(request)
         page = await self._service.list_queues(wanted)
-        following = None if page.following is None else media.name(page.following)
-        rows = [queue_row(info, media, fields) for info in page.queues]
-        return media.reply({"queues": rows, "total": page.total, "next": following})
+        rest = {"total": page.total, "next": None if page.following is None else media.name(page.following)}
+        return await reply_with_list(media, "queues", page.queues, lambda info: queue_row(info, media, fields), rest)
 
     async def show(self, request: Request, name: bytes) -> Reply:
         """One queue: counts, its own and its effective properties."""

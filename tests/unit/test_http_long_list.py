@@ -1,0 +1,42 @@
+"""Answers with long lists are what they would be in one piece, and leave others their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgpack
+import pytest
+
+from lmqcluster.protocols.http.long_list import reply_with_list
+from lmqcluster.protocols.http.media import Media
+
+
+def row(number: int) -> dict[str, Any]:
+    return {"name": f"ü-{number}", "none": None, "share": number / 3}
+
+
+@pytest.mark.parametrize("count", [0, 1, 500, 501, 1700])
+@pytest.mark.parametrize("is_msgpack", [False, True])
+def test_a_long_list_is_encoded_as_a_short_one(count: int, is_msgpack: bool) -> None:
+    media = Media(is_msgpack)
+    rest = {"total": 7, "next": None, "more": [1, "zwei"]}
+    expected = media.reply({"rows": [row(number) for number in range(count)], **rest})
+    reply = asyncio.run(reply_with_list(media, "rows", range(count), row, rest))
+    assert (reply.code, reply.head) == (expected.code, expected.head)
+    if is_msgpack:
+        assert msgpack.unpackb(reply.content) == msgpack.unpackb(expected.content)
+    else:
+        assert reply.content == expected.content
+
+
+def test_others_get_their_turn() -> None:
+    async def main() -> int:
+        turns = 0
+        answer = asyncio.ensure_future(reply_with_list(Media(False), "rows", range(5_000), row, {}))
+        while not answer.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(main()) >= 10
