@@ -89,7 +89,7 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     driver.push(R, b"waits")
     driver.push_item(Q, b"1", b"text/plain", [(b"x-a", b"v")])
     driver.pull(Q)
-    driver.wait(30)
+    driver.wait(31)
     driver.push(Q, b"2", b"3")
     assert driver.do(Op.MOVE, Q, R, 2) == 2
     assert driver.ready == [R]
