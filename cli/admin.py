@@ -17,6 +17,8 @@ from .admin_messages import message
 from .admin_queues import queue
 from .admin_replay import replay
 from .admin_subscriptions import subscription
+from .admin_tls import tls
+from .admin_tokens import token
 from .admin_top import top
 from .aliases import SectionGroup
 from .completion import completion_command
@@ -47,6 +49,7 @@ cli.add_section("Queues and messages", [queue, message, defaults, subscription])
 cli.add_section("Many messages", [replay, drain, bench])
 cli.add_section("Members", [join, leave, remove, transfer_leader])
 cli.add_section("Data", [snapshot, backup, restore, recover])
+cli.add_section("Access", [token, tls])
 cli.add_command(completion_command(cli, "lmq-admin", "commands, options and queue names"))
 
 

@@ -11,6 +11,7 @@ import click
 from .confirm import agreed, destructive_options
 from .errors import CliError, ExitCode
 from .output import Column, print_json
+from .peer import peer_to_join
 from .reads import Report, reads
 from .target import Target, queue_text, target_options
 
@@ -82,7 +83,7 @@ def join(target: Target, peer: str, discard_data: bool) -> None:
     asked about.
     """
     discard_data = discard_data or _may_discard(target)
-    request = {"peer": peer, "discard_data": discard_data}
+    request = {"peer": peer_to_join(peer), "discard_data": discard_data}
     cluster = target.api.post("/v1/cluster/join", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(target, cluster, f"{target.node} is now one of {len(cluster['nodes'])} nodes.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from lmqcluster.wire.errors import ERRORS, LmqError
 
+from .credentials import credentials
 from .errors import CliError, ExitCode
 
 __all__ = ["NODE_DEFAULT", "Api"]
@@ -19,15 +21,19 @@ NODE_DEFAULT: Final = "127.0.0.1:9980"
 TIMEOUT_S: Final = 10.0
 _ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 # Nodes are addressed directly; a proxy of the environment would answer in their place.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_NO_PROXY: Final = urllib.request.ProxyHandler({})
 
 
 class Api:
-    """One node, by its HTTP address ``HOST:PORT``. Blocking; every call has a deadline."""
+    """One node, by its HTTP address ``HOST:PORT``, as `credentials` say. Blocking; every call has a deadline."""
 
     def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.address = address
         self._timeout_s = timeout_s
+        found = credentials()
+        self._base = f"{found.scheme}://{address}"
+        self._headers = found.headers
+        self._opener = urllib.request.build_opener(_NO_PROXY, urllib.request.HTTPSHandler(context=found.tls))
 
     def get(self, path: str) -> Any:
         """GET a path; the decoded JSON.
@@ -40,19 +46,19 @@ class Api:
 
     def get_bytes(self, path: str) -> bytes:
         """GET a path; the answer's body as it is. Raises as `get`."""
-        return self._send(urllib.request.Request(f"http://{self.address}{path}"), self._timeout_s)
+        return self._send(urllib.request.Request(f"{self._base}{path}", headers=self._headers), self._timeout_s)
 
     def ready(self) -> bool:
         """Whether the node says that it can serve requests. Never raises."""
         try:
-            with _opener.open(f"http://{self.address}/readyz", timeout=self._timeout_s) as response:
+            with self._opener.open(f"{self._base}/readyz", timeout=self._timeout_s) as response:
                 return bool(response.status == 200)
         except (OSError, http.client.HTTPException):
             return False
 
     def check_alive(self) -> None:
         """Return if the node answers at all. Raises as `get`."""
-        self._send(urllib.request.Request(f"http://{self.address}/livez"), self._timeout_s)
+        self._send(urllib.request.Request(f"{self._base}/livez"), self._timeout_s)
 
     def post(self, path: str, body: object, *, timeout_s: float | None = None) -> Any:
         """POST a JSON body; the decoded JSON of the answer, ``None`` if it is empty. Raises as `get`."""
@@ -77,18 +83,18 @@ class Api:
         return urllib.parse.quote(name.encode(errors="surrogateescape"), safe="")
 
     def _request(self, method: str, path: str, body: object = None, *, timeout_s: float | None = None) -> Any:
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **self._headers}
         data = None
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        request = urllib.request.Request(f"http://{self.address}{path}", data=data, headers=headers, method=method)
+        request = urllib.request.Request(f"{self._base}{path}", data=data, headers=headers, method=method)
         return self._decode(self._send(request, timeout_s or self._timeout_s))
 
     def _send(self, request: urllib.request.Request, timeout_s: float) -> bytes:
         method = request.get_method()
         try:
-            with _opener.open(request, timeout=timeout_s) as response:
+            with self._opener.open(request, timeout=timeout_s) as response:
                 answer: bytes = response.read(_ANSWER_BYTES_MAX)
                 return answer
         except urllib.error.HTTPError as exc:
@@ -98,6 +104,8 @@ class Api:
         except urllib.error.URLError as exc:
             if isinstance(exc.reason, TimeoutError):
                 raise self._timed_out(method) from exc
+            if isinstance(exc.reason, ssl.SSLError):
+                raise CliError(f"no TLS with {self.address}: {exc.reason}", ExitCode.NOT_AUTHORISED) from exc
             raise self._unreachable(exc.reason) from exc
         except (OSError, http.client.HTTPException) as exc:
             # The connection broke after the request had left, so a change may have happened.

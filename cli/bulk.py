@@ -26,6 +26,7 @@ from lmqcluster import AsyncClient
 from lmqcluster.client.async_client import TIMEOUT_S_MAX
 from lmqcluster.node.address import Address
 
+from .credentials import credentials
 from .output import Column, make_console, print_table
 from .target import Target
 
@@ -71,8 +72,13 @@ async def clients_of(addresses: Sequence[str], patience_s: float) -> AsyncIterat
     A request of theirs fails for good once it has been tried for `patience_s` (at most `TIMEOUT_S_MAX`).
     """
     async with AsyncExitStack() as stack:
+        shown = credentials()
         yield [
-            await stack.enter_async_context(AsyncClient([*addresses[place:], *addresses[:place]], timeout_s=patience_s))
+            await stack.enter_async_context(
+                AsyncClient(
+                    [*addresses[place:], *addresses[:place]], timeout_s=patience_s, token=shown.token, tls=shown.tls
+                )
+            )
             for place in range(len(addresses))
         ]
 

@@ -21,6 +21,7 @@ from lmqcluster.replication import offline
 
 from .admin_backup import data_dir_option, disks_of, told
 from .api import NODE_DEFAULT, Api
+from .credentials import credential_options
 from .data_dir import hold_data_dir
 from .dev import DevCluster, DevSettings
 from .errors import EXIT_CODES_HELP, CliError, ExitCode, run
@@ -125,6 +126,7 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
     help="HTTP address of the node. [LMQ_NODE]",
 )
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for the answer.")
+@credential_options
 def ping(node: str, timeout: float) -> int:
     """Print pong if the node is alive, whether or not it has a quorum."""
     Api(node, timeout_s=timeout).check_alive()

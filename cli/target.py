@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from lmqcluster.node.address import Address
 
 from .api import NODE_DEFAULT, Api
+from .credentials import credential_options
 from .errors import debug_option
 from .output import Form, View
 
@@ -90,6 +91,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help=f"HTTP address of the node. [LMQ_NODE; default: {NODE_DEFAULT}]",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, the API's answer unchanged where there is one.")
+    @credential_options
     @debug_option
     @functools.wraps(function)
     def wrapper(node: str | None, as_json: bool, **arguments: Any) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import signal
 import sys
 from functools import partial
@@ -28,6 +29,7 @@ log = structlog.get_logger("lmq.server")
 
 EXIT_OK, EXIT_DAMAGED, EXIT_SOFTWARE, EXIT_CONFIG = 0, 65, 70, 78
 GRACE_S = 4.0
+FILES = 32_768
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the thread waiting that is to sync the log."""
 
@@ -44,6 +46,7 @@ async def serve(config: NodeConfig) -> int:
     A second signal ends the process at once. An error in replication ends it with 70: restarting is safe.
     """
     _tune_garbage_collection()
+    _raise_file_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -69,9 +72,10 @@ async def serve(config: NodeConfig) -> int:
             repair=f"lmq repair --data-dir {config.data_dir}",
         )
         return EXIT_DAMAGED
-    except (OSError, DurabilityError) as exc:
+    except (OSError, DurabilityError, ValueError) as exc:
         log.critical("cannot start", reason=str(exc))
         return EXIT_CONFIG
+    loop.add_signal_handler(signal.SIGHUP, node.reload)
     pid_file = config.data_dir / "lmq.pid"
     pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     log.info("started", name=config.name, id=node.id, http=str(config.http), rpc=str(config.rpc), raft=str(config.raft))
@@ -124,6 +128,14 @@ async def _shut_down(node: Node, front_ends: list[_FrontEnd], pid_file: Path) ->
     with contextlib.suppress(FileNotFoundError):
         os.unlink(pid_file)  # noqa: PTH108 - one call at the very end
     log.info("stopped")
+
+
+def _raise_file_limit() -> None:
+    """Ask for as many open files as two full client ports need; the usual soft limit of 1,024 is from another time."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _tune_garbage_collection() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import ssl
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -66,6 +68,9 @@ class AsyncClient:
         backlog_max: int = 1_000_000,
         backlog_bytes_max: int = 256 * 1024 * 1024,
         backoff: Backoff | None = None,
+        token: str | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Set the client up; nothing is sent yet.
 
@@ -82,9 +87,14 @@ class AsyncClient:
             backlog_max: most calls waiting in the client; more fail as ``overloaded``.
             backlog_bytes_max: most bytes of requests waiting in the client, likewise.
             backoff: waits between attempts to connect.
+            token: shown to nodes first of all; needed as soon as the cluster has tokens. When every node refuses it, calls
+                fail at once as ``unauthorized``.
+            tls_ca: file with the certificate of the authority that nodes have theirs from; turns TLS on.
+            tls: the same as a context of one's own, for example with a certificate to show.
 
         Raises:
-            ValueError: an argument is out of range or no address.
+            ValueError: an argument is out of range or no address, or `tls_ca` and `tls` are both given.
+            OSError: `tls_ca` cannot be read.
         """
         if not 0 < timeout_s <= TIMEOUT_S_MAX:
             raise ValueError(f"timeout_s must be above 0 and at most {TIMEOUT_S_MAX:g}, not {timeout_s!r}")
@@ -92,6 +102,11 @@ class AsyncClient:
             raise ValueError("connect_timeout_s and heartbeat_s must be above 0")
         if min(in_flight_max, backlog_max, backlog_bytes_max) < 1:
             raise ValueError("in_flight_max, backlog_max and backlog_bytes_max must be at least 1")
+        if tls_ca is not None:
+            if tls is not None:
+                raise ValueError("tls_ca and tls say the same thing: give one of them")
+            tls = ssl.create_default_context(cafile=os.fspath(tls_ca))
+            tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._timeout_s = timeout_s
         self._decode = decode_strings if decode else None
         self._session = Session(
@@ -104,6 +119,8 @@ class AsyncClient:
             backlog_bytes_max=backlog_bytes_max,
             backoff=backoff or Backoff(),
             late=self._give_back,
+            token=None if token is None else token.encode(),
+            tls=tls,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._push_heads = Heads(b"push", 2)

@@ -101,6 +101,10 @@ class Connection(asyncio.Protocol):
         out.append(_head(0x94, 0, 0xCE, msgid))
         out.append(call.body)
 
+    def authenticate(self, token: bytes) -> asyncio.Future[Any]:
+        """Show the node a token; a connection whose token is refused ends."""
+        return self._control(b"auth", [token])
+
     def bind(self, producer: bytes, first_sequence: int) -> asyncio.Future[Any]:
         """Tell the node the number of the next push, where the count begins or has a gap.
 

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import math
 import os
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -58,11 +59,15 @@ class Session:
         backlog_bytes_max: int,
         backoff: Backoff,
         late: Callable[[Any], None],
+        token: bytes | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """See `AsyncClient` for the limits.
 
         Args:
             late: takes the result of a pull whose caller has gone.
+            token: shown to nodes first of all.
+            tls: for connections over TLS.
         """
         self.timeout_s = timeout_s
         self._addresses = addresses
@@ -74,6 +79,9 @@ class Session:
         self._backlog_bytes_max = backlog_bytes_max
         self._backoff = backoff
         self._late = late
+        self._token = token
+        self._tls = tls
+        self._denials = 0  # nodes in a row that want nothing to do with us
 
         self._producer = os.urandom(16)
         self._sequence = 1  # of the next fresh push
@@ -351,10 +359,17 @@ class Session:
         connection = Connection(self, self.loop, address)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await self.loop.create_connection(lambda: connection, address.host, address.port)
+                await self.loop.create_connection(lambda: connection, address.host, address.port, ssl=self._tls)
+                if self._token is not None:
+                    await connection.authenticate(self._token)
                 # A paused process still accepts connections: only an answer shows that it lives.
                 await connection.bind(self._producer, self._sequence)
-        except (OSError, UnicodeError, LmqError) as exc:
+        except (LmqError, ssl.SSLCertVerificationError) as exc:
+            connection.abort(str(exc))
+            self._denied(address, exc)
+            self._step(stood_s=0.0)
+            return
+        except (OSError, UnicodeError) as exc:
             reason = f"no answer within {self._connect_timeout_s:g} s" if isinstance(exc, TimeoutError) else str(exc)
             self._trouble = LmqError("unreachable", f"{address}: {reason}")
             connection.abort(reason)
@@ -363,10 +378,32 @@ class Session:
         except BaseException:
             connection.abort("given up")
             raise
+        self._denials = 0
         if connection.is_open:
             self._connection = connection
         else:
             self._step(stood_s=0.0)
+
+    def _denied(self, address: NodeAddress, error: LmqError | ssl.SSLCertVerificationError) -> None:
+        """A node refuses us, or is not one that we trust. When all of them do, nothing that waits has a chance."""
+        if isinstance(error, LmqError) and error.code not in {"unauthorized", "forbidden"}:
+            self._trouble = LmqError("unreachable", f"{address}: {error}")
+            return
+        code = error.code if isinstance(error, LmqError) else "unreachable"
+        self._trouble = LmqError(code, f"{address}: {error}", retryable=False)
+        self._denials += 1
+        if self._denials < len(self._addresses):
+            return
+        self._denials = 0
+        for call in self._backlog:
+            if call.doubt:
+                text = f"no answer came, and it cannot be sent again: {self._trouble}"
+                call.fail(LmqError("unknown_outcome", text))
+            else:
+                call.refused(self._trouble)
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        self._note_progress()
 
     def _step(self, *, stood_s: float) -> None:
         """Go to the next address. A connection that stood for long starts the back-off anew."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -41,6 +43,9 @@ class ClientOptions(TypedDict, total=False):
     backlog_max: int
     backlog_bytes_max: int
     backoff: Backoff
+    token: str | None
+    tls_ca: str | os.PathLike[str] | None
+    tls: ssl.SSLContext | None
 
 
 class Client:

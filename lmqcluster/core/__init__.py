@@ -11,8 +11,10 @@ from .message import Message
 from .queue import Queue
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
+from .tokens import EVERY_QUEUE, Role, Token, TokenResult, Tokens
 
 __all__ = [
+    "EVERY_QUEUE",
     "Applied",
     "Fault",
     "IncompatibleVersionError",
@@ -22,5 +24,9 @@ __all__ = [
     "PushFlag",
     "Queue",
     "Restoration",
+    "Role",
     "SnapshotView",
+    "Token",
+    "TokenResult",
+    "Tokens",
 ]

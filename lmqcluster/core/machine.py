@@ -18,6 +18,7 @@ from .queue import COUNTERS, DROPS_MAX, REPEATS_MAX, Queue
 from .sessions import BatchSessions, IdempotencyKeys, Producers
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
+from .tokens import Role, Token, TokenResult, Tokens
 
 __all__ = ["Machine"]
 
@@ -44,6 +45,7 @@ class Machine:
         last_delivery: number of the last delivery.
         last_sequence: number of the last message stored.
         hooked: the queues whose own properties have hooks.
+        tokens: who may use the cluster.
     """
 
     VERSION_MAX: ClassVar = 1
@@ -68,6 +70,7 @@ class Machine:
         self.key_scopes = KeyScopes(REMEMBER_US)
         self.endings = Endings()
         self.batches = BatchLeases(self)
+        self.tokens = Tokens(compile_pattern)
         self._revision = 0
         self._ready: list[Queue] = []
         self._view: SnapshotView | None = None
@@ -94,6 +97,8 @@ class Machine:
             Op.SETTLE_BATCHES: self.batches.settle,
             Op.ABANDON_BATCHES: self.batches.abandon,
             Op.FORGET_KEYS: self._forget_keys,
+            Op.SET_TOKEN: self._set_token,
+            Op.DELETE_TOKEN: self._delete_token,
             Op.PURGE: operations.purge,
             Op.MOVE: operations.move,
             Op.SUSPEND: operations.suspend,
@@ -368,6 +373,18 @@ class Machine:
             for counter in COUNTERS:
                 self.retired[counter] += getattr(queue, counter)
         return queue is not None
+
+    def _set_token(
+        self, name: bytes, digest: bytes, role: int, pattern: bytes, lifetime_us: int, without_admin: bool
+    ) -> TokenResult:
+        if type(lifetime_us) is not int or lifetime_us < 0:
+            raise ValueError("a lifetime must be an integer, 0 or more")
+        expires_us = self.now_us + lifetime_us if lifetime_us else 0
+        token = Token(name, digest, Role(role), pattern, self.now_us, expires_us)
+        return self.tokens.set(token, without_admin=without_admin)
+
+    def _delete_token(self, name: bytes, without_admin: bool) -> TokenResult:
+        return self.tokens.delete(name, without_admin=without_admin)
 
     def _barrier(self) -> bool:
         return True

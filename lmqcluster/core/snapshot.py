@@ -1,9 +1,9 @@
 """The records of a snapshot, and how a machine is made of them.
 
 The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
-it]``. In between stand the tables (sessions, producers, keys, scopes, endings, batches) in rows, and the queues by name, each
-followed by its messages in the order in which they stand. Messages come in slices of columns, because a column is written and
-read by C code:
+it]``. In between stand the tables (sessions, producers, keys, scopes, endings, batches, tokens) in rows, and the queues by
+name, each followed by its messages in the order in which they stand. Messages come in slices of columns, because a column is
+written and read by C code:
 
     ["ready" or "delayed", [sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content]]
     ["leased", [delivery number], ... the same columns ..., [ready_us]]
@@ -53,6 +53,7 @@ class Restoration:
             "scopes": self._take_scopes,
             "endings": self._take_endings,
             "batches": self._take_batches,
+            "tokens": self._take_tokens,
             "queue": self._take_queue,
             "ready": self._take_ready,
             "delayed": self._take_delayed,
@@ -144,6 +145,9 @@ class Restoration:
 
     def _take_batches(self, rows: list[Any]) -> None:
         self._machine.batches.load(_typed(rows, (bytes, int, int, int, int, int, list)))
+
+    def _take_tokens(self, rows: list[Any]) -> None:
+        self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int)))
 
     # --- queues ---------------------------------------------------------------------------------------------------
 

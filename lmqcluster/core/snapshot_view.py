@@ -52,6 +52,7 @@ class SnapshotView:
             ("scopes", machine.key_scopes.rows()),
             ("endings", machine.endings.rows()),
             ("batches", machine.batches.rows()),
+            ("tokens", machine.tokens.rows()),
         ]
         self._queues = {name: _FrozenQueue(queue, pre_images) for name, queue in machine.queues.items()}
 

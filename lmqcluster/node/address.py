@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple, Self
 
-__all__ = ["Address"]
+__all__ = ["Address", "is_loopback"]
 
 PORT_MAX = 65535
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})
@@ -54,3 +54,15 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_loopback(peer: object) -> bool:
+    """Whether a socket's peer address, as asyncio gives it, is on this machine; False for what cannot be told."""
+    if not isinstance(peer, tuple) or not peer:
+        return False
+    try:
+        address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

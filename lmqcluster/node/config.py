@@ -162,8 +162,7 @@ class NodeConfig:
         metadata=_option(
             _address_or_off,
             "Address of the HTTP interface, or off.",
-            extremes="0.0.0.0 means all interfaces. Whoever reaches it can read, write and delete: "
-            "there is no authentication yet.",
+            extremes="0.0.0.0 means all interfaces. Clients from elsewhere need a token: see Access control.",
             metavar="ADDR",
             default="127.0.0.1:9980",
         ),
@@ -232,6 +231,51 @@ class NodeConfig:
             default="none",
         ),
     )
+    admin_token_file: Path | None = field(
+        default=None,
+        metadata=_option(
+            _path,
+            "File that holds a token with which everything may be done through this node, and with which the first tokens of the "
+            "cluster can be made; white space around it is ignored. Read again on SIGHUP.",
+            extremes="At least 16 bytes. With it, clients on the node's own machine need a token too.",
+            metavar="FILE",
+            default="none",
+        ),
+    )
+    tls_cert: Path | None = field(
+        default=None,
+        metadata=_option(
+            _path,
+            "File with the certificate of the client ports in PEM, followed by those between it and its authority. With it HTTP "
+            "and MessagePack-RPC speak TLS only, 1.2 or newer. Read again on SIGHUP.",
+            extremes="Needs tls_key. Clients refuse one that has expired: see the metric lmq_tls_certificate_expiry_seconds.",
+            metavar="FILE",
+            default="none",
+        ),
+    )
+    tls_key: Path | None = field(
+        default=None,
+        metadata=_option(
+            _path,
+            "File with the private key of tls_cert in PEM, without a password. Read again on SIGHUP.",
+            extremes="Whoever can read it can pass for the node.",
+            metavar="FILE",
+            default="none",
+        ),
+    )
+    tls_client_ca: Path | None = field(
+        default=None,
+        metadata=_option(
+            _path,
+            "File with the certificate of the authority that clients have to have a certificate of; a token is needed besides. "
+            "Read at the start only.",
+            extremes="Nobody without a certificate gets an answer, those who ask for /livez included.",
+            metavar="FILE",
+            default="none",
+        ),
+    )
+    admin_token: bytes | None = field(default=None, repr=False, compare=False)
+    """What ``admin_token_file`` holds."""
     message_bytes_max: int = field(
         default=MESSAGE_BYTES_MAX,
         metadata=_option(
@@ -240,6 +284,49 @@ class NodeConfig:
             extremes="1 to 32MiB. Large messages delay the small ones behind them.",
             metavar="SIZE",
             default="32MiB",
+        ),
+    )
+    connections_per_client_max: int = field(
+        default=4000,
+        metadata=_option(
+            _count,
+            "How many connections one client address may have on each of the two client ports; further ones are closed at once.",
+            extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all.",
+            metavar="COUNT",
+            default="4000",
+        ),
+    )
+    requests_per_client_max: int = field(
+        default=0,
+        metadata=_option(
+            _count,
+            "How many requests a second one client address may send to each of the two client ports; more are refused, over HTTP "
+            "with 429 and Retry-After, over MessagePack-RPC as overloaded. 0 for any number.",
+            extremes="Refused requests cost the node work too. The Python clients turn to another node.",
+            metavar="COUNT",
+            default="0",
+        ),
+    )
+    request_seconds_max: int = field(
+        default=30,
+        metadata=_option(
+            _count,
+            "Seconds that a request may take to arrive, and one more for every 64 KiB of it; then its connection ends. It also "
+            "ends when nothing comes of a MessagePack-RPC request for 5 s or of an HTTP head within 5 s.",
+            extremes="At least 1. Too few, and large messages over slow lines do not get through.",
+            metavar="SECONDS",
+            default="30",
+        ),
+    )
+    idle_seconds_max: int = field(
+        default=3600,
+        metadata=_option(
+            _count,
+            "Seconds after which a MessagePack-RPC connection ends on which nothing has come and no pull waits. HTTP connections "
+            "end after 5 s, and those whose client owes a token after request_seconds_max.",
+            extremes="At least 1. The Python clients connect anew when they have to.",
+            metavar="SECONDS",
+            default="3600",
         ),
     )
     memory_bytes_max: int = field(
@@ -384,12 +471,21 @@ class NodeConfig:
             self._fail("memory_bytes_max", f"must be at least 64MiB, not {self.memory_bytes_max} B")
         if self.event_journal_bytes_max < EVENT_FILE_BYTES_MIN:
             self._fail("event_journal_bytes_max", f"must be at least 64KiB, not {self.event_journal_bytes_max} B")
-        if self.event_journal_files_max < 1:
-            self._fail("event_journal_files_max", f"must be at least 1, not {self.event_journal_files_max}")
+        for name in (
+            "connections_per_client_max",
+            "request_seconds_max",
+            "idle_seconds_max",
+            "event_journal_files_max",
+        ):
+            if getattr(self, name) < 1:
+                self._fail(name, f"must be at least 1, not {getattr(self, name)}")
+        if self.requests_per_client_max < 0:
+            self._fail("requests_per_client_max", f"must be 0 or more, not {self.requests_per_client_max}")
         self._validate_statsd()
         self._validate_listeners()
         self._validate_raft()
         self._validate_secret()
+        self._validate_tls()
 
     def _validate_statsd(self) -> None:
         if self.statsd is not None and not self.statsd.port:
@@ -439,6 +535,13 @@ class NodeConfig:
         if exposed is not None:
             name = "raft" if exposed == self.raft else "advertise_raft" if exposed == self.advertise_raft else "peers"
             self._fail(name, f"{exposed} is beyond loopback: set LMQ_CLUSTER_SECRET or LMQ_CLUSTER_SECRET_FILE")
+
+    def _validate_tls(self) -> None:
+        if self.tls_cert is not None and self.tls_key is None:
+            self._fail("tls_cert", "needs tls_key, the file of its private key")
+        for name, value in (("tls_key", self.tls_key), ("tls_client_ca", self.tls_client_ca)):
+            if value is not None and self.tls_cert is None:
+                self._fail(name, "is of no use without tls_cert")
 
     def _fail(self, name: str, reason: str) -> NoReturn:
         raise ConfigError(f"{name} {reason} ({self.origin(name)})")

@@ -8,7 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .access import read_admin_token
 from .config import OPTIONS, ConfigError, NodeConfig, Option
+from .tls import ServerTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +19,7 @@ __all__ = ["load_config"]
 
 FILE_ENVIRONMENT = "LMQ_CONFIG"
 _ENVIRONMENT_PREFIX = "LMQ_"
-_OTHER_ENVIRONMENT = (FILE_ENVIRONMENT, "LMQ_NODE")
+_OTHER_ENVIRONMENT = (FILE_ENVIRONMENT, "LMQ_NODE", "LMQ_TOKEN", "LMQ_TOKEN_FILE", "LMQ_CA_FILE", "LMQ_CERT_FILE")
 _SECRETS = ("cluster_secret", "cluster_secret_file")
 
 
@@ -53,7 +55,10 @@ def load_config(
                 values[name] = value
                 origins[name] = origin
     _read_secret(values, origins)
-    return NodeConfig(**values, origins=origins)
+    _read_admin_token(values, origins)
+    config = NodeConfig(**values, origins=origins)
+    _check_tls(config)
+    return config
 
 
 Layer = dict[str, tuple[object, str]]
@@ -119,3 +124,22 @@ def _read_secret(values: dict[str, Any], origins: dict[str, str]) -> None:
         raise ConfigError(f"cannot read cluster_secret_file {path}: {exc} ({origins['cluster_secret_file']})") from exc
     values["cluster_secret"] = secret
     origins["cluster_secret"] = f"file {path}"
+
+
+def _read_admin_token(values: dict[str, Any], origins: dict[str, str]) -> None:
+    path = values.get("admin_token_file")
+    if path is None:
+        return
+    try:
+        values["admin_token"] = read_admin_token(path)
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"cannot read admin_token_file {path}: {exc} ({origins['admin_token_file']})") from exc
+
+
+def _check_tls(config: NodeConfig) -> None:
+    if config.tls_cert is None or config.tls_key is None:
+        return
+    try:
+        ServerTls(config.tls_cert, config.tls_key, config.tls_client_ca)
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"tls_cert: {exc} ({config.origin('tls_cert')})") from exc

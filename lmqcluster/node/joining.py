@@ -48,6 +48,8 @@ async def join(node: Node, peer: str, *, discard_data: bool) -> None:
         new_id = fresh_id()
     address = node.replica.transport.me.address
     log.info("joining", peer=peer, members=sorted(cluster["members"]), id=new_id)
+    if cluster.get("guarded"):
+        node.access.distrust()
     if new_id != node.id:
         await node.become(new_id, dict(cluster["members"]))
     try:

@@ -127,6 +127,7 @@ class _NodeCollector(Collector):
         yield from self._process()
         yield from self._events()
         yield from self._statsd()
+        yield from self._tls()
 
     def _queues(self) -> Iterator[Metric]:
         totals, replica = self._totals, self._node.replica
@@ -223,3 +224,7 @@ class _NodeCollector(Collector):
             return
         yield _value("lmq_statsd_datagrams_sent_total", statsd.sent_total)
         yield _value("lmq_statsd_datagrams_dropped_total", statsd.dropped_total)
+
+    def _tls(self) -> Iterator[Metric]:
+        if self._node.tls is not None:
+            yield _value("lmq_tls_certificate_expiry_seconds", self._node.tls.expires_s)

@@ -23,6 +23,7 @@ from ..replication.storage.disk import Disk, Folder
 from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.errors import LmqError
 from . import joining
+from .access import Access, read_admin_token
 from .config import NodeConfig
 from .event_journal import EventJournal
 from .identity import fresh_id
@@ -34,6 +35,7 @@ from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
 from .state_log import StateLog
 from .stats import Stats
 from .statsd import StatsdSender
+from .tls import ServerTls
 from .totals import Totals
 from .vitals import PeerVitals, own_vitals
 
@@ -44,6 +46,7 @@ log = structlog.get_logger("lmq.node")
 STATS_PERIOD_S = 5.0
 LAG_PERIOD_S = 0.25
 UPGRADE_PERIOD_S = 1.0
+ACCESS_PERIOD_S = 0.5
 MEMORY_PERIOD_S = 0.5
 SNAPSHOT_HOLD_S = 600.0
 READY_LAG_MAX = 200
@@ -58,6 +61,8 @@ class Node:
         replica: the current membership; another object after `join` or `leave`.
         failure: set with the error if replication stops; the process must then end.
         events: the event journal, None if it is off.
+        access: who may do what on the client ports.
+        tls: what the client ports speak; None for plain TCP.
         statsd: what sends metrics to StatsD, None if that is off.
         totals: sums over all queues.
         peer_vitals: how the other members are.
@@ -78,6 +83,9 @@ class Node:
         self.statsd: StatsdSender | None = None
         self._statsd_task: asyncio.Task[None] | None = None
         self.on_leave: list[Callable[[], None]] = []
+        self.access = Access(config.admin_token)
+        self.tls: ServerTls | None = None
+        self._settling: asyncio.Task[None] | None = None
         self.replica: Replica
         self.service: QueueService
         self.failure: asyncio.Future[BaseException]
@@ -98,8 +106,11 @@ class Node:
             OSError: an address or the data folder cannot be used.
             DamagedFileError: the data folder is damaged.
             DurabilityError: the configured durability would forget what the folder holds.
+            ValueError: certificate and key cannot be used.
         """
         config = self.config
+        if config.tls_cert is not None and config.tls_key is not None:
+            self.tls = ServerTls(config.tls_cert, config.tls_key, config.tls_client_ca)
         self.failure = asyncio.get_running_loop().create_future()
         self._about.http = str(config.advertised(config.http)) if config.http else ""
         self._about.rpc = str(config.advertised(config.rpc)) if config.rpc else ""
@@ -111,6 +122,7 @@ class Node:
             founders = {new_id: self._address()}
         self._about.raft = self._address()
         self._storage = NodeStorage.open(self._disk, new_id, founders, config.durability)
+        self.access.open(self._disk(""))
         if config.event_journal is not None:
             self.events = EventJournal(
                 config.event_journal,
@@ -128,6 +140,7 @@ class Node:
         self._sample_lag(time.monotonic())
         self._tick_stats()
         self._tick_upgrade()
+        self._tick_access()
         self.peer_vitals = PeerVitals(self)
         self._history = asyncio.create_task(self.totals.keep_history())
 
@@ -151,6 +164,7 @@ class Node:
         self.replica.administration.vitals = partial(own_vitals, self)
         if self.events is not None:
             self.events.begin(self.replica.machine)
+        self._follow_tokens()
         proposer = Proposer(self, self._meta.node_id.encode(), self._meta.incarnation)
         pulls = Pulls(proposer, self._machine, self.replica.clock)
         if hasattr(self, "service"):
@@ -182,6 +196,25 @@ class Node:
     def _machine(self) -> Machine:
         return self.replica.machine
 
+    def _follow_tokens(self) -> None:
+        machine = self.replica.machine
+        self.access.follow(machine.tokens, machine.now_us)
+
+    async def _settle_access(self) -> None:
+        """Find out whether the cluster has tokens that have not come here yet."""
+        try:
+            await self.service.barrier()
+        except LmqError as exc:
+            log.debug("cannot find out yet which tokens there are", reason=exc.message)
+        else:
+            self.access.settle()
+
+    def _tick_access(self) -> None:
+        self.access.expire(self.replica.machine.tokens, self.replica.clock.now_us())
+        if self.access.is_uncertain and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.get_running_loop().create_task(self._settle_access())
+        self._timers["access"] = asyncio.get_running_loop().call_later(ACCESS_PERIOD_S, self._tick_access)
+
     def _take_salt(self) -> None:
         self._salt = self.replica.machine.salt
         self.service.founded(self._salt)
@@ -191,11 +224,26 @@ class Node:
         host, port = (raft.host, raft.port) if raft is not None else ("127.0.0.1", 0)
         await self.replica.start(host, port)
 
+    def reload(self) -> None:
+        """Take certificate, key and ``admin_token_file`` anew; one that cannot be used is logged, and the old one stays."""
+        path = self.config.admin_token_file
+        try:
+            if self.tls is not None:
+                self.tls.reload()
+            if path is not None:
+                self.access.set_admin_token(read_admin_token(path))
+        except (OSError, ValueError) as exc:
+            log.error("cannot take the files anew, the old ones stay", reason=str(exc))  # noqa: TRY400  no bug of ours
+        else:
+            log.info("certificate and admin token are taken anew")
+
     async def stop(self) -> None:
         """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
         self.retire()
         for timer in self._timers.values():
             timer.cancel()
+        if self._settling is not None:
+            self._settling.cancel()
         if self._statsd_task is not None:
             self._statsd_task.cancel()
             await asyncio.wait([self._statsd_task])
@@ -272,6 +320,8 @@ class Node:
         proposer, pulls = self.service.proposer, self.service.pulls
         if not self._salt:
             self._take_salt()
+        if self.access.revision != self.replica.machine.tokens.revision:
+            self._follow_tokens()
         for command, result in zip(commands, applied.results, strict=False):
             op = command[0]
             if op in (Op.PULL, Op.PULL_ANY):
@@ -315,6 +365,7 @@ class Node:
     def state_replaced(self) -> None:
         """A snapshot was installed."""
         self._take_salt()
+        self._follow_tokens()
         machine = self.replica.machine
         if self.events is not None:
             self.events.begin(machine)
@@ -418,6 +469,7 @@ class Node:
             # What a client went on to push would be acknowledged by a cluster that it does not mean.
             for end_connections in self.on_leave:
                 end_connections()
+            self.access.forget()
         await self.replica.stop()
         self._storage.begin_anew(node_id, members, joining=node_id not in members)
         self._build()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..core import Machine, Queue
@@ -44,6 +44,7 @@ class QueueList:
         after: only queues that stand behind this name; only for a list sorted by name.
         offset: how many of them to leave out.
         limit: how many to show.
+        visible: which names may be seen at all; None for every one.
     """
 
     name: bytes = b""
@@ -53,6 +54,7 @@ class QueueList:
     after: bytes | None = None
     offset: int = 0
     limit: int = 100
+    visible: Callable[[bytes], bool] | None = None
 
 
 class QueuePage(NamedTuple):
@@ -112,6 +114,9 @@ async def _best(machine: Machine, wanted: QueueList) -> tuple[list[_Row], int]:
 
 def _matcher(wanted: QueueList) -> Callable[[bytes], bool]:
     text = wanted.name.lower()
+    if wanted.visible is not None:
+        visible, others = wanted.visible, _matcher(replace(wanted, visible=None))
+        return lambda name: visible(name) and others(name)
     if wanted.pattern is None:
         return lambda name: text in name.lower()
     check_pattern(wanted.pattern)

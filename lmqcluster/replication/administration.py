@@ -63,6 +63,7 @@ class Administration:
             "leader": leader,
             "leader_address": members.get(leader or ""),
             "members": members,
+            "guarded": len(self._replica.machine.tokens) > 0,
         }
 
     async def _change(self, verb: str, node_id: str, address: str) -> dict[str, Any]:

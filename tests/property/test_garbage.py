@@ -56,6 +56,9 @@ SOUND: list[list[Any]] = [
     [Op.SETTLE_BATCHES, b"s", 1],
     [Op.ABANDON_BATCHES, b"s"],
     [Op.FORGET_KEYS, [b"scope"]],
+    [Op.SET_TOKEN, b"t", b"d" * 32, 3, b".*", 0, False],
+    [Op.SET_TOKEN, b"u", b"e" * 32, 2, b"q", 1_000_000, True],
+    [Op.DELETE_TOKEN, b"t", False],
     [Op.PURGE, b"q", 2],
     [Op.MOVE, b"q", b"a", 2],
     [Op.SUSPEND, b"q", True],
@@ -99,7 +102,7 @@ COMMANDS = st.lists(
         st.sampled_from(SOUND),
         damaged_commands(),
         damaged_commands(),
-        st.tuples(st.integers(-1, 24))
+        st.tuples(st.integers(-1, 28))
         .map(list)
         .flatmap(lambda op: st.lists(GARBAGE, max_size=5).map(lambda a: op + a)),
         GARBAGE,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lmqcluster.node.limits import ClientLimits
 from lmqcluster.protocols.http import body, reply
 from lmqcluster.protocols.http.body import Budget
 from lmqcluster.protocols.http.connection import HttpServer
@@ -25,7 +26,7 @@ def serve(handler: Handler, client: Client, budget: Budget | None = None) -> Non
     """Run a client against a server that has this handler only."""
 
     async def main() -> None:
-        server = HttpServer(handler, budget or Budget())
+        server = HttpServer(handler, budget or Budget(), ClientLimits("http", 10, 0))
         listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
         try:
@@ -101,7 +102,7 @@ def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf")
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ")
-        assert b"x-lmq-error: bad_request: nothing of the announced body arrived" in head
+        assert b"x-lmq-error: bad_request: the announced body did not arrive in time" in head
 
     serve(read_body, client)
 

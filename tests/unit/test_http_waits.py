@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from lmqcluster.core import Role
+from lmqcluster.node.access import Principal
 from lmqcluster.protocols.http.waits import Waits
+
+SOMEBODY = Principal("somebody", Role.WRITE, b".*")
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -17,7 +21,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 def test_the_result_passes_through() -> None:
     async def main() -> None:
-        assert await Waits().run(asyncio.sleep(0, "message"), None) == "message"
+        assert await Waits().run(SOMEBODY, asyncio.sleep(0, "message"), None) == "message"
 
     run(main())
 
@@ -25,11 +29,11 @@ def test_the_result_passes_through() -> None:
 def test_ending_the_waits_answers_nothing() -> None:
     async def main() -> None:
         waits = Waits()
-        task = asyncio.create_task(waits.run(asyncio.Event().wait(), False))
+        task = asyncio.create_task(waits.run(SOMEBODY, asyncio.Event().wait(), False))
         await asyncio.sleep(0)
         waits.end()
         assert await task is False
-        assert await waits.run(asyncio.Event().wait(), False) is False
+        assert await waits.run(SOMEBODY, asyncio.Event().wait(), False) is False
 
     run(main())
 
@@ -46,11 +50,28 @@ def test_a_client_that_hangs_up_cancels() -> None:
                 cancelled.append(True)
                 raise
 
-        task = asyncio.create_task(waits.run(pull(), None))
+        task = asyncio.create_task(waits.run(SOMEBODY, pull(), None))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert cancelled == [True]
+
+    run(main())
+
+
+def test_a_revoked_token_ends_its_waits_and_no_others() -> None:
+    async def main() -> None:
+        waits = Waits()
+        gone = Principal("gone", Role.WRITE, b".*")
+        theirs = asyncio.create_task(waits.run(gone, asyncio.Event().wait(), None))
+        message = asyncio.Event()
+        ours = asyncio.create_task(waits.run(SOMEBODY, message.wait(), None))
+        await asyncio.sleep(0)
+        gone.revoke()
+        waits.end_revoked()
+        assert await theirs is None
+        message.set()
+        assert await ours is True
 
     run(main())

@@ -24,7 +24,7 @@ def test_every_row_is_sound(code: str) -> None:
     if spec.outcome is Outcome.UNKNOWN:
         assert not spec.retryable, "sending again what may have happened is not safe in general"
     if spec.retryable:
-        assert spec.http in {409, 503}
+        assert spec.http in {409, 429, 503}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_lmqs_status_codes(code: str, status: int) -> None:
 @pytest.mark.parametrize(
     ("code", "exit_code"),
     [("bad_request", 65), ("queue_not_found", 66), ("not_found", 66), ("no_leader", 69), ("unreachable", 69),
-     ("internal", 70), ("unknown_outcome", 75), ("not_authorised", 77)],
+     ("internal", 70), ("unknown_outcome", 75), ("unauthorized", 77), ("forbidden", 77)],
 )  # fmt: skip
 def test_exit_codes_of_the_contract(code: str, exit_code: int) -> None:
     """Design 2.2."""

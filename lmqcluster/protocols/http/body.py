@@ -8,10 +8,11 @@ from typing import Final
 from aiohttp import EMPTY_PAYLOAD, hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 
+from ...node.limits import ARRIVAL_BYTES_PER_S
 from ...wire.errors import LmqError
 from .reply import CONTINUE
 
-__all__ = ["BUDGET_BYTES", "BodyReader", "Budget"]
+__all__ = ["BUDGET_BYTES", "REQUEST_S", "BodyReader", "Budget"]
 
 SMALL_BYTES: Final = 64 * 1024
 """Bodies up to here are not counted: the parser's buffers bound them already."""
@@ -19,14 +20,21 @@ BUDGET_BYTES: Final = 256 * 1024 * 1024
 """Most bytes of large bodies that one node holds for unfinished requests."""
 STALL_S: Final = 30.0
 """A client that sends nothing of an announced body for so long is given up."""
+REQUEST_S: Final = 30.0
+"""How long a body may take to arrive, and one second more for every 64 KiB of it."""
 
 
 class Budget:
-    """Counts the bytes that large bodies occupy, over all connections of a node."""
+    """Counts the bytes that large bodies occupy, over all connections of a node.
 
-    __slots__ = ("_bytes_max", "_held")
+    Attributes:
+        request_s: how long a small body may take.
+    """
 
-    def __init__(self, bytes_max: int = BUDGET_BYTES) -> None:
+    __slots__ = ("_bytes_max", "_held", "request_s")
+
+    def __init__(self, bytes_max: int = BUDGET_BYTES, request_s: float = REQUEST_S) -> None:
+        self.request_s = request_s
         self._bytes_max = bytes_max
         self._held = 0
 
@@ -101,12 +109,16 @@ class BodyReader:
         payload = self._request.content
         pieces: list[bytes] = []
         size = 0
+        now = asyncio.get_running_loop().time
+        began_s = now()
         while not payload.at_eof():
+            left_s = began_s + self._budget.request_s + size / ARRIVAL_BYTES_PER_S - now()
             try:
-                async with asyncio.timeout(STALL_S):
+                async with asyncio.timeout(min(STALL_S, max(0.0, left_s))):
                     piece = await payload.readany()
             except TimeoutError as exc:
-                raise LmqError("bad_request", f"nothing of the announced body arrived for {STALL_S:.0f} s") from exc
+                text = f"the announced body did not arrive in time: {size} bytes of it in {now() - began_s:.0f} s"
+                raise LmqError("bad_request", text) from exc
             if not piece:
                 break
             size += len(piece)

@@ -13,6 +13,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
+from ...node.address import is_loopback
+from ...node.limits import ClientBudget, ClientLimits
 from .body import Budget
 from .reply import Reply
 from .request import Request
@@ -42,9 +44,11 @@ class Connection(RequestHandler):
 
     Attributes:
         served: requests answered so far.
+        is_local: whether the client is on this machine.
+        budget: what its address may do.
     """
 
-    __slots__ = ("_in_head", "served")
+    __slots__ = ("_in_head", "_peer", "budget", "is_local", "served")
 
     def __init__(self, manager: HttpServer, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -61,6 +65,9 @@ class Connection(RequestHandler):
             auto_decompress=False,
         )
         self.served = 0
+        self.is_local = False
+        self._peer: object = None
+        self.budget: ClientBudget | None = None
         self._in_head = False
 
     def data_received(self, data: bytes) -> None:
@@ -85,6 +92,11 @@ class Connection(RequestHandler):
         """Take the connection, unless there are too many; notice a peer that died silently within a minute."""
         manager = cast("HttpServer", self._manager)
         super().connection_made(transport)
+        self._peer = transport.get_extra_info("peername")
+        self.is_local = is_loopback(self._peer)
+        self.budget, allowed = manager.limits.connected(self._peer)
+        if not allowed:
+            self.force_close()
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             for name, seconds in _KEEPALIVE_OPTIONS:
@@ -93,6 +105,15 @@ class Connection(RequestHandler):
         if len(manager.connections) > CONNECTIONS_MAX:
             _log.warning("connection refused", reason="too many connections", limit=CONNECTIONS_MAX)
             self.force_close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection has ended."""
+        # The parser's class lets go of its manager.
+        limits = cast("HttpServer", self._manager).limits if self._manager is not None else None
+        super().connection_lost(exc)
+        if limits is not None and self.budget is not None:
+            limits.disconnected(self._peer, self.budget)
+            self.budget = None
 
     def handle_error(
         self,
@@ -129,14 +150,21 @@ def _status_of(exc: HttpProcessingError) -> int:
 
 
 class HttpServer(web.Server):
-    """Makes a `Connection` for each client, and a `Request` for each request."""
+    """One port: makes a `Connection` for each client, and a `Request` for each request.
 
-    def __init__(self, handler: Callable[[Request], Awaitable[web.StreamResponse]], budget: Budget) -> None:
+    Attributes:
+        limits: what each client address may do.
+    """
+
+    def __init__(
+        self, handler: Callable[[Request], Awaitable[web.StreamResponse]], budget: Budget, limits: ClientLimits
+    ) -> None:
         super().__init__(
             cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", handler),
             request_factory=self._new_request,
             handler_cancellation=True,
         )
+        self.limits = limits
         self._budget = budget
 
     def __call__(self) -> Connection:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING
 
 import structlog
+from aiohttp import hdrs
 
+from ...node.limits import ClientLimits
+from ...node.tls import handshake
 from ...wire.errors import LmqError
 from . import lmq_errors, problem
 from .body import Budget
@@ -26,9 +30,11 @@ from .v1_operations import QueueOperationRoutes
 from .v1_overview import OverviewRoutes
 from .v1_queues import QueueRoutes
 from .v1_subscriptions import SubscriptionRoutes
+from .v1_tokens import TokenRoutes
 from .waits import Waits
 
 if TYPE_CHECKING:
+    from ...node.access import Principal
     from ...node.node import Node
     from .request import Request
 
@@ -42,25 +48,36 @@ _log = structlog.get_logger("lmq.requests")
 
 
 class HttpFrontEnd:
-    """Serves HTTP for one node."""
+    """Serves HTTP for one node.
+
+    Attributes:
+        router: all routes.
+        limits: what each client address may do.
+    """
 
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""
         self._host = host
         self._port = port
         self._waits = Waits()
-        self._router = Router()
-        MessageRoutes(node, self._waits).add_to(self._router)
-        PropertyRoutes(node).add_to(self._router)
-        StatsRoute(node).add_to(self._router)
-        QueueRoutes(node, self._waits).add_to(self._router)
-        QueueOperationRoutes(node).add_to(self._router)
-        SubscriptionRoutes(node).add_to(self._router)
-        ClusterRoutes(node).add_to(self._router)
-        MetricsRoutes(node).add_to(self._router)
-        OverviewRoutes(node).add_to(self._router)
-        ConsoleRoutes().add_to(self._router)
-        LogLevelRoute().add_to(self._router)
+        self._access = node.access
+        self._tls = node.tls
+        config = node.config
+        self.limits = ClientLimits("http", config.connections_per_client_max, config.requests_per_client_max)
+        self._request_s = config.request_seconds_max
+        self.router = Router()
+        MessageRoutes(node, self._waits).add_to(self.router)
+        PropertyRoutes(node).add_to(self.router)
+        StatsRoute(node).add_to(self.router)
+        QueueRoutes(node, self._waits).add_to(self.router)
+        QueueOperationRoutes(node).add_to(self.router)
+        SubscriptionRoutes(node).add_to(self.router)
+        ClusterRoutes(node).add_to(self.router)
+        TokenRoutes(node).add_to(self.router)
+        MetricsRoutes(node).add_to(self.router)
+        OverviewRoutes(node).add_to(self.router)
+        ConsoleRoutes().add_to(self.router)
+        LogLevelRoute().add_to(self.router)
         self._server: HttpServer | None = None
         self._listener: asyncio.Server | None = None
         self._metrics = node.metrics
@@ -69,6 +86,7 @@ class HttpFrontEnd:
         self._logs_requests = node.config.request_log == "on"
         self._metrics.in_flight[_PROTOCOL] = lambda: self._in_flight
         node.on_leave.append(self._end_connections)
+        node.access.on_change.append(self._waits.end_revoked)
 
     @property
     def port(self) -> int:
@@ -81,9 +99,11 @@ class HttpFrontEnd:
         Raises:
             OSError: the address cannot be listened on.
         """
-        self._server = HttpServer(self._handle, Budget())
+        self._server = HttpServer(self._handle, Budget(request_s=self._request_s), self.limits)
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._server, self._host, self._port, backlog=BACKLOG)
+        self._listener = await loop.create_server(
+            self._server, self._host, self._port, backlog=BACKLOG, **handshake(self._tls)
+        )
         self._port = self._listener.sockets[0].getsockname()[1]
 
     def retire(self) -> None:
@@ -155,8 +175,48 @@ class HttpFrontEnd:
             segments, request.raw_query = split_target(target)
         except LmqError as exc:
             return problem.on_error(exc) if target.startswith("/v1/") else lmq_errors.on_error(exc)
-        resource, values = self._router.find(segments)
+        resource, values = self.router.find(segments)
         if resource is not None:
             request.route = resource.path
+        if self.limits.rate and (wait_s := self._take(request)):
+            return _throttled(wait_s, target)
+        if resource is None or not resource.is_open_to(request.method):
+            try:
+                request.principal = self._principal(request)
+            except LmqError as exc:
+                if resource is not None:
+                    return resource.on_error(exc)
+                return problem.on_error(exc) if target.startswith("/v1/") else lmq_errors.on_error(exc)
+        if resource is not None:
             return await resource.answer(request, values)
         return problem.route_not_found() if segments[:1] == [b"v1"] else Reply(404)
+
+    def _take(self, request: Request) -> float:
+        """Charge the client for a request; returns 0, or the seconds that it has to wait."""
+        budget = getattr(request.protocol, "budget", None)
+        return 0.0 if budget is None else budget.take(asyncio.get_running_loop().time())
+
+    def _principal(self, request: Request) -> Principal:
+        """Who asks.
+
+        Raises:
+            LmqError: ``unauthorized``, or ``no_leader`` if that cannot be known yet.
+        """
+        connection = request.protocol
+        if self._access.anonymous is not None and isinstance(connection, Connection) and connection.is_local:
+            return self._access.anonymous
+        value = request.raw_header(hdrs.AUTHORIZATION)
+        if value is None:
+            raise self._access.refusal()
+        scheme, _space, secret = value.partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise self._access.refusal("a token is sent as Authorization: Bearer TOKEN")
+        return self._access.authenticate(secret.strip())
+
+
+def _throttled(wait_s: float, target: str) -> Reply:
+    """429: the client sends more than it may."""
+    error = LmqError("throttled", "this address sends more requests a second than it may; wait a little")
+    reply = problem.on_error(error) if target.startswith("/v1/") else lmq_errors.on_error(error)
+    reply.head += b"retry-after: %d\r\n" % math.ceil(wait_s)
+    return reply

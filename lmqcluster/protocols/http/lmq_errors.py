@@ -8,10 +8,12 @@ from collections.abc import Callable
 from ...wire.errors import LmqError
 from .reply import Reply
 
-__all__ = ["RETRY_AFTER", "no_content", "on_error", "refuse"]
+__all__ = ["RETRY_AFTER", "WHO_ARE_YOU", "no_content", "on_error", "refuse"]
 
 RETRY_AFTER = b"retry-after: 1\r\n"
 """Sent with every 503: an election takes about a second."""
+WHO_ARE_YOU = b'www-authenticate: Bearer realm="lmqcluster"\r\n'
+"""Sent with every 401."""
 _EXPLANATION_CHARACTERS_MAX = 300
 _UNPRINTABLE = re.compile(r"[^ -~]")
 
@@ -28,6 +30,8 @@ def on_error(error: LmqError) -> Reply:
     head = f"x-lmq-error: {error.code}: {reason}\r\n".encode("ascii")
     if status == 503:
         head += RETRY_AFTER
+    elif status == 401:
+        head += WHO_ARE_YOU
     return Reply(status, head, close=error.code == "too_large")
 
 

@@ -79,7 +79,9 @@ class MessageRoutes:
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
         operation = self._service.pull(check_name(name), wait_s=wait_s)
-        deliveries: Sequence[Delivery] = await (self._waits.run(operation, []) if wait_s != 0 else operation)
+        deliveries: Sequence[Delivery] = await (
+            self._waits.run(request.principal, operation, []) if wait_s != 0 else operation
+        )
         return _delivered(deliveries[0], layout) if deliveries else no_content()
 
     async def pull_any(self, request: Request) -> Reply:
@@ -88,7 +90,7 @@ class MessageRoutes:
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
         operation = self._service.pull_any(parameters.pattern(query), wait_s=wait_s)
-        delivery = await (self._waits.run(operation, None) if wait_s != 0 else operation)
+        delivery = await (self._waits.run(request.principal, operation, None) if wait_s != 0 else operation)
         return _delivered(delivery, layout) if delivery is not None else no_content()
 
     async def reply(self, request: Request, name: bytes, identifier: bytes) -> Reply:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...core import Role
 from .compact_json import dumps
 from .fresh import refresh
 from .lmq_errors import on_error, refuse
@@ -35,8 +36,8 @@ class StatsRoute:
         """Register the route."""
         router.add("/stats", Resource({"GET": self.get}, on_error, refuse("GET")))
 
-    async def get(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
-        """All queues, sorted by name."""
+    async def get(self, request: Request) -> Reply:
+        """All queues that the client may see, sorted by name."""
         service = self._node.service
         await refresh(service)
         active, everyone = node_names(self._node.cluster_status())
@@ -45,7 +46,7 @@ class StatsRoute:
         for place, name in enumerate(service.queue_names()):
             if place % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await asyncio.sleep(0)
-            info = service.queue(name)
+            info = service.queue(name) if request.principal.allows(Role.READ, name) else None
             if info is not None:
                 queues.append(f"{dumps(name)}:{self._queue(info, nodes)}")
         body = f'{{"active_nodes":{nodes},"all_nodes":{dumps(everyone)},"queues":{{{",".join(queues)}}}}}'

@@ -13,6 +13,7 @@ from ...wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from .openapi_lmq import LMQ_PATHS
 from .openapi_overview import OVERVIEW_SCHEMAS
 from .openapi_schemas import SCHEMAS
+from .openapi_tokens import SECURITY_SCHEMES, TOKEN_PATHS, TOKEN_SCHEMAS
 from .v1_rendering import QUEUE_FIELDS
 
 __all__ = ["build", "document"]
@@ -44,15 +45,20 @@ def build() -> Json:
                 "as long as there is a quorum to ask."
             ),
         },
+        "security": [{"token": []}],
         "paths": {
             **_queue_paths(),
             **_subscription_paths(),
             **_cluster_paths(),
+            **TOKEN_PATHS,
             **_overview_paths(),
             **_health_paths(),
             **LMQ_PATHS,
         },
-        "components": {"schemas": SCHEMAS | OVERVIEW_SCHEMAS | {"Problem": _problem()}},
+        "components": {
+            "schemas": SCHEMAS | OVERVIEW_SCHEMAS | TOKEN_SCHEMAS | {"Problem": _problem()},
+            "securitySchemes": SECURITY_SCHEMES,
+        },
     }
 
 

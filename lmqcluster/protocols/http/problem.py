@@ -7,12 +7,13 @@ from http import HTTPStatus
 
 from ...wire.errors import LmqError
 from .compact_json import dumps
-from .lmq_errors import RETRY_AFTER
+from .lmq_errors import RETRY_AFTER, WHO_ARE_YOU
 from .reply import Reply
 
 __all__ = ["HttpRefusalError", "on_error", "refuse", "route_not_found"]
 
 _TYPE = b"content-type: application/problem+json\r\n"
+_MORE = {401: WHO_ARE_YOU, 503: RETRY_AFTER}
 
 
 class HttpRefusalError(LmqError):
@@ -44,7 +45,7 @@ def on_error(error: LmqError) -> Reply:
         "retryable": error.retryable,
         "outcome": error.outcome.value,
     }
-    head = _TYPE + RETRY_AFTER if status == 503 else _TYPE
+    head = _TYPE + _MORE.get(status, b"")
     return Reply(status, head, dumps(body).encode("utf-8", "replace"), close=error.code == "too_large")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import hdrs, web
 
+from ...node.access import NOBODY, Principal
 from ...wire.errors import LmqError
 from .body import BodyReader, Budget
 from .target import Query
@@ -30,9 +31,10 @@ class Request(web.BaseRequest):
     Attributes:
         raw_query: the query string, not decoded; set by the front end.
         route: the path of its resource, such as ``/messages/{name}``; set by the front end, empty for an unknown path.
+        principal: who asks; set by the front end.
     """
 
-    ATTRS = web.BaseRequest.ATTRS | frozenset(("_body_reader", "raw_query", "route"))
+    ATTRS = web.BaseRequest.ATTRS | frozenset(("_body_reader", "principal", "raw_query", "route"))
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Request(web.BaseRequest):
         super().__init__(message, payload, protocol, writer, task, loop, **kwargs)
         self.raw_query = ""
         self.route = ""
+        self.principal: Principal = NOBODY
         self._body_reader = BodyReader(self, budget)
 
     def parameters(self) -> Query:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate
 
+from ...node.access import Need, Scope
 from ...wire.errors import LmqError
+from . import parameters
+from .permissions import UNDECLARED, needs_of
 from .reply import Reply
 from .request import Request
 
@@ -29,6 +32,7 @@ class Resource:
         guard: checked before the method, as LMQ does on ``/messages``; raises `LmqError`.
         path: where it stands, set by the router.
         any_method: whether an unheard-of method is 405 like the others, instead of 501.
+        needs: what each method asks of a client; set by the router from the table of `permissions`.
     """
 
     methods: Mapping[str, Handler]
@@ -37,10 +41,18 @@ class Resource:
     guard: Callable[[Request], None] | None = None
     any_method: bool = False
     path: str = field(default="", compare=False)
+    needs: Mapping[str, Need] = field(default_factory=dict, compare=False)
+
+    def is_open_to(self, method: str) -> bool:
+        """Whether nobody is asked who he is."""
+        need = self.needs.get(method)
+        return need is not None and need.scope is Scope.NOTHING
 
     async def answer(self, request: Request, values: list[bytes]) -> Reply:
         """Run the handler of the request's method."""
         try:
+            if not request.principal.is_root:
+                self._authorise(request, values)
             if self.guard is not None:
                 self.guard(request)
             handler = self.methods.get(request.method)
@@ -49,6 +61,25 @@ class Resource:
             return await handler(request, *values)
         except LmqError as exc:
             return self.on_error(exc)
+
+    def _authorise(self, request: Request, values: list[bytes]) -> None:
+        """Refuse what the client may not do.
+
+        Raises:
+            LmqError: ``unauthorized``, ``forbidden``, or ``bad_request`` if it is not said what the request is about.
+        """
+        if request.method not in self.methods:
+            return
+        principal = request.principal
+        role, scope = self.needs.get(request.method, UNDECLARED)
+        if scope is Scope.CLUSTER:
+            principal.require_all(role)
+        elif scope is Scope.QUEUE:
+            principal.require(role, values[0])
+        elif scope is Scope.PATTERN:
+            principal.require_pattern(role, parameters.pattern(request.parameters()))
+        elif scope is Scope.ANYTHING:
+            principal.require_role(role)
 
 
 @dataclass(slots=True)
@@ -65,6 +96,11 @@ class Router:
 
     def __init__(self) -> None:
         self._root = _Place()
+        self._paths: dict[str, Resource] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Resource]]:
+        """All paths with what stands behind them."""
+        return iter(self._paths.items())
 
     def add(self, path: str, resource: Resource) -> None:
         """Put a resource at a path such as ``/messages/{name}``."""
@@ -78,7 +114,7 @@ class Router:
                 place = place.literals.setdefault(segment.encode(), _Place())
         if place.resource is not None:
             raise ValueError(f"there is a resource at {path} already")
-        place.resource = replace(resource, path=path)
+        place.resource = self._paths[path] = replace(resource, path=path, needs=needs_of(path))
 
     def find(self, segments: list[bytes]) -> tuple[Resource | None, list[bytes]]:
         """The resource at a path, or None, and the values of its variables. Literal segments win."""

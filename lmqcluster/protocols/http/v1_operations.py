@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...core import Role
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX
 from .media import content_of, read_value, reply_media
@@ -53,6 +54,7 @@ class QueueOperationRoutes:
         if "to" not in body:
             raise LmqError("bad_request", "to must hold the name of the queue to move the messages to")
         destination = check_name(content_of(body["to"], "to"))
+        request.principal.require(Role.WRITE, destination)
         count = whole_member(body["max"], "max", 1, _COUNT_MAX) if "max" in body else None
         return reply_media(request).reply({"moved": await self._operations.move(name, destination, count)})
 

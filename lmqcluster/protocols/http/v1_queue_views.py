@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...node.peek import peek
@@ -45,6 +46,9 @@ class QueueViews:
         """A page of the queues that match, sorted as asked."""
         query = request.parameters()
         wanted, fields = _wanted(query), _fields(query)
+        principal = request.principal
+        if not principal.everywhere:
+            wanted = replace(wanted, visible=principal.covers)
         await refresh(self._service)
         media = reply_media(request)
         page = await self._service.list_queues(wanted)

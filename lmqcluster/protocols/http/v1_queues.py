@@ -104,7 +104,7 @@ class QueueRoutes:
         wait_s = seconds(body.get("timeout", 0))
         media = reply_media(request)
         operation = self._service.pull(name, count=count, wait_s=wait_s)
-        deliveries = await (self._waits.run(operation, []) if wait_s != 0 else operation)
+        deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         return media.reply({"messages": [delivered_message(delivery, media) for delivery in deliveries]})
 
     async def ack(self, request: Request, name: bytes) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ...core import Role
 from ...wire.errors import LmqError
 from .lmq_errors import no_content
 from .media import Media, reply_media
@@ -41,7 +42,8 @@ class SubscriptionRoutes:
     async def list_all(self, request: Request) -> Reply:
         """All subscriptions by name."""
         media = reply_media(request)
-        found = await self._service.subscriptions.show_all()
+        allows = request.principal.allows
+        found = [one for one in await self._service.subscriptions.show_all() if allows(Role.READ, one.name)]
         return media.reply({"subscriptions": [_shown(one, media) for one in found]})
 
     async def show(self, request: Request, name: bytes) -> Reply:

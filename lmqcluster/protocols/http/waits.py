@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ...node.access import Principal
+
 __all__ = ["Waits"]
 
 T = TypeVar("T")
@@ -18,25 +20,25 @@ class Waits:
 
     def __init__(self) -> None:
         self._ended = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], Principal] = {}
 
-    async def run(self, operation: Coroutine[Any, Any, T], nothing: T) -> T:
-        """The result of an operation that may wait long, or `nothing` if the waits are ended meanwhile."""
+    async def run(self, principal: Principal, operation: Coroutine[Any, Any, T], nothing: T) -> T:
+        """The result of an operation that may wait long, or `nothing` if the wait is ended meanwhile."""
         task = asyncio.current_task()
         if self.have_ended() or task is None:
             operation.close()
             return nothing
-        self._tasks.add(task)
+        self._tasks[task] = principal
         try:
             return await operation
         except asyncio.CancelledError:
             # A client that hung up cancels too; then nobody reads the answer, and the connection says so.
-            if not self.have_ended():
+            if not self.have_ended() and not principal.is_revoked:
                 raise
             task.uncancel()
             return nothing
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
 
     def have_ended(self) -> bool:
         """Whether `end` was called: the node is stopping."""
@@ -47,3 +49,9 @@ class Waits:
         self._ended = True
         for task in self._tasks:
             task.cancel()
+
+    def end_revoked(self) -> None:
+        """End the waits of those whose token is good no more."""
+        for task, principal in self._tasks.items():
+            if principal.is_revoked:
+                task.cancel()

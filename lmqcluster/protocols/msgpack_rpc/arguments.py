@@ -8,7 +8,7 @@ from typing import Any
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE, UnsupportedExtensionError, pack, pack_raw
 
-__all__ = ["arity", "body_of", "count", "key_of", "plain_item", "text", "texts", "wait"]
+__all__ = ["arity", "body_of", "count", "key_of", "plain_item", "pushes_of", "text", "texts", "wait"]
 
 _WAIT_S_MAX = 10.0 * 365 * 86400
 
@@ -106,3 +106,16 @@ def key_of(value: object) -> bytes | None:
     if type(value) is not bytes or not 0 < len(value) <= 255:
         raise LmqError("bad_arguments", "an idempotency key must be a string of 1 to 255 bytes")
     return value
+
+
+def pushes_of(method: bytes, arguments: list[Any]) -> int:
+    """How many numbers of its producer a push takes, as its method would count."""
+    if method not in (b"push", b"push_many") or not 2 <= len(arguments) <= 3:
+        return 0
+    options = arguments[2] if len(arguments) == 3 else {}
+    if type(options) is not dict:
+        return 0
+    if method == b"push":
+        return 0 if options.get(b"key") is not None else 1
+    contents = arguments[1]
+    return len(contents) if type(contents) is list and not options else 0

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from ...core import Role
 from ...core.message import Message, Meta
 from ...node.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
 from ...wire.errors import LmqError
@@ -35,7 +36,7 @@ async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
     return pack(await result)
 
 
-async def _reserve(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[Any]:
+async def _reserve(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
     """``reserve_batch(subscription, epoch, queue or pattern, {pattern, count, lease}) -> [state, count, seconds left]``."""
     arity(arguments, 4, 4)
     options = arguments[3]
@@ -44,10 +45,11 @@ async def _reserve(subscriptions: Subscriptions, _connection: Connection, argume
     is_pattern = options[b"pattern"]
     if type(is_pattern) is not bool:
         raise LmqError("bad_arguments", "pattern must be true or false")
+    source = _allowed(connection, Role.WRITE, text(arguments[2]), is_pattern=is_pattern)
     info = await subscriptions.reserve(
         text(arguments[0]),
         _integer(arguments[1]),
-        text(arguments[2]),
+        source,
         is_pattern=is_pattern,
         count=_integer(options[b"count"]),
         lease_s=_seconds(options[b"lease"]),
@@ -63,6 +65,8 @@ async def _read(subscriptions: Subscriptions, connection: Connection, arguments:
         raise LmqError("bad_arguments", "the start must be an integer from 0 on")
     name, epoch, count = text(arguments[0]), _integer(arguments[1]), _integer(arguments[3])
     found = await subscriptions.read(name, epoch, start, count)
+    for queue in {queue for queue, _, _, _ in found}:
+        connection.known_principal().require(Role.WRITE, queue)
     columns = _columns([message for _, _, _, message in found])
     return {
         "queue": _run_lengths(queue for queue, _, _, _ in found),
@@ -94,17 +98,20 @@ async def _subscription(subscriptions: Subscriptions, _connection: Connection, a
     return None if found is None else _shown(found)
 
 
-async def _subscriptions(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[Any]:
+async def _subscriptions(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
     arity(arguments, 0, 0)
-    return [{"name": one.name, **_shown(one)} for one in await subscriptions.show_all()]
+    found = await subscriptions.show_all()
+    allows = connection.known_principal().allows
+    return [{"name": one.name, **_shown(one)} for one in found if allows(Role.READ, one.name)]
 
 
-async def _backlog(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[Any]:
+async def _backlog(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
     """``backlog(queue or pattern, is pattern) -> [messages, log time in microseconds or nil]``."""
     arity(arguments, 2, 2)
     if type(arguments[1]) is not bool:
         raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
-    return list(await subscriptions.backlog(text(arguments[0]), is_pattern=arguments[1]))
+    source = _allowed(connection, Role.READ, text(arguments[0]), is_pattern=arguments[1])
+    return list(await subscriptions.backlog(source, is_pattern=arguments[1]))
 
 
 async def _peek(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> dict[str, Any]:
@@ -116,6 +123,20 @@ async def _peek(subscriptions: Subscriptions, _connection: Connection, arguments
     queue = text(arguments[0])
     found = await subscriptions.peek(queue, _integer(arguments[1]), start)
     return {"queue": [[queue, len(found)]] if found else [], "id": None, **_columns(found)}
+
+
+def _allowed(connection: Connection, role: Role, source: bytes, *, is_pattern: bool) -> bytes:
+    """Return a queue or a pattern that the client may use.
+
+    Raises:
+        LmqError: ``unauthorized`` or ``forbidden``.
+    """
+    principal = connection.known_principal()
+    if is_pattern:
+        principal.require_pattern(role, source)
+    else:
+        principal.require(role, source)
+    return source
 
 
 def _columns(messages: list[Message]) -> dict[str, Any]:

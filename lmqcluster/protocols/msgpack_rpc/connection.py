@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -16,13 +16,16 @@ import structlog
 
 from ...core import Op
 from ...core.commands import Delivered
+from ...node.access import Principal
+from ...node.address import is_loopback
+from ...node.limits import ARRIVAL_BYTES_PER_S, ClientBudget
 from ...node.proposer import Group
 from ...node.pulls import Waiter
 from ...wire.errors import LmqError, Outcome
 from ...wire.legacy_msgpack import CONTENT_TYPE, make_unpacker, pack
 from ...wire.limits import NAME_BYTES_MAX, REQUEST_BYTES_MAX
 from . import replies
-from .arguments import arity, body_of, wait
+from .arguments import arity, body_of, pushes_of, wait
 from .values import VALUES_MAX, ValueCounter
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ PARTIAL_BYTES_MAX = 256 * 1024 * 1024
 """Most bytes of unfinished large requests that the node holds for all clients together."""
 UNREAD_BYTES_MAX = 64 * 1024 * 1024
 """Most bytes of large responses that wait for a client to read them."""
+STRANGER_BYTES_MAX = 64 * 1024
+"""Largest unfinished request of a client that has not said who it is."""
 REQUESTS_PER_TURN = 512
 TASKS_MAX = 64
 """Most requests of several steps that one connection may have under way."""
@@ -59,20 +64,36 @@ Handler = Callable[["Connection", Any, list[Any]], None]
 
 
 class Connection(asyncio.Protocol):
-    """A client. It is the `Sink` of its push and done groups and the `Puller` of its pulls."""
+    """A client. It is the `Sink` of its push and done groups and the `Puller` of its pulls.
 
-    def __init__(self, owner: RpcFrontEnd, methods: dict[bytes, Handler]) -> None:
+    Attributes:
+        principal: who the client is, None before it has said so.
+        address: where it is, as sockets give it.
+        is_local: whether it is on this machine.
+        budget: what its address may do.
+    """
+
+    def __init__(self, owner: RpcFrontEnd) -> None:
         self.node = owner.node
         self.service = owner.node.service
         self.closed = False
+        self.principal: Principal | None = None
+        self.is_local = False
+        self.address: Any = None
         self.waiting: set[Waiter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.producer: bytes | None = None
         self.next_sequence = 1
         self.push_error: LmqError | None = None
         self.partial_since_s: float | None = None
+        self.budget: ClientBudget | None = None
+        self._partial_began_s = 0.0
+        self._rated = owner.limits.rate > 0
+        # What had come when it was last looked at, and since when it has been so.
+        self._seen = -1
+        self._seen_s = 0.0
         self._owner = owner
-        self._methods = methods
+        self._methods: Mapping[bytes, Handler] = {}
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._unpacker = make_unpacker(REQUEST_BYTES_MAX)
@@ -102,6 +123,8 @@ class Connection(asyncio.Protocol):
             for name, seconds in _KEEPALIVE:
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+        self.address = transport.get_extra_info("peername")
+        self.is_local = is_loopback(self.address)
         self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
@@ -173,6 +196,7 @@ class Connection(asyncio.Protocol):
         """A request is incomplete; it began at `start` of `data`, or before it."""
         self.partial_since_s = self._loop.time()
         if start >= 0:
+            self._partial_began_s = self.partial_since_s
             self._head = b""
             self._values = ValueCounter()
         if len(self._head) < _HEAD_BYTES:
@@ -180,6 +204,9 @@ class Connection(asyncio.Protocol):
         size = self._fed - self._whole
         if size > SMALL_BYTES or self._partial_bytes:
             self._account_partial(size)
+        if size > STRANGER_BYTES_MAX and self.principal is None:
+            self._refuse_partial(self.node.access.refusal().rpc_text())
+            return
         # The unpacker's own limit is no help: it decodes as bytes come, so what it buffers stays small.
         if size > REQUEST_BYTES_MAX:
             self._refuse_oversized()
@@ -192,9 +219,18 @@ class Connection(asyncio.Protocol):
         self._owner.partial_bytes += size - self._partial_bytes
         self._partial_bytes = size
 
-    def is_stalled(self, since_s: float) -> bool:
-        """Whether nothing of an unfinished request has come since then, though it could have."""
-        return self._reading and self.partial_since_s is not None and self.partial_since_s < since_s
+    def is_stalled(self, now_s: float, stall_s: float, request_s: float) -> bool:
+        """Whether nothing of an unfinished request has come for `stall_s`, though it could have, or too little altogether."""
+        if not self._reading or self.partial_since_s is None:
+            return False
+        late_s = self._partial_began_s + request_s + (self._fed - self._whole) / ARRIVAL_BYTES_PER_S
+        return self.partial_since_s < now_s - stall_s or late_s < now_s
+
+    def is_idle(self, now_s: float, idle_s: float, stranger_s: float) -> bool:
+        """Whether nothing has come for `idle_s` and nothing is under way, or the client has owed a token for `stranger_s`."""
+        if self._fed != self._seen or self.waiting or self._tasks:
+            self._seen, self._seen_s = self._fed, now_s
+        return self._seen_s < now_s - (idle_s if self.principal is not None else min(idle_s, stranger_s))
 
     def pause_writing(self) -> None:
         """The client does not read its responses: take no more requests from it."""
@@ -216,7 +252,7 @@ class Connection(asyncio.Protocol):
         if not self._reading and self._writable and not self.closed:
             self._reading = True
             if self.partial_since_s is not None:
-                self.partial_since_s = self._loop.time()
+                self.partial_since_s = self._partial_began_s = self._loop.time()
             if not self._working:
                 self._transport.resume_reading()
 
@@ -264,8 +300,32 @@ class Connection(asyncio.Protocol):
 
     def peer(self) -> str:
         """Address of the client."""
-        name = self._transport.get_extra_info("peername")
-        return f"{name[0]}:{name[1]}" if name else "?"
+        return f"{self.address[0]}:{self.address[1]}" if self.address else "?"
+
+    # --- who it is --------------------------------------------------------------------------------------------------
+
+    def admit(self, principal: Principal | None, methods: Mapping[bytes, Handler]) -> None:
+        """Take note who the client is, and of the methods as it may call them."""
+        self.principal, self._methods = principal, methods
+
+    def authenticate(self, secret: bytes) -> None:
+        """The client shows a token.
+
+        Raises:
+            LmqError: ``unauthorized``, or ``no_leader`` if it cannot be known yet.
+        """
+        if self.principal is None or self.principal is not self.node.access.anonymous:
+            self.principal = self.node.access.authenticate(secret)
+
+    def known_principal(self) -> Principal:
+        """Who the client is.
+
+        Raises:
+            LmqError: it has not said so.
+        """
+        if self.principal is None:
+            raise self.node.access.refusal()
+        return self.principal
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -293,11 +353,23 @@ class Connection(asyncio.Protocol):
             elif type(arguments) is not list:
                 self.fail(msgid, "function_clause")
             else:
+                if self._rated:
+                    self._charge(method, arguments)
                 handler(self, msgid, arguments)
         except LmqError as exc:
             if method in _PUSHES:
                 self.push_refused(exc)
             self.fail(msgid, exc.rpc_text())
+
+    def _charge(self, method: bytes, arguments: list[Any]) -> None:
+        """Charge the client for a request.
+
+        Raises:
+            LmqError: ``overloaded`` if its address has used up what it may send.
+        """
+        if self.budget is not None and self.budget.take(self._loop.time()):
+            self.next_sequence += pushes_of(method, arguments)
+            raise LmqError("overloaded", "this address sends more requests a second than it may; wait a little")
 
     def bind(self, producer: bytes, first_sequence: int) -> None:
         """Number the pushes that follow for a producer. Only lmqcluster's own client does that."""

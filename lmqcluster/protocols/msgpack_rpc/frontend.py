@@ -6,9 +6,12 @@ import asyncio
 
 import structlog
 
+from ...node.limits import ClientLimits
 from ...node.node import Node
+from ...node.tls import handshake
 from .connection import Connection
 from .methods import METHODS
+from .permissions import guarded
 from .request_log import logged
 
 __all__ = ["RpcFrontEnd"]
@@ -27,6 +30,7 @@ class RpcFrontEnd:
     Attributes:
         port: the bound port, once started.
         partial_bytes: bytes of unfinished large requests; connections keep it.
+        limits: what each client address may do.
     """
 
     def __init__(self, node: Node, host: str, port: int) -> None:
@@ -34,10 +38,16 @@ class RpcFrontEnd:
         self.host = host
         self.port = port
         self.partial_bytes = 0
+        config = node.config
+        self.limits = ClientLimits("rpc", config.connections_per_client_max, config.requests_per_client_max)
         self._connections: set[Connection] = set()
         self._held: set[Connection] = set()
+        is_logged = config.request_log == "on"
+        self._methods = logged(METHODS) if is_logged else METHODS
+        self._guarded = logged(guarded(METHODS)) if is_logged else guarded(METHODS)
         self._server: asyncio.Server | None = None
         node.on_leave.append(self._end_connections)
+        node.access.on_change.append(self._review)
         node.metrics.connections["msgpack_rpc"] = lambda: len(self._connections)
         self._timer: asyncio.TimerHandle | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
@@ -49,8 +59,9 @@ class RpcFrontEnd:
             OSError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
-        methods = logged(METHODS) if self.node.config.request_log == "on" else METHODS
-        self._server = await loop.create_server(lambda: Connection(self, methods), self.host, self.port, backlog=1024)
+        self._server = await loop.create_server(
+            lambda: Connection(self), self.host, self.port, backlog=1024, **handshake(self.node.tls)
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         self._sweep()
 
@@ -75,14 +86,37 @@ class RpcFrontEnd:
     def connected(self, connection: Connection) -> None:
         """A client connected."""
         self._connections.add(connection)
-        if len(self._connections) > CONNECTIONS_MAX:
+        self._admit(connection)
+        connection.budget, allowed = self.limits.connected(connection.address)
+        if not allowed:
+            connection.close()
+        elif len(self._connections) > CONNECTIONS_MAX:
             log.warning("too many connections, refusing one", limit=CONNECTIONS_MAX)
             connection.close()
+
+    def _admit(self, connection: Connection) -> None:
+        anonymous = self.node.access.anonymous
+        if anonymous is not None and connection.is_local:
+            connection.admit(anonymous, self._methods)
+        else:
+            connection.admit(None, self._guarded)
+
+    def _review(self) -> None:
+        """Tokens have changed: end the connections of those that were revoked, waiting pulls included."""
+        for connection in list(self._connections):
+            if connection.principal is None:
+                self._admit(connection)
+            elif connection.principal.is_revoked:
+                log.info("connection closed", peer=connection.peer(), reason="its token is good no more")
+                connection.close()
 
     def disconnected(self, connection: Connection) -> None:
         """A client is gone."""
         self._connections.discard(connection)
         self._held.discard(connection)
+        if connection.budget is not None:
+            self.limits.disconnected(connection.address, connection.budget)
+            connection.budget = None
 
     def hold(self, connection: Connection) -> None:
         """Read no more from this client until the node has worked off what is pending."""
@@ -103,8 +137,11 @@ class RpcFrontEnd:
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(SWEEP_S, self._sweep)
-        limit = loop.time() - PARTIAL_S_MAX
+        now_s, config = loop.time(), self.node.config
         for connection in list(self._connections):
-            if connection.is_stalled(limit):
-                log.info("request not completed in time, closing", peer=connection.peer(), limit_s=PARTIAL_S_MAX)
+            if connection.is_stalled(now_s, PARTIAL_S_MAX, config.request_seconds_max):
+                log.info("request not completed in time, closing", peer=connection.peer())
+                connection.close()
+            elif connection.is_idle(now_s, config.idle_seconds_max, config.request_seconds_max):
+                log.debug("nothing came for long, closing", peer=connection.peer())
                 connection.close()

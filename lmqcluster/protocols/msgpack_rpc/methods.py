@@ -366,6 +366,13 @@ def _shown_value(name: str, value: Any) -> Any:
     return value
 
 
+def _auth(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+    """``auth(token) -> "ok"``: the connection may do what the token allows from now on."""
+    arity(arguments, 1, 1)
+    connection.authenticate(text(arguments[0]))
+    connection.succeed(msgid, replies.OK)
+
+
 def _ping(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 0, 0)
     connection.succeed(msgid, b"\xa4pong")
@@ -403,6 +410,7 @@ METHODS: dict[bytes, Handler] = {
     b"set_default_props": _set_default_props,
     b"get_default_props": _get_default_props,
     b"producer": _producer,
+    b"auth": _auth,
     b"ping": _ping,
     b"cluster": _cluster,
     **BATCH_METHODS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...node.queue_operations import QueueOperations
+from ...core import Role
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import pack
 from .arguments import arity, text
@@ -18,13 +18,13 @@ from .connection import Connection, Handler
 __all__ = ["QUEUE_METHODS"]
 
 Arguments = list[Any]
-_Method = Callable[[QueueOperations, Arguments], Coroutine[Any, Any, Any]]
+_Method = Callable[[Connection, Arguments], Coroutine[Any, Any, Any]]
 
 
 def _operation(begin: _Method) -> Handler:
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         connection.check_tasks()
-        connection.run(msgid, _packed(begin(connection.service.operations, arguments)))
+        connection.run(msgid, _packed(begin(connection, arguments)))
 
     return handler
 
@@ -38,31 +38,33 @@ async def _ok(done: Coroutine[Any, Any, None]) -> str:
     return "ok"
 
 
-def _purge(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, int]:
+def _purge(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:
     """``purge(queue) -> how many``."""
     arity(arguments, 1, 1)
-    return operations.purge(text(arguments[0]))
+    return connection.service.operations.purge(text(arguments[0]))
 
 
-def _move(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, int]:
+def _move(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:
     """``move(queue, destination[, how many at most]) -> how many``."""
     arity(arguments, 2, 3)
     most = arguments[2] if len(arguments) == 3 else None
     if most is not None and type(most) is not int:
         raise LmqError("bad_arguments", "how many messages to move must be an integer")
-    return operations.move(text(arguments[0]), text(arguments[1]), most)
+    destination = text(arguments[1])
+    connection.known_principal().require(Role.WRITE, destination)
+    return connection.service.operations.move(text(arguments[0]), destination, most)
 
 
-def _suspend(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, str]:
+def _suspend(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, str]:
     """``suspend(queue) -> "ok"``."""
     arity(arguments, 1, 1)
-    return _ok(operations.suspend(text(arguments[0])))
+    return _ok(connection.service.operations.suspend(text(arguments[0])))
 
 
-def _resume(operations: QueueOperations, arguments: Arguments) -> Coroutine[Any, Any, str]:
+def _resume(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, str]:
     """``resume(queue) -> "ok"``."""
     arity(arguments, 1, 1)
-    return _ok(operations.resume(text(arguments[0])))
+    return _ok(connection.service.operations.resume(text(arguments[0])))
 
 
 QUEUE_METHODS: dict[bytes, Handler] = {

@@ -1,0 +1,123 @@
+"""How the programs show nodes who they are, and how they make sure that it is a node they talk to."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from .errors import CliError, ExitCode
+
+__all__ = ["Credentials", "credential_options", "credentials"]
+
+SYSTEM: Final = "system"
+_META: Final = "lmqcluster.credentials"
+_OPTIONS: Final = {
+    "token": ("--token", "TEXT", "LMQ_TOKEN", "Token to show; in the process list others can read it."),
+    "token_file": ("--token-file", "FILE", "LMQ_TOKEN_FILE", "File that holds the token to show."),
+    "ca_file": (
+        "--ca-file",
+        "FILE",
+        "LMQ_CA_FILE",
+        f"Use TLS; nodes must have a certificate of this authority, or, with the word {SYSTEM}, of one that the system trusts.",
+    ),
+    "cert_file": (
+        "--cert-file",
+        "FILE",
+        "LMQ_CERT_FILE",
+        "Certificate and key to show, where nodes ask clients for one.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a connection needs.
+
+    Attributes:
+        token: the secret, None to show none.
+        tls: for TLS, None for a connection without.
+    """
+
+    token: str | None
+    tls: ssl.SSLContext | None
+
+    @property
+    def scheme(self) -> str:
+        """``http`` or ``https``."""
+        return "http" if self.tls is None else "https"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """HTTP headers that show the token."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+
+def credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--token``, ``--token-file``, ``--ca-file`` and ``--cert-file``, which may stand before and after a command's name."""
+    for name, (flag, metavar, variable, text) in reversed(_OPTIONS.items()):
+        function = click.option(
+            flag,
+            f"credential_{name}",
+            metavar=metavar,
+            help=f"{text} [{variable}]",
+            callback=_remember,
+            expose_value=False,
+        )(function)
+    return function
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.meta.setdefault(_META, {})[str(parameter.name).removeprefix("credential_")] = value
+
+
+def credentials() -> Credentials:
+    """What the options of the command under way say, else the environment.
+
+    Raises:
+        CliError: a file cannot be read.
+        click.UsageError: a token and a file with one are given.
+    """
+    context = click.get_current_context(silent=True)
+    given: dict[str, str] = context.meta.get(_META, {}) if context is not None else {}
+    if "token" in given and "token_file" in given:
+        raise click.UsageError("--token and --token-file say the same thing: give one of them")
+    # Either of the two as an option beats both in the environment.
+    from_environment = {} if given.keys() & {"token", "token_file"} else _environment("token", "token_file")
+    values = {**from_environment, **_environment("ca_file", "cert_file"), **given}
+    token = values.get("token")
+    if token is None and "token_file" in values:
+        token = _read(Path(values["token_file"])).strip()
+    tls = None
+    if "ca_file" in values or "cert_file" in values:
+        tls = _context(values.get("ca_file", SYSTEM), values.get("cert_file"))
+    return Credentials(token, tls)
+
+
+def _environment(*names: str) -> dict[str, str]:
+    return {name: value for name in names if (value := os.environ.get(_OPTIONS[name][2]))}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise CliError(f"cannot read the token in {path}: {exc}", ExitCode.CONFIGURATION) from exc
+
+
+def _context(ca_file: str, cert_file: str | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=None if ca_file == SYSTEM else ca_file)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if cert_file is not None:
+            context.load_cert_chain(cert_file)
+    except (OSError, ssl.SSLError) as exc:
+        files = " or ".join(file for file in (ca_file, cert_file) if file not in (None, SYSTEM))
+        raise CliError(f"cannot use {files}: {exc}", ExitCode.CONFIGURATION) from exc
+    return context

@@ -1,0 +1,132 @@
+"""A node with both front ends in this process, so that tests can see its tables, and tokens of every kind for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgpack
+
+from lmqcluster.node.address import Address
+from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.node import Node
+from lmqcluster.node.tokens import create_token
+from lmqcluster.protocols.http import HttpFrontEnd
+from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
+
+from .cluster import ports
+
+ADMIN = "a token from a file"
+
+
+@dataclass
+class Guarded:
+    """The node, and what its clients need."""
+
+    node: Node
+    http: HttpFrontEnd
+    rpc: RpcFrontEnd
+    session: aiohttp.ClientSession
+    _connections: list[AsyncRpc] = field(default_factory=list)
+
+    async def ask(
+        self, method: str, path: str, token: str | None, host: str = "127.0.0.1", **more: Any
+    ) -> tuple[int, str, str]:
+        """Send an HTTP request; status, the ``www-authenticate`` header, and body or ``x-lmq-error``."""
+        headers = {"authorization": f"Bearer {token}"} if token is not None else {}
+        url = f"http://{host}:{self.http.port}{path}"
+        async with self.session.request(method, url, headers=headers, **more) as answer:
+            text = answer.headers.get("x-lmq-error") or (await answer.read()).decode()
+            return answer.status, answer.headers.get("www-authenticate", ""), text
+
+    async def connect(self, token: str | None = None, host: str = "127.0.0.1") -> AsyncRpc:
+        """A MessagePack-RPC connection, with a token or without; it ends with the node."""
+        rpc = AsyncRpc(*await asyncio.open_connection(host, self.rpc.port))
+        self._connections.append(rpc)
+        if token is not None:
+            assert await rpc.call("auth", token) == (None, b"ok")
+        return rpc
+
+    async def close(self) -> None:
+        """End the connections."""
+        for rpc in self._connections:
+            await rpc.close()
+
+    async def token(self, name: str, role: str, queues: str = ".*", lifetime_s: float | None = None) -> str:
+        """Make a token; returns its secret."""
+        return await create_token(self.node, name, role, queues, lifetime_s)
+
+
+@asynccontextmanager
+async def guarded_node(
+    folder: Path, *, host: str = "127.0.0.1", admin: str | None = ADMIN, **options: Any
+) -> AsyncIterator[Guarded]:
+    """Run a node that is alone; with `admin` as if that token stood in ``admin_token_file``.
+
+    `options` are further ones of the node.
+    """
+    raft = Address("127.0.0.1", ports.take())
+    token = None if admin is None else admin.encode()
+    config = NodeConfig(
+        name="n1",
+        data_dir=folder / "n1",
+        raft=raft,
+        http=None,
+        rpc=Address(host, 1),
+        durability="memory",
+        admin_token=token,
+        **options,
+    )
+    node = Node(config)
+    await node.start()
+    http, rpc = HttpFrontEnd(node, host, 0), RpcFrontEnd(node, host, 0)
+    try:
+        await http.start()
+        await rpc.start()
+        await node.service.barrier()
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+            guarded = Guarded(node, http, rpc, session)
+            yield guarded
+            await guarded.close()
+    finally:
+        http.retire()
+        rpc.retire()
+        node.retire()
+        await http.stop(1.0)
+        await rpc.stop(1.0)
+        await node.stop()
+
+
+class AsyncRpc:
+    """A MessagePack-RPC connection; answers come in the order of the requests."""
+
+    def __init__(self, reader: Any, writer: Any) -> None:
+        self._reader, self._writer = reader, writer
+        self._unpacker = msgpack.Unpacker(raw=True)
+
+    async def call(self, method: str, *arguments: Any) -> tuple[Any, Any]:
+        """(error, result) of a request."""
+        self._writer.write(msgpack.packb([0, 1, method.encode(), list(arguments)], use_bin_type=False))
+        while True:
+            for _type, _msgid, error, result in self._unpacker:
+                return error, result
+            data = await self._reader.read(65536)
+            if not data:
+                raise EOFError("the node closed the connection")
+            self._unpacker.feed(data)
+
+    async def read_end(self) -> bytes:
+        """What comes until the node closes the connection."""
+        data: bytes = await self._reader.read()
+        return data
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()

@@ -1,0 +1,232 @@
+"""TLS and tokens from end to end: certificates made by lmq-admin, a node that uses them, the programs and the Python client."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import click
+import pytest
+from click.testing import CliRunner
+from cryptography import x509
+from lmqcluster_cli.admin import cli
+from lmqcluster_cli.errors import CliError
+
+from lmqcluster import Client, LmqError
+from lmqcluster.node.config import ConfigError
+from lmqcluster.node.config_load import load_config
+
+from .cluster import NodeProcess, wait_for
+from .programs import run
+
+SECRET = "a token of this node"
+
+
+def init(*arguments: str) -> str:
+    """``lmq-admin tls init``; returns what it prints.
+
+    Raises: what the command raises.
+    """
+    done = CliRunner().invoke(cli, ["tls", "init", *arguments], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.output
+
+
+class TlsNode:
+    """A node that speaks TLS, and what its clients need."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.certificates = folder / "tls"
+        self.ca = str(self.certificates / "ca.crt")
+        self.token_file = folder / "token"
+        self.token_file.write_text(SECRET + "\n")
+        self.renew()
+        options = {"tls-cert": self.certificates / "n1.crt", "tls-key": self.certificates / "n1.key"}
+        flags = [f"--{name}={value}" for name, value in {**options, "admin-token-file": self.token_file}.items()]
+        self.process = NodeProcess(folder, arguments=[*flags, "--durability=memory", *arguments])
+        self.context = ssl.create_default_context(cafile=self.ca)
+
+    def renew(self) -> None:
+        init("n1=node.example", "--dir", str(self.certificates), "--renew")
+
+    def admin(self, *arguments: str, token: str | None = SECRET) -> tuple[int, str, str]:
+        environment = {"LMQ_NODE": self.process.http, "LMQ_CA_FILE": self.ca}
+        if token is not None:
+            environment["LMQ_TOKEN"] = token
+        return run("lmq-admin", *arguments, environment=environment)
+
+    def status_of(self, path: str, token: str | None = None) -> int | None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"https://{self.process.http}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, context=self.context, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as exc:
+            with exc:
+                return exc.code
+        except OSError:
+            return None
+
+    def serial(self, address: str) -> str:
+        """The serial number of the certificate that a port shows."""
+        host, port = address.rsplit(":", 1)
+        with (
+            socket.create_connection((host, int(port)), 10) as plain,
+            self.context.wrap_socket(plain, server_hostname=host) as secure,
+        ):
+            certificate = secure.getpeercert()
+            assert certificate is not None
+            return str(certificate["serialNumber"])
+
+    def __enter__(self) -> Self:
+        self.process.start(wait=False)
+        wait_for(lambda: self.status_of("/readyz") == 200, "the node is ready")
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.process.kill()
+
+
+@contextmanager
+def client(node: TlsNode, token: str | None, ca: str | None = None) -> Iterator[Client]:
+    with Client(node.process.rpc, token=token, tls_ca=ca or node.ca, timeout_s=20) as opened:
+        yield opened
+
+
+def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(tmp_path: Path) -> None:
+    with TlsNode(tmp_path) as node:
+        assert node.status_of("/livez") == 200
+        code, _, error = node.admin("queue", "ls", token=None)
+        assert code == 77
+        assert "a token is needed" in error
+        assert node.admin("queue", "ls", token="wrong")[0] == 77
+        code, secret, error = node.admin("token", "create", "worker", "--role", "write", "--queues", "^jobs")
+        assert (code, error) == (0, "")
+        worker = secret.strip()
+        with client(node, worker) as lmq:
+            lmq.push("jobs", "x" * 300_000)
+            lmq.push_many("jobs", ["y"] * 100)
+            message = lmq.pull("jobs", timeout=0)
+            assert message is not None
+            assert len(message.content) == 300_000
+            message.ack()
+            with pytest.raises(LmqError, match="'worker' is good for queues that match"):
+                lmq.push("theirs", "x")
+            assert len(lmq.pull_many("jobs", 200)) == 100
+        code, table, _ = node.admin("token", "list")
+        assert code == 0
+        assert [line.split("\t")[:3] for line in table.splitlines()[-1:]] == [["worker", "write", "^jobs"]]
+        assert node.admin("token", "create", "worker", "--role", "read")[0] == 75
+        assert node.admin("token", "delete", "worker")[0] == 0
+        assert node.admin("token", "delete", "worker")[0] == 66
+        with pytest.raises(LmqError) as refused, client(node, worker):
+            pass
+        assert refused.value.code == "unauthorized"
+        assert run("lmq", "ping", "--node", node.process.http, "--ca-file", node.ca).out == "pong\n"
+
+
+def test_who_does_not_trust_the_authority_gets_no_connection(tmp_path: Path) -> None:
+    with TlsNode(tmp_path) as node:
+        other = tmp_path / "other"
+        init("n1", "--dir", str(other))
+        flags = ("--node", node.process.http, "--token-file", str(node.token_file), "--ca-file", str(other / "ca.crt"))
+        done = run("lmq-admin", "status", *flags)
+        assert done.code == 77
+        assert "certificate verify failed" in done.one_line_error()
+        with pytest.raises(LmqError, match="certificate verify failed"), client(node, SECRET, str(other / "ca.crt")):
+            pass
+        host, port = node.process.rpc.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), 20) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert b"pong" not in plain.recv(1000)
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.load_verify_locations(node.ca)
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+        with (
+            socket.create_connection((host, int(port)), 20) as plain,
+            pytest.raises((ssl.SSLError, ConnectionError)),
+            old.wrap_socket(plain, server_hostname=host),
+        ):
+            pass
+
+
+def test_certificate_and_token_are_taken_anew_without_a_restart(tmp_path: Path) -> None:
+    with TlsNode(tmp_path) as node, client(node, SECRET) as lmq:
+        before = node.serial(node.process.rpc)
+        assert before == node.serial(node.process.http)
+        node.renew()
+        node.token_file.write_text("another token of this node")
+        node.process.signal(signal.SIGHUP)
+        wait_for(lambda: node.status_of("/v1/access", SECRET) == 401, "the new token is known")
+        assert node.status_of("/v1/access", "another token of this node") == 200
+        assert node.serial(node.process.http) == node.serial(node.process.rpc) != before
+        with pytest.raises(LmqError) as refused:
+            lmq.push("jobs", "with the old token")
+        assert refused.value.code in ("unauthorized", "unknown_outcome")
+        # What cannot be used changes nothing.
+        renewed = node.serial(node.process.http)
+        (node.certificates / "n1.key").write_text("no key")
+        node.process.signal(signal.SIGHUP)
+        wait_for(lambda: "the old ones stay" in node.process.log(), "the node complains")
+        assert node.serial(node.process.http) == renewed
+        assert node.process.stop() == 0
+
+
+def test_clients_can_be_asked_for_a_certificate_too(tmp_path: Path) -> None:
+    node = TlsNode(tmp_path, f"--tls-client-ca={tmp_path / 'tls' / 'ca.crt'}")
+    assert node.status_of("/readyz") is None
+    bundle = tmp_path / "client.pem"
+    init("someone", "--dir", str(node.certificates))
+    parts = [(node.certificates / f"someone.{end}").read_text() for end in ("crt", "key")]
+    bundle.write_text("".join(parts))
+    node.context.load_cert_chain(bundle)
+    with node:
+        stranger = ssl.create_default_context(cafile=node.ca)
+        request = f"https://{node.process.http}/livez"
+        with pytest.raises(OSError):  # noqa: PT011  an alert or a reset, as it happens
+            urllib.request.urlopen(request, context=stranger, timeout=20).close()
+        shown = ("--ca-file", node.ca, "--cert-file", str(bundle), "--token-file", str(node.token_file))
+        assert run("lmq-admin", "status", "--node", node.process.http, *shown).code == 0
+
+
+def test_a_start_without_a_usable_certificate_is_refused(tmp_path: Path) -> None:
+    init("a", "b", "--dir", str(tmp_path))
+    cert = {"tls_cert": str(tmp_path / "a.crt")}
+    cases: dict[str, dict[str, str]] = {
+        "needs tls_key": cert,
+        "without tls_cert": {"tls_key": str(tmp_path / "a.key")},
+        "no certificate with its key": {**cert, "tls_key": str(tmp_path / "b.key")},
+        "No such file": {**cert, "tls_key": str(tmp_path / "absent.key")},
+    }
+    for text, flags in cases.items():
+        with pytest.raises(ConfigError, match=text):
+            load_config(flags, environ={})
+    load_config({**cert, "tls_key": str(tmp_path / "a.key")}, environ={})
+
+
+def test_keys_are_their_owners_alone_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    folder = tmp_path / "tls"
+    made = init("n1=10.0.0.1,n1.example", "--dir", str(folder), "--no-loopback")
+    assert made.split() == [str(folder / name) for name in ("ca.crt", "ca.key", "n1.crt", "n1.key")]
+    assert [(folder / name).stat().st_mode & 0o777 for name in ("ca.key", "n1.key")] == [0o600, 0o600]
+    authority = (folder / "ca.crt").read_bytes()
+    with pytest.raises(CliError, match="is there already"):
+        init("n1", "--dir", str(folder))
+    init("n2", "--dir", str(folder))
+    assert (folder / "ca.crt").read_bytes() == authority
+    certificate = x509.load_pem_x509_certificate((folder / "n1.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["10.0.0.1", "n1.example"]
+    for wrong in ("ca", "n1/x", "n3=not a host"):
+        with pytest.raises((click.UsageError, CliError)):
+            init(wrong, "--dir", str(folder))

@@ -1,0 +1,199 @@
+"""No route and no method slips past access control: all of them are called by those who may not."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmqcluster.protocols.http.permissions import NEEDS as ROUTE_NEEDS
+from lmqcluster.protocols.msgpack_rpc.methods import METHODS
+from lmqcluster.protocols.msgpack_rpc.permissions import NEEDS as METHOD_NEEDS
+
+from .guarded_node import ADMIN, Guarded, guarded_node
+
+DEADLINE_S = 60.0
+OPEN_ROUTES = {("GET", "/livez"), ("GET", "/readyz")}
+OPEN_METHODS = {b"auth"}
+
+# What a token of the role read may do, and one of the role admin for other queues. Everything else is refused.
+READ_ROUTES = {
+    ("GET", path)
+    for path in (
+        "/properties", "/properties/{name}", "/stats", "/metrics", "/metrics/queues", "/openapi.json", "/v1/openapi.json",
+        "/v1/queues", "/v1/queues/{name}", "/v1/queues/{name}/properties", "/v1/queues/{name}/messages",
+        "/v1/queues/{name}/stats",
+        "/v1/subscriptions", "/v1/subscriptions/{name}", "/v1/cluster", "/v1/cluster/check", "/v1/access",
+        "/v1/overview", "/v1/log-level",
+    )
+}  # fmt: skip
+OTHER_ROUTES = {
+    ("GET", path)
+    for path in (
+        "/properties", "/stats", "/metrics", "/openapi.json", "/v1/openapi.json", "/v1/queues", "/v1/subscriptions",
+        "/v1/cluster", "/v1/cluster/check", "/v1/access",
+        "/v1/overview", "/v1/log-level",
+    )
+}  # fmt: skip
+READ_METHODS = {
+    *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props"),
+    *(b"subscription", b"subscriptions", b"backlog", b"peek"),
+}
+OTHER_METHODS = {
+    *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
+    # The scope of a job's keys is known to that job alone.
+    b"forget_keys",
+}
+ARGUMENTS: dict[bytes, list[Any]] = {
+    b"push_all": [".*", "x"],
+    b"pull": ["victim", 0],
+    b"pull_any": [".*", 0],
+    b"set_default_props": [[]],
+    b"reserve_batch": ["victim", 1, "victim", {"pattern": False, "count": 1, "lease": 1}],
+    b"backlog": ["victim", False],
+    b"forget_keys": [["no such scope"]],
+    b"producer": ["p" * 16, 1],
+    b"cancel": [1],
+    b"auth": ["a wrong secret"],
+    **{name: [] for name in (b"ping", b"cluster", b"get_default_props", b"subscriptions")},
+}
+"""Arguments of methods that do not begin with a queue or a subscription."""
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await main()
+
+    asyncio.run(bounded())
+
+
+def routes(guarded: Guarded) -> list[tuple[str, str]]:
+    return [(method, path) for path, resource in guarded.http.router for method in resource.methods]
+
+
+def is_open(method: str, path: str) -> bool:
+    return (method, path) in OPEN_ROUTES or path == "/console" or path.startswith("/console/")
+
+
+def target(path: str) -> str:
+    """The path with its variables filled in, and the pattern that LMQ's routes ask for."""
+    filled = re.sub(r"{\w+}", "victim", path)
+    return f"{filled}?qre=victim" if path == "/messages" else filled
+
+
+async def walk(guarded: Guarded, token: str | None) -> dict[tuple[str, str], int]:
+    """The status of every route that is not open."""
+    found: dict[tuple[str, str], int] = {}
+    for method, path in routes(guarded):
+        if not is_open(method, path):
+            status, challenge, _ = await guarded.ask(method, target(path), token)
+            assert (challenge != "") == (status == 401), path
+            found[method, path] = status
+    assert len(found) > 25
+    return found
+
+
+async def refusals(guarded: Guarded, token: str | None) -> dict[bytes, bytes]:
+    """The code of every method's error; empty where it was carried out or refused for another reason than access."""
+    found: dict[bytes, bytes] = {}
+    rpc = await guarded.connect(token)
+    for method in METHODS.keys() - OPEN_METHODS:
+        error, _ = await rpc.call(method.decode(), *ARGUMENTS.get(method, ["victim"]))
+        code = (error or b"").partition(b":")[0]
+        found[method] = code if code in (b"unauthorized", b"forbidden") else b""
+    assert len(found) > 25
+    return found
+
+
+def test_every_route_and_every_method_declares_what_it_asks_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            undeclared = [
+                (method, path)
+                for method, path in routes(guarded)
+                if not is_open(method, path) and method not in ROUTE_NEEDS.get(path, {})
+            ]
+            assert undeclared == [], "declare them in protocols/http/permissions.py"
+        assert METHODS.keys() - METHOD_NEEDS.keys() == set(), "declare them in protocols/msgpack_rpc/permissions.py"
+
+    run(main)
+
+
+@pytest.mark.parametrize("token", [None, "lmq_wrong", ""])
+def test_nobody_gets_in_without_a_token_that_is_known(tmp_path: Path, token: str | None) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            assert set((await walk(guarded, token)).values()) == {401}
+            for path in ("/", "/no/such/route", "/v1/no-such-route", "/messages/victim/x/y"):
+                assert (await guarded.ask("GET", path, token))[0] == 401, path
+            for method in ("PUT", "HEAD", "OPTIONS", "TRACE"):
+                assert (await guarded.ask(method, "/messages/victim", token))[0] == 401, method
+            for _, path in OPEN_ROUTES:
+                assert (await guarded.ask("GET", path, token))[0] == 200, path
+            assert set((await refusals(guarded, None)).values()) == {b"unauthorized"}
+            rpc = await guarded.connect()
+            error, _ = await rpc.call("auth", token or "")
+            assert error.startswith(b"unauthorized: ")
+            error, _ = await rpc.call("pull", "victim", 0)
+            assert error.startswith(b"unauthorized: ")
+
+    run(main)
+
+
+def test_the_token_must_come_as_a_bearer_token(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            url = f"http://127.0.0.1:{guarded.http.port}/v1/access"
+            for value, status in [(f"Basic {ADMIN}", 401), (ADMIN, 401), (f"bearer {ADMIN}", 200), ("Bearer", 401)]:
+                async with guarded.session.get(url, headers={"authorization": value}) as answer:
+                    assert answer.status == status, value
+
+    run(main)
+
+
+def test_the_role_read_only_looks(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            await guarded.token("root", "admin")
+            reader = await guarded.token("reader", "read")
+            found = await walk(guarded, reader)
+            assert {route for route, status in found.items() if status != 403} == READ_ROUTES & found.keys()
+            methods = await refusals(guarded, reader)
+            assert {method for method, code in methods.items() if code != b"forbidden"} == READ_METHODS & methods.keys()
+
+    run(main)
+
+
+def test_a_token_for_other_queues_does_not_touch_this_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            await guarded.token("root", "admin")
+            other = await guarded.token("other", "admin", "^other")
+            found = await walk(guarded, other)
+            assert {route for route, status in found.items() if status != 403} == OTHER_ROUTES & found.keys()
+            methods = await refusals(guarded, other)
+            # A backlog may be of a pattern too, so the method looks at its arguments itself.
+            assert {
+                method for method, code in methods.items() if code != b"forbidden"
+            } == OTHER_METHODS & methods.keys()
+
+    run(main)
+
+
+def test_the_administrator_may_do_everything(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            dangerous = {"/v1/cluster/leave", "/v1/cluster/join", "/v1/cluster/remove", "/v1/cluster/transfer"}
+            for method, path in routes(guarded):
+                if path not in dangerous:
+                    separator = "&" if "?" in target(path) else "?"
+                    status, _, text = await guarded.ask(method, f"{target(path)}{separator}t=0", ADMIN)
+                    assert status not in (401, 403), (method, path, text)
+            assert set((await refusals(guarded, ADMIN)).values()) == {b""}
+
+    run(main)

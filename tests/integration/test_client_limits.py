@@ -1,0 +1,126 @@
+"""What one client address may do, and that those who are slow or say nothing do not stay for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from .guarded_node import ADMIN, Guarded, guarded_node
+
+DEADLINE_S = 60.0
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await main()
+
+    asyncio.run(bounded())
+
+
+async def trickle(port: int, begin: bytes) -> bytes:
+    """Send the begin of a request and then a byte now and then; what the node says until it closes the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    ended = asyncio.ensure_future(reader.read())
+    writer.write(begin)
+    while not ended.done():
+        writer.write(b"x")
+        await asyncio.wait((ended,), timeout=0.1)
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    with contextlib.suppress(ConnectionError):
+        return await ended
+    return b""
+
+
+async def is_refused(guarded: Guarded) -> bool:
+    """Whether one more connection is closed at once."""
+    try:
+        await (await guarded.connect()).call("ping")
+    except (EOFError, ConnectionError):
+        return True
+    return False
+
+
+def test_an_address_may_have_so_many_connections(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path, admin=None, connections_per_client_max=2) as guarded:
+            first, second = await guarded.connect(), await guarded.connect()
+            assert await first.call("ping") == (None, b"pong")
+            assert await (await guarded.connect()).read_end() == b""
+            assert guarded.rpc.limits.refused_total == 1
+            assert await second.call("ping") == (None, b"pong")
+            # The other port counts for itself, and a place that becomes free is taken again.
+            assert (await guarded.ask("GET", "/livez", None))[0] == 200
+            await first.close()
+            while await is_refused(guarded):  # noqa: ASYNC110  the node takes note of the end when it gets to it
+                await asyncio.sleep(0.01)
+            assert await second.call("ping") == (None, b"pong")
+
+    run(main)
+
+
+def test_an_address_may_send_so_many_requests(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path, admin=None, requests_per_client_max=20) as guarded:
+            answers = [await guarded.session.get(f"http://127.0.0.1:{guarded.http.port}/v1/access") for _ in range(200)]
+            refused = [answer for answer in answers if answer.status == 429]
+            assert {answer.status for answer in answers} == {200, 429}
+            assert refused[0].headers["retry-after"] == "1"
+            assert (await refused[0].json(content_type=None))["code"] == "throttled"
+            rpc = await guarded.connect()
+            assert (await rpc.call("producer", "a producer", 1))[0] is None
+            errors = [(await rpc.call("push", "q", "x"))[0] for _ in range(200)]
+            assert None in errors
+            assert any(error is not None and error.startswith(b"overloaded: this address") for error in errors)
+            # A refused push has used up its number all the same.
+            (connection,) = guarded.rpc._connections
+            assert connection.next_sequence == 201
+            while (await rpc.call("ping"))[0] is not None:  # noqa: ASYNC110  time goes on by itself
+                await asyncio.sleep(0.05)
+
+    run(main)
+
+
+def test_a_request_that_comes_byte_by_byte_is_not_awaited(tmp_path: Path) -> None:
+    """Each byte is in time for a limit on silence alone."""
+
+    async def main() -> None:
+        async with guarded_node(tmp_path, admin=None, request_seconds_max=1) as guarded:
+            body = b"POST /v1/queues/q/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
+            head = b"POST /messages/q HTTP/1.1\r\nhost: x\r\nx-more: "
+            push = b"\x94\x00\x01\xa4push\x92\xa1q\xdb\x00\x01\x00\x00"
+            answers = await asyncio.gather(
+                trickle(guarded.http.port, body), trickle(guarded.http.port, head), trickle(guarded.rpc.port, push)
+            )
+            assert b"did not arrive in time" in answers[0]
+            assert answers[1:] == [b"", b""]
+            assert (await guarded.ask("POST", "/messages/q", None, data=b"x" * 500_000))[0] == 200
+
+    run(main)
+
+
+def test_a_connection_on_which_nothing_happens_ends(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path, admin=None, idle_seconds_max=1) as guarded:
+            waiting, idle = await guarded.connect(), await guarded.connect()
+            pull = asyncio.ensure_future(waiting.call("pull", "q"))
+            assert await idle.read_end() == b""
+            assert (await guarded.ask("POST", "/messages/q", None, data=b"x"))[0] == 200
+            assert (await pull)[1][b"content"] == b"x"
+
+    run(main)
+
+
+def test_whoever_does_not_say_who_he_is_does_not_stay(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path, request_seconds_max=1) as guarded:
+            stranger, known = await guarded.connect(), await guarded.connect(ADMIN)
+            assert await stranger.read_end() == b""
+            assert await known.call("ping") == (None, b"pong")
+
+    run(main)

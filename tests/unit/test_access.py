@@ -1,0 +1,161 @@
+"""What a node makes of tokens: who is somebody, and what he may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lmqcluster.core import Role, Token, Tokens
+from lmqcluster.node.access import Access, Principal, digest_of, read_admin_token
+from lmqcluster.node.address import is_loopback
+from lmqcluster.node.patterns import compile_pattern
+from lmqcluster.replication.storage.disk import Folder
+from lmqcluster.wire.errors import LmqError
+
+SECRET = b"lmq_secret-of-the-worker"
+
+
+def tokens(*more: Token) -> Tokens:
+    found = Tokens(compile_pattern)
+    for token in more:
+        found.set(token, without_admin=True)
+    return found
+
+
+def worker(expires_us: int = 0) -> Token:
+    return Token(b"worker", digest_of(SECRET), Role.WRITE, b"^jobs", 1, expires_us)
+
+
+def code_of(error: pytest.ExceptionInfo[LmqError]) -> str:
+    return error.value.code
+
+
+def test_without_tokens_this_machine_may_do_everything() -> None:
+    access = Access(None)
+    access.follow(tokens(), 0)
+    assert access.anonymous is not None
+    assert access.anonymous.is_root
+    with pytest.raises(LmqError, match="lmq-admin token create") as refused:
+        access.authenticate(SECRET)
+    assert code_of(refused) == "unauthorized"
+
+
+def test_the_first_token_revokes_those_who_had_none() -> None:
+    access = Access(None)
+    changes: list[bool] = []
+    access.on_change.append(lambda: changes.append(True))
+    access.follow(tokens(), 0)
+    before = access.anonymous
+    access.follow(tokens(worker()), 0)
+    assert access.anonymous is None
+    assert before is not None
+    assert before.is_revoked
+    assert access.authenticate(SECRET).name == "worker"
+    assert len(changes) == 2
+
+
+def test_a_deleted_token_is_revoked_for_those_who_hold_it() -> None:
+    access = Access(None)
+    access.follow(tokens(worker()), 0)
+    held = access.authenticate(SECRET)
+    access.follow(tokens(worker()), 0)
+    assert access.authenticate(SECRET) is held
+    access.follow(tokens(), 0)
+    assert held.is_revoked
+    with pytest.raises(LmqError) as refused:
+        held.require(Role.WRITE, b"jobs")
+    assert code_of(refused) == "unauthorized"
+
+
+def test_a_token_expires_in_log_time_and_the_door_stays_shut() -> None:
+    access = Access(None)
+    found = tokens(worker(expires_us=100))
+    access.follow(found, 99)
+    held = access.authenticate(SECRET)
+    access.expire(found, 99)
+    assert not held.is_revoked
+    access.expire(found, 100)
+    assert held.is_revoked
+    assert access.anonymous is None
+    with pytest.raises(LmqError):
+        access.authenticate(SECRET)
+
+
+def test_the_token_of_the_file_needs_no_cluster_and_can_be_changed() -> None:
+    access = Access(b"a token of this node")
+    access.follow(tokens(), 0)
+    assert access.anonymous is None
+    held = access.authenticate(b"a token of this node")
+    assert held.is_root
+    access.set_admin_token(b"another token of it")
+    assert held.is_revoked
+    assert access.authenticate(b"another token of it").is_root
+    access.set_admin_token(None)
+    assert access.anonymous is not None
+
+
+def test_a_restarted_node_serves_nobody_before_it_knows(tmp_path: Path) -> None:
+    first = Access(None)
+    first.open(Folder(tmp_path))
+    first.follow(tokens(worker()), 0)
+    second = Access(None)
+    second.open(Folder(tmp_path))
+    second.follow(tokens(), 0)
+    assert second.anonymous is None
+    with pytest.raises(LmqError) as refused:
+        second.authenticate(SECRET)
+    assert code_of(refused) == "no_leader"
+    second.settle()
+    assert second.anonymous is not None
+    third = Access(None)
+    third.open(Folder(tmp_path))
+    third.follow(tokens(), 0)
+    assert third.anonymous is not None
+
+
+def test_a_principal_is_bound_to_its_role_and_queues() -> None:
+    principal = Principal("worker", Role.WRITE, b"^jobs")
+    assert principal.allows(Role.WRITE, b"jobs.mail")
+    assert not principal.allows(Role.WRITE, b"other.jobs")
+    assert not principal.allows(Role.ADMIN, b"jobs.mail")
+    principal.require(Role.READ, b"jobs")
+    principal.require_pattern(Role.WRITE, b"^jobs")
+    for refuse in (
+        lambda: principal.require(Role.ADMIN, b"jobs"),
+        lambda: principal.require(Role.READ, b"mail"),
+        lambda: principal.require_pattern(Role.WRITE, b"^jobs[.]mail"),
+        lambda: principal.require_all(Role.READ),
+    ):
+        with pytest.raises(LmqError) as refused:
+            refuse()
+        assert code_of(refused) == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [
+        (("127.0.0.1", 1), True),
+        (("127.8.9.10", 1), True),
+        (("::1", 1, 0, 0), True),
+        (("::ffff:127.0.0.1", 1, 0, 0), True),
+        (("10.0.0.1", 1), False),
+        (("::ffff:10.0.0.1", 1, 0, 0), False),
+        (("fe80::1%eth0", 1, 0, 2), False),
+        (("localhost", 1), False),
+        ((), False),
+        (None, False),
+        ("", False),
+    ],
+)
+def test_what_counts_as_this_machine(peer: object, expected: bool) -> None:
+    assert is_loopback(peer) is expected
+
+
+def test_a_short_admin_token_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("  0123456789abcdef \n")
+    assert read_admin_token(file) == b"0123456789abcdef"
+    file.write_text("short")
+    with pytest.raises(ValueError, match="16 bytes"):
+        read_admin_token(file)

@@ -1,0 +1,99 @@
+"""Tokens in the replicated state: who is in it, what is refused, and what a snapshot keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Fault, Machine, Op, Role, TokenResult
+from lmqcluster.core.tokens import TOKENS_MAX
+from tests.property.driver import SECOND, Driver, compile_pattern, copied, records
+
+
+def digest(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def admin(driver: Driver, name: bytes = b"root", number: int = 0) -> Any:
+    return driver.do(Op.SET_TOKEN, name, digest(number), Role.ADMIN, b".*", 0, False)
+
+
+def test_a_token_is_kept_with_log_time() -> None:
+    driver = Driver()
+    assert admin(driver) == TokenResult.DONE
+    assert driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", 60 * SECOND, False) == TokenResult.DONE
+    root, worker = driver.machine.tokens
+    assert (root.name, root.role, root.expires_us) == (b"root", Role.ADMIN, 0)
+    assert worker == (b"w", digest(1), Role.WRITE, b"^jobs", driver.now_us, driver.now_us + 60 * SECOND)
+
+
+def test_the_same_command_twice_makes_one_token_and_a_name_is_given_once() -> None:
+    driver = Driver()
+    assert admin(driver) == TokenResult.DONE
+    revision = driver.machine.tokens.revision
+    assert admin(driver) == TokenResult.DONE
+    assert admin(driver, number=1) == TokenResult.EXISTS
+    assert driver.machine.tokens.revision == revision
+    assert len(driver.machine.tokens) == 1
+
+
+@pytest.mark.parametrize(
+    ("role", "pattern", "lifetime_us"),
+    [(Role.WRITE, b".*", 0), (Role.ADMIN, b"^jobs", 0), (Role.ADMIN, b".*", SECOND)],
+)
+def test_the_first_token_must_be_one_that_can_make_others(role: Role, pattern: bytes, lifetime_us: int) -> None:
+    driver = Driver()
+    command = (b"t", digest(0), role, pattern, lifetime_us)
+    assert driver.do(Op.SET_TOKEN, *command, False) == TokenResult.NO_ADMIN
+    assert len(driver.machine.tokens) == 0
+    assert driver.do(Op.SET_TOKEN, *command, True) == TokenResult.DONE
+
+
+def test_the_last_administrator_stays_until_the_others_are_gone() -> None:
+    driver = Driver()
+    admin(driver)
+    driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b".*", 0, False)
+    assert driver.do(Op.DELETE_TOKEN, b"root", False) == TokenResult.NO_ADMIN
+    assert driver.do(Op.DELETE_TOKEN, b"w", False) == TokenResult.DONE
+    assert driver.do(Op.DELETE_TOKEN, b"w", False) == TokenResult.UNKNOWN
+    assert driver.do(Op.DELETE_TOKEN, b"root", False) == TokenResult.DONE
+    assert len(driver.machine.tokens) == 0
+
+
+def test_tokens_are_limited_in_number() -> None:
+    driver = Driver()
+    for number in range(TOKENS_MAX):
+        assert admin(driver, b"%d" % number, number) == TokenResult.DONE
+    assert admin(driver, b"more", TOKENS_MAX) == TokenResult.FULL
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (b"", digest(0), 3, b".*", 0, True),
+        (b"x" * 101, digest(0), 3, b".*", 0, True),
+        (b"t", b"short", 3, b".*", 0, True),
+        (b"t", digest(0), 0, b".*", 0, True),
+        (b"t", digest(0), 3, b"(", 0, True),
+        (b"t", digest(0), 3, b".*", 1.5, True),
+        (b"t", digest(0), 3, b".*", -1, True),
+        ("t", digest(0), 3, b".*", 0, True),
+    ],
+)
+def test_a_malformed_token_is_refused(arguments: tuple[Any, ...]) -> None:
+    machine = Machine(compile_pattern)
+    applied = machine.apply(0, b"n", 1, 1, [[Op.SET_TOKEN, *arguments]])
+    assert isinstance(applied.results[0], Fault)
+    assert len(machine.tokens) == 0
+
+
+def test_a_snapshot_keeps_tokens_and_says_nothing_where_there_are_none() -> None:
+    driver = Driver()
+    driver.do(Op.BARRIER)
+    assert not any(record[0] == b"tokens" for record in records(driver.machine))
+    admin(driver)
+    driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", SECOND, False)
+    restored = copied(driver.machine)
+    assert list(restored.tokens) == list(driver.machine.tokens)
+    assert records(restored) == records(driver.machine)
