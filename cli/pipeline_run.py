@@ -28,6 +28,7 @@ from lmqcluster.client.addresses import parse_addresses
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.errors import LmqError
 
+from .credentials import credentials
 from .errors import CliError, ExitCode
 from .output import make_console
 
@@ -219,7 +220,8 @@ def reach(option: str, servers: str) -> None:
     except ValueError as exc:
         raise click.UsageError(f"{option}: {exc}") from exc
     try:
-        with Client(servers, timeout_s=_REACH_S):
+        shown = credentials()
+        with Client(servers, timeout_s=_REACH_S, token=shown.token, tls=shown.tls):
             pass
     except LmqError as exc:
         raise CliError(f"{option} {servers}: {exc.message}", ExitCode(exc.spec.exit_code)) from exc

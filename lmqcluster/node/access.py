@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -32,6 +33,7 @@ _NAMES_MAX = 10_000
 _REVOKED = 0
 _WHOLE = frozenset({b"", EVERY_QUEUE})
 _GONE = (None, None)
+_UNGUESSABLE = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 
 class Scope(Enum):
@@ -39,7 +41,8 @@ class Scope(Enum):
 
     NOTHING = "nobody is asked who he is"
     ANYTHING = "any token will do; what it may not see is left out"
-    QUEUE = "one queue, or a subscription, by name"
+    QUEUE = "one queue by name"
+    SUBSCRIPTION = "a subscription by name"
     PATTERN = "the queues that a regular expression finds"
     CLUSTER = "all queues, or what is not about queues"
 
@@ -107,6 +110,17 @@ class Principal:
         if not (self.everywhere or pattern == self.pattern):
             text = f"token {self.name!r} is good for {self._queues()}: use exactly this regular expression, or another token"
             raise LmqError("forbidden", text)
+
+    def require_subscription(self, role: Role, name: bytes) -> None:
+        """Refuse what it may not do to a subscription, whose name has to match like that of a queue.
+
+        A name with a random UUID at its end, as Spark makes them, belongs to whoever knows it.
+
+        Raises: as `require`.
+        """
+        self.require_role(role)
+        if not _UNGUESSABLE.search(name):
+            self.require(role, name)
 
     def require_all(self, role: Role) -> None:
         """Refuse what it may not do to the whole cluster. Raises as `require`."""

@@ -17,9 +17,19 @@ def connect(connection: Connection) -> Client:
     """A client that some node has answered; to be closed.
 
     Raises:
-        LmqError: ``unreachable``, if none answers within ``lmq.timeout``.
+        LmqError: ``unreachable``, if none answers within ``lmq.timeout``; ``unauthorized`` if they refuse the token.
+        OptionError: the file of ``lmq.tls.ca`` cannot be used.
     """
-    client = Client(connection.servers, timeout_s=connection.timeout_s, connect_timeout_s=connection.connect_timeout_s)
+    try:
+        client = Client(
+            connection.servers,
+            timeout_s=connection.timeout_s,
+            connect_timeout_s=connection.connect_timeout_s,
+            token=connection.token,
+            tls_ca=connection.tls_ca,
+        )
+    except OSError as exc:
+        raise OptionError("lmq.tls.ca", f"= {connection.tls_ca!r} cannot be used: {exc}") from exc
     try:
         client.ping()
     except LmqError as exc:

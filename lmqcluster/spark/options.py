@@ -8,8 +8,9 @@ an option that the operation does not use, and a value out of range are refused 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
@@ -65,6 +66,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("servers", "", _ALL, "Another name of lmq.servers."),
     Option("lmq.timeout", "60", _ALL, "Seconds a call may take over all attempts and nodes before the task fails."),
     Option("lmq.connectTimeout", "2", _ALL, "Seconds a node may take to accept a connection."),
+    Option("lmq.token", "", _ALL, "Token to show to the nodes; default the driver's environment variable LMQ_TOKEN."),
+    Option(
+        "lmq.tls.ca",
+        "",
+        _ALL,
+        "File, on every machine, with the certificate of the nodes' authority: use TLS. Default LMQ_CA_FILE.",
+    ),
     Option("subscribe", "", _READS, "The queue to read. Exactly one of subscribe and subscribePattern is required."),
     Option("subscribePattern", "", _READS, "Regular expression (RE2), searched in the names of the queues to read."),
     Option("includeHeaders", "false", _READS, "Adds the column headers."),
@@ -106,6 +114,8 @@ class Connection:
     servers: str
     timeout_s: float
     connect_timeout_s: float
+    token: str | None = field(default=None, repr=False)
+    tls_ca: str | None = None
 
 
 @dataclass(frozen=True)
@@ -278,6 +288,8 @@ class _Given:
             servers=self._servers(),
             timeout_s=self.seconds("lmq.timeout", _TIMEOUT_S_MAX, default=60),
             connect_timeout_s=self.seconds("lmq.connectTimeout", _TIMEOUT_S_MAX, default=2),
+            token=self.text("lmq.token") or os.environ.get("LMQ_TOKEN") or None,
+            tls_ca=self.text("lmq.tls.ca") or os.environ.get("LMQ_CA_FILE") or None,
         )
 
     def read(self, *, lease_s: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import urllib.request
+import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,12 @@ def test_a_batch_lease_is_bound_to_its_name_and_its_queues(tmp_path: Path) -> No
             # What somebody else keeps under a name that matches is not shown either.
             assert (await admin.call("reserve_batch", "jobs-mixed", 1, "secrets", one))[1][:2] == [b"live", 1]
             assert (await rpc.call("read_batch", "jobs-mixed", 1, 0, 10))[0].startswith(b"forbidden")
+            # Names that nobody can guess, as Spark makes them, are anybody's who may use the queue.
+            random = f"spark-{uuid.uuid4()}"
+            assert (await rpc.call("reserve_batch", random, 1, "jobs", one))[0] is None
+            assert (await rpc.call("reserve_batch", random, 2, "secrets", one))[0].startswith(b"forbidden")
+            assert (await rpc.call("settle_batches", random, 1))[0] is None
+            assert (await rpc.call("settle_batches", f"spark-{random[-8:]}", 1))[0].startswith(b"forbidden")
             assert (await rpc.call("backlog", "secrets", False))[0].startswith(b"forbidden")
             assert (await rpc.call("backlog", "jobs", False))[0] is None
 

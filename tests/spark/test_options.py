@@ -161,3 +161,16 @@ def test_reads_are_checked_before_it_is_known_of_which_kind_they_are() -> None:
 def test_an_error_survives_the_way_between_processes() -> None:
     error = pickle.loads(pickle.dumps(OptionError("mode", "is wrong")))
     assert (error.option, str(error)) == ("mode", "lmq: option 'mode' is wrong")
+
+
+def test_token_and_authority_come_from_options_or_else_from_the_drivers_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (Write.parse(WRITE).connection.token, Write.parse(WRITE).connection.tls_ca) == (None, None)
+    monkeypatch.setenv("LMQ_TOKEN", "from the environment")
+    monkeypatch.setenv("LMQ_CA_FILE", "/environment.crt")
+    found = Write.parse(WRITE).connection
+    assert (found.token, found.tls_ca) == ("from the environment", "/environment.crt")
+    given = Write.parse({**WRITE, "lmq.token": "given", "lmq.tls.ca": "/given.crt"}).connection
+    assert (given.token, given.tls_ca) == ("given", "/given.crt")
+    assert "given" not in repr(given).replace("/given.crt", ""), "a secret is not for logs"

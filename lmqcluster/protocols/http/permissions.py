@@ -47,8 +47,8 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     f"{_QUEUE}/extend": {"POST": _USE},
     **{f"{_QUEUE}/{verb}": {"POST": _MANAGE_QUEUE} for verb in ("purge", "move", "suspend", "resume")},
     "/v1/subscriptions": {"GET": _LOOK},
-    _SUBSCRIPTION: {"GET": _LOOK_AT_QUEUE},
-    f"{_SUBSCRIPTION}/abandon": {"POST": _USE},
+    _SUBSCRIPTION: {"GET": Need(Role.READ, Scope.SUBSCRIPTION)},
+    f"{_SUBSCRIPTION}/abandon": {"POST": Need(Role.WRITE, Scope.SUBSCRIPTION)},
     # the cluster
     "/v1/overview": {"GET": _LOOK},
     "/v1/cluster": {"GET": _LOOK},

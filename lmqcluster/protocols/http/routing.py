@@ -76,6 +76,8 @@ class Resource:
             principal.require_all(role)
         elif scope is Scope.QUEUE:
             principal.require(role, values[0])
+        elif scope is Scope.SUBSCRIPTION:
+            principal.require_subscription(role, values[0])
         elif scope is Scope.PATTERN:
             principal.require_pattern(role, parameters.pattern(request.parameters()))
         elif scope is Scope.ANYTHING:

@@ -21,6 +21,7 @@ _LOOK: Final = Need(Role.READ, Scope.ANYTHING)
 _LOOK_AT_QUEUE: Final = Need(Role.READ, Scope.QUEUE)
 _USE: Final = Need(Role.WRITE, Scope.QUEUE)
 _USE_MANY: Final = Need(Role.WRITE, Scope.PATTERN)
+_USE_SUBSCRIPTION: Final = Need(Role.WRITE, Scope.SUBSCRIPTION)
 _MANAGE_QUEUE: Final = Need(Role.ADMIN, Scope.QUEUE)
 _MANAGE: Final = Need(Role.ADMIN, Scope.CLUSTER)
 
@@ -55,14 +56,13 @@ NEEDS: Final[Mapping[bytes, Need]] = {
     b"update_props": _USE,
     b"set_default_props": _MANAGE,
     b"get_default_props": _LOOK,
-    # The first argument is a subscription, whose name has to match like that of a queue; where messages come from is checked
-    # by the methods themselves.
-    b"reserve_batch": _USE,
-    b"read_batch": _USE,
-    b"renew_batches": _USE,
-    b"settle_batches": _USE,
-    b"abandon_batches": _USE,
-    b"subscription": _LOOK_AT_QUEUE,
+    # Where the messages come from is checked by the methods themselves.
+    b"reserve_batch": _USE_SUBSCRIPTION,
+    b"read_batch": _USE_SUBSCRIPTION,
+    b"renew_batches": _USE_SUBSCRIPTION,
+    b"settle_batches": _USE_SUBSCRIPTION,
+    b"abandon_batches": _USE_SUBSCRIPTION,
+    b"subscription": Need(Role.READ, Scope.SUBSCRIPTION),
     b"subscriptions": _LOOK,
     # A queue or a pattern, which the method looks at itself.
     b"backlog": _LOOK,
@@ -126,5 +126,7 @@ def _authorise(principal: Principal, need: Need, arguments: list[Any]) -> None:
         principal.require_role(role)
     elif scope is Scope.QUEUE:
         principal.require(role, subject)
+    elif scope is Scope.SUBSCRIPTION:
+        principal.require_subscription(role, subject)
     else:
         principal.require_pattern(role, subject)
