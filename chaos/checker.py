@@ -27,6 +27,8 @@ FAULTS: Final = (
 )
 """What a history can convict a cluster of."""
 _NEVER: Final = 1 << 62
+_HIDDEN_MAX: Final = 100
+"""Deliveries of a message that a pull of unknown outcome can hide: its client may have sent it again and again."""
 _EXAMPLES_MAX: Final = 20
 
 Key = tuple[str, str]
@@ -52,6 +54,20 @@ class _Message:
     @property
     def push_start(self) -> int:
         return min(push.time_us for push in self.pushes)
+
+    @property
+    def stored_by(self) -> int:
+        """When a copy was there for certain; asked only if one is acknowledged."""
+        return min(push.end_us for push in self.pushes if push.outcome == "ok")
+
+    @property
+    def pushed_until(self) -> int:
+        """Until when a copy may have been stored."""
+        return max((_until(push) for push in self.pushes if push.outcome != "failed"), default=_NEVER)
+
+    @property
+    def last_start(self) -> int:
+        return max(delivery.time_us for delivery in self.deliveries)
 
     @property
     def first_start(self) -> int:
@@ -128,7 +144,7 @@ def judge(events: Iterable[Event], *, grace_s: float = 60.0) -> Judgement:
     found["phantom"] = [
         f"{key[1]} in {key[0]} was delivered, but nobody can have pushed it" for key in books.phantoms()
     ]
-    found["doubled_acks"] = list(books.repeated("ack"))
+    found["doubled_acks"] = list(books.doubled_acks())
     found["doubled_receipts"] = list(books.repeated("pull"))
     found["doubled_after_ack"] = list(books.after_ack())
     found["doubled_leases"] = list(books.overlapping())
@@ -155,6 +171,7 @@ class _Books:
         self._drained: dict[str, int] = defaultdict(lambda: -1)
         self._all_drained = -1
         self._deleted: dict[str, int] = defaultdict(lambda: -1)
+        self._deletes: dict[str, list[Event]] = defaultdict(list)
         self._lost_pulls: dict[str, list[Event]] = defaultdict(list)
         for event in events:
             self._enter(event)
@@ -172,8 +189,9 @@ class _Books:
         elif op in {"ack", "nack"} and event.outcome != "failed":
             self._by_receipt[op, (queue, event.receipt or "")].append(event)
         elif op == "delete" and event.outcome != "failed":
-            until = event.end_us if event.outcome == "ok" else _NEVER
-            self._deleted[queue] = max(self._deleted[queue], until)
+            self._deleted[queue] = max(self._deleted[queue], _until(event))
+            if event.outcome == "ok":
+                self._deletes[queue].append(event)
         elif op == "drained" and event.outcome == "ok":
             if event.queue is None:
                 self._all_drained = max(self._all_drained, event.time_us)
@@ -207,24 +225,46 @@ class _Books:
         """Acknowledged messages that nobody was given, in queues that were, or were not, drained since."""
         for key, message in self.messages.items():
             unseen = message.acknowledged and not message.deliveries and self._deleted[key[0]] <= message.push_start
-            if unseen and (self._drained_us(key[0]) > message.push_start) == drained:
+            if unseen and (self._drained_us(key[0]) > message.stored_by) == drained:
                 yield key
 
     def lost(self) -> Iterator[Key]:
-        """Those never seen, and those whose last delivery left more to come, that nobody tried to ack, and that are gone."""
+        """Those never seen, and those whose deliveries left more to come, that nobody tried to ack, and that are gone."""
         yield from self.missing(drained=True)
         for key, message in self.messages.items():
             if not message.acknowledged or not message.deliveries or message.ack_tried:
                 continue
-            drained_us, left = self._drained_us(key[0]), [delivery.retry for delivery in message.deliveries]
-            due = all(retry is not None and retry > 0 for retry in left)
-            gone = drained_us > message.push_start and self._deleted[key[0]] <= message.push_start
-            if due and gone and not self._excused(key[0], message.first_start, drained_us):
+            drained_us = self._drained_us(key[0])
+            gone = drained_us > message.stored_by and self._deleted[key[0]] <= message.push_start
+            left = min(delivery.retry or 0 for delivery in message.deliveries)
+            used_up = left <= _HIDDEN_MAX * len(self._lost_pulls.get(key[0], ()))
+            excused = used_up and self._excused(key[0], message.first_start, drained_us)
+            if left > 0 and gone and not excused:
                 yield key
 
     def phantoms(self) -> Iterator[Key]:
-        """Deliveries of what nobody pushed, or whose every push failed for certain."""
-        return (key for key, message in self.messages.items() if message.deliveries and not message.copies_max)
+        """Deliveries of what nobody pushed, whose every push failed for certain, or that had gone with its queue."""
+        for key, message in self.messages.items():
+            if message.deliveries and (not message.copies_max or self._was_deleted(key[0], message)):
+                yield key
+
+    def _was_deleted(self, queue: str, message: _Message) -> bool:
+        """Whether its queue was deleted after all its pushes, and before it was delivered."""
+        return any(
+            message.pushed_until < delete.time_us and delete.end_us < message.last_start
+            for delete in self._deletes.get(queue, ())
+        )
+
+    def doubled_acks(self) -> Iterator[str]:
+        """Successes beyond the first for one receipt, or for one message."""
+        yield from self.repeated("ack")
+        for key, message in self._single():
+            receipts = {delivery.receipt for delivery in message.deliveries if self._was_acked(delivery)}
+            if len(receipts) > 1:
+                yield f"{key[1]} in {key[0]} was acked under {len(receipts)} receipts"
+
+    def _was_acked(self, delivery: Event) -> bool:
+        return any(ack.outcome == "ok" for ack in self._of_receipt("ack", delivery))
 
     def repeated(self, op: str) -> Iterator[str]:
         """Successes beyond the first for one receipt."""
@@ -264,8 +304,9 @@ class _Books:
         """First deliveries that began after a later push of the same process had been delivered."""
         came: dict[tuple[str, str], list[tuple[Key, _Message, int]]] = defaultdict(list)
         for key, message in self.messages.items():
-            if message.deliveries and message.pushes and (sequence := message.pushes[0].sequence) is not None:
-                came[key[0], message.pushes[0].process].append((key, message, sequence))
+            pushes = [push for push in message.pushes if push.outcome != "failed"]
+            if message.deliveries and len(pushes) == 1 and (sequence := pushes[0].sequence) is not None:
+                came[key[0], pushes[0].process].append((key, message, sequence))
         for rows in came.values():
             yield from self._reordered_of(rows)
 
@@ -277,7 +318,7 @@ class _Books:
             while position < len(ends) and ends[position][0] < message.first_start:
                 highest = max(highest, ends[position][1])
                 position += 1
-            late = highest > sequence and message.acknowledged and message.copies_max == 1
+            late = highest > sequence and message.acknowledged
             if late and not self._excused(key[0], message.push_start, message.first_start):
                 yield f"{key[1]} in {key[0]} was first delivered after number {highest} of the same process"
 
@@ -295,6 +336,11 @@ class _Books:
         places = {account.lost_where for account in by_process.values() if account.lost_where}
         where = ", ".join(sorted(places)) or None
         return replace(everything, lost_where=where, lost_first=None, lost_last=None), by_process
+
+
+def _until(event: Event) -> int:
+    """Until when something may have taken effect."""
+    return event.end_us if event.outcome == "ok" else _NEVER
 
 
 def _lease_end(delivery: Event) -> int:

@@ -251,7 +251,7 @@ class _Drill:
                 return
             if _all_empty(nodes) and watch.in_step(nodes, watch.commit(), begin_us):
                 self._drained = True
-                stage.history.add(Event(op="drained", outcome="ok", time_us=now_us(), end_us=now_us(), process="drill"))
+                stage.history.add(Event(op="drained", outcome="ok", time_us=begin_us, end_us=now_us(), process="drill"))
                 return
         self._troubles.append(f"after {self._limits.drain_s:g} s: {_left(stage.cluster)}")
 

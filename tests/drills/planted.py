@@ -74,6 +74,27 @@ def acked_twice(w: Writer) -> None:
     w.ack("r5", 8.5, process="c2")
 
 
+def acked_under_two_receipts(w: Writer) -> None:
+    w.push("p1-5", 6)
+    w.pull("p1-5", "r5", 7)
+    w.pull("p1-5", "r6", 12.5, process="c2")
+    w.ack("r6", 13, process="c2")
+    w.ack("r5", 14)
+
+
+def back_from_a_deleted_queue(w: Writer) -> None:
+    w.push("p1-5", 6)
+    w.add("delete", 7)
+    w.pull("p1-5", "r5", 8)
+    w.ack("r5", 9)
+
+
+def vanished_beside_a_lost_pull(w: Writer) -> None:
+    w.push("p1-5", 6)
+    w.pull("p1-5", "r5", 7, retry=101)
+    w.add("pull", 8, outcome="unknown", process="c1")
+
+
 def one_receipt_for_two(w: Writer) -> None:
     w.push("p1-5", 6)
     w.push("p1-6", 6.5)
@@ -112,6 +133,9 @@ GUILTY: dict[str, tuple[Case, str, int]] = {
     "phantom": (phantom, "phantom", 1),
     "phantom of a refused push": (phantom_of_a_refused_push, "phantom", 1),
     "acked twice": (acked_twice, "doubled_acks", 1),
+    "acked under two receipts": (acked_under_two_receipts, "doubled_acks", 1),
+    "back from a deleted queue": (back_from_a_deleted_queue, "phantom", 1),
+    "vanished beside a lost pull": (vanished_beside_a_lost_pull, "lost", 1),
     "one receipt for two": (one_receipt_for_two, "doubled_receipts", 1),
     "delivered after its ack": (delivered_after_its_ack, "doubled_after_ack", 1),
     "delivered within its lease": (delivered_within_its_lease, "doubled_leases", 1),
@@ -175,6 +199,38 @@ def acked_in_doubt_and_gone(w: Writer) -> None:
     w.ack("r5", 8, outcome="unknown")
 
 
+def last_delivery_in_a_lost_answer(w: Writer) -> None:
+    w.push("p1-5", 6)
+    w.pull("p1-5", "r5", 7, retry=100)
+    w.add("pull", 13, outcome="unknown", process="c1")
+
+
+def on_its_way_when_its_queue_was_deleted(w: Writer) -> None:
+    w.push("p1-5", 6, takes_s=2)
+    w.add("delete", 7)
+    w.pull("p1-5", "r5", 9)
+    w.ack("r5", 10)
+
+
+def late_ack_refused(w: Writer) -> None:
+    w.push("p1-5", 6)
+    w.pull("p1-5", "r5", 7)
+    w.pull("p1-5", "r6", 12.5, process="c2")
+    w.ack("r5", 13, outcome="failed")
+    w.ack("r6", 14, process="c2")
+
+
+def numbered_by_a_refused_push(w: Writer) -> None:
+    w.push("p1-9", 5, outcome="failed", process="p0", sequence=9)
+    w.push("p1-5", 5.5, process="p0", sequence=5)
+    w.pull("p1-5", "r5", 6)
+    w.ack("r5", 7)
+    w.push("p1-6", 7, outcome="failed", process="p0", sequence=4)
+    w.push("p1-6", 8, sequence=6)
+    w.pull("p1-6", "r6", 9)
+    w.ack("r6", 9.5)
+
+
 INNOCENT: dict[str, Case] = {
     case.__name__.replace("_", " "): case
     for case in (
@@ -186,6 +242,10 @@ INNOCENT: dict[str, Case] = {
         pushed_again_after_doubt,
         held_back_by_a_lost_answer,
         acked_in_doubt_and_gone,
+        last_delivery_in_a_lost_answer,
+        on_its_way_when_its_queue_was_deleted,
+        late_ack_refused,
+        numbered_by_a_refused_push,
     )
 }
 

@@ -1,64 +1,92 @@
-"""The Spark pipeline that judges large histories and the judge in the drills find the same."""
+"""The Spark pipeline that judges large histories and the judge in the drills find the same, case by case."""
 
 from __future__ import annotations
 
-import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lmqcluster_chaos.checker import judge
+from lmqcluster_chaos.checker import FAULTS, judge
 from lmqcluster_chaos.drill import run_drill
-from lmqcluster_chaos.history import read_history
+from lmqcluster_chaos.history import Event
 from lmqcluster_chaos.scenario import read
 from pyspark.sql import SparkSession
 
 from lmqcluster.spark.pipelines.verify import VerifySettings, verify
-from tests.spark.conftest import spark  # noqa: F401  a fixture
+from tests.spark.conftest import interpreted, spark  # noqa: F401  fixtures
 
+from .model_queue import BUGS, GRACE_S, any_history, model_history
 from .planted import GUILTY, INNOCENT, history
 
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+    pytest.mark.usefixtures("interpreted"),
+]
+SCENARIO = """
+title = "real"
+[load]
+seconds = 3
+ordered = 1
+[[fault]]
+kind = "power_failure"
+target = "leader"
+at_s = 1
+for_s = 1
+"""
+ANY_HISTORIES = 400
+MODEL_HISTORIES = 10
+
+Histories = Mapping[str, Sequence[Event]]
+"""By queue."""
 
 
-@pytest.fixture(autouse=True)
-def interpreted(spark: SparkSession) -> None:  # noqa: F811
-    """For few lines, to compile what Spark generates for them takes most of the time."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
+def planted() -> Histories:
+    cases = {name: case for name, (case, _fault, _count) in GUILTY.items()} | INNOCENT
+    return {name: history(name, case) for name, case in cases.items()}
 
 
-def compare(spark: SparkSession, path: Path, grace_s: float) -> dict[str, int]:  # noqa: F811
-    ours = judge(read_history([path]), grace_s=grace_s)
-    theirs = verify(spark, VerifySettings(histories=[str(path)], grace_s=grace_s))
-    assert theirs["faults"] == ours.faults
-    messages = theirs["messages"]
-    totals = ours.totals
-    assert messages["unreadable_lines"] == 0
-    assert (messages["attempted"], messages["acknowledged"]) == (totals.attempted, totals.acknowledged)
-    assert (messages["delivered"], messages["acked"]) == (totals.delivered, totals.acked)
-    assert (messages["recovered"], messages["undecided"]) == (totals.recovered, ours.undecided)
-    assert (theirs["verdict"] == "guilty") == ours.convicted
-    return ours.faults
+def generated() -> Histories:
+    """Of queues with and without bugs, and lines that make no sense at all."""
+    made: dict[str, list[Event]] = {}
+    for bug in [None, *BUGS]:
+        for seed in range(MODEL_HISTORIES):
+            name = f"{bug or 'no bug'}, seed {seed}"
+            made[name] = model_history(name, seed, bug)[0]
+    for seed in range(ANY_HISTORIES):
+        made[f"any {seed}"] = any_history(f"any {seed}", seed)
+    return made
+
+
+def drilled(folder: Path) -> Histories:
+    """Of the queues of a real drill."""
+    path = folder / "scenario.toml"
+    path.write_text(SCENARIO)
+    events = run_drill(read(path), seed=1, folder=folder / "drill", time_factor=10).events
+    queues = {event.queue for event in events if event.queue is not None}
+    marks = [event for event in events if event.queue is None]
+    assert queues
+    assert {mark.op for mark in marks} == {"drained"}
+    # The mark that all queues were drained would speak for those that were made up as well.
+    return {
+        queue: [event for event in events if event.queue == queue] + [replace(mark, queue=queue) for mark in marks]
+        for queue in queues
+    }
 
 
 def test_both_judges_find_the_same(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
-    """Every planted fault, every innocent case, and the history of a real drill with a power failure, all in one."""
-    cases = {name: case for name, (case, _fault, _count) in GUILTY.items()} | INNOCENT
-    planted = [event for name, case in cases.items() for event in history(name, case)]
-    path = tmp_path / "scenario.toml"
-    power = "[[fault]]\nkind = 'power_failure'\ntarget = 'leader'\nat_s = 2\nfor_s = 1"
-    path.write_text(f"title = 'real'\n[load]\nseconds = 4\nordered = 1\n{power}\n")
-    real = run_drill(read(path), seed=1, folder=tmp_path / "drill", time_factor=10)
-    # The drained mark of the drill is for all queues, so it would speak for planted ones that are not drained.
-    lines = [json.loads(event.to_json()) for event in [*planted, *real.events]]
-    whole = tmp_path / "history.jsonl"
-    with whole.open("w") as file:
-        for line in lines:
-            if line["op"] == "drained" and "queue" not in line:
-                for queue in sorted({event.queue for event in real.events if event.queue}):
-                    file.write(json.dumps({**line, "queue": queue}) + "\n")
-            else:
-                file.write(json.dumps(line) + "\n")
-    faults = compare(spark, whole, grace_s=8.0)
-    assert all(faults.values())
+    histories = {**planted(), **generated(), **drilled(tmp_path)}
+    path = tmp_path / "history.jsonl"
+    with path.open("w") as file:
+        file.writelines(event.to_json() + "\n" for events in histories.values() for event in events)
+    theirs = verify(spark, VerifySettings(histories=[str(path)], examples=1 << 20, grace_s=GRACE_S))
+    judged = {queue: judge(events, grace_s=GRACE_S) for queue, events in histories.items()}
+    by_queue = Counter({(fault, queue): one.faults[fault] for queue, one in judged.items() for fault in FAULTS})
+    assert Counter((fault, row["queue"]) for fault, rows in theirs["examples"].items() for row in rows) == +by_queue
+    totals = Counter[str]()
+    for one in judged.values():
+        totals.update({name: getattr(one.totals, name) for name in ("attempted", "acknowledged", "delivered")})
+        totals.update(recovered=one.totals.recovered, acked=one.totals.acked, undecided=one.undecided)
+    assert theirs["messages"] == {**totals, "unreadable_lines": 0}
+    assert min(theirs["faults"][fault] for fault in FAULTS) >= 5

@@ -10,6 +10,7 @@ from lmqcluster_chaos.checker import FAULTS, judge
 from lmqcluster_chaos.errors import DrillError
 from lmqcluster_chaos.history import History, read_history
 
+from .model_queue import BUGS, GRACE_S, model_history
 from .planted import GUILTY, INNOCENT, Writer, history
 
 
@@ -37,6 +38,39 @@ def test_all_kinds_at_once_are_told_apart() -> None:
     for _case, fault, count in GUILTY.values():
         expected[fault] += count
     assert judge(events).faults == expected
+
+
+def found_in(seed: int, bug: str | None = None) -> tuple[set[str], bool]:
+    events, struck = model_history("q", seed, bug)
+    judgement = judge(events, grace_s=GRACE_S)
+    assert judgement.totals.acknowledged
+    return {fault for fault, count in judgement.faults.items() if count}, struck
+
+
+def test_a_queue_that_keeps_its_promises_is_not_convicted_whatever_its_clients_do() -> None:
+    for seed in range(100):
+        assert found_in(seed) == (set(), False), seed
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_queue_with_a_bug_is_convicted_of_that(bug: str) -> None:
+    main, *others = BUGS[bug]
+    convicted = 0
+    for seed in range(60):
+        found, struck = found_in(seed, bug)
+        assert found <= {main, *others}, seed
+        assert struck or not found, seed
+        convicted += main in found
+    assert convicted >= 5
+
+
+def test_a_push_that_is_on_its_way_while_the_queue_is_searched_is_not_lost() -> None:
+    writer = Writer("q")
+    writer.lives()
+    writer.push("p1-5", 29, takes_s=2)
+    writer.drained(30)
+    judgement = judge(writer.events)
+    assert (judgement.convicted, judgement.undecided) == (False, 1)
 
 
 def test_the_books_say_where_a_process_lost_what() -> None:

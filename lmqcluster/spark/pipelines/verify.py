@@ -9,7 +9,7 @@ Fields (others are ignored):
 =========== =============================================================================================================
 ``op``      ``push``, ``pull``, ``ack``, ``nack`` (any early return of a message) or ``extend``; and two notes of the drill:
             ``delete`` (of a queue) and ``drained``: the queue, or all queues if ``queue`` is absent, was found to hold
-            nothing, not even under lease.
+            nothing, not even under lease, in a search that began at ``time_us``.
 ``outcome`` ``ok``, ``failed`` (surely without effect), or ``unknown`` (an effect then or later is possible).
 ``time_us`` when the attempt began, in microseconds since any fixed moment.
 ``end_us``  when its outcome was known, or the client gave up; needed where the outcome is ``ok``.
@@ -27,16 +27,19 @@ What is found:
 
 - **lost**: an acknowledged push whose message was in no delivery, or only in deliveries that nobody acked although more were
   due, and whose queue was drained since.
-- **phantom**: a delivery of a value that nobody pushed, or whose every push failed for sure.
-- **doubled**: two successful acks of one receipt; one receipt handed out twice; a delivery that began after a successful ack of
-  its message; two deliveries of a message whose leases overlap for certain.
+- **phantom**: a delivery of a value that nobody pushed, whose every push failed for sure, or whose queue was deleted between its
+  pushes and the delivery.
+- **doubled**: two successful acks of one receipt, or of one message; one receipt handed out twice; a delivery that began after a
+  successful ack of its message; two deliveries of a message whose leases overlap for certain.
 - **reordered**: an acknowledged push that was first delivered after a later one of its process had been delivered already.
 
 Only what is certain counts: an operation took effect some time between its begin and its end, and doubt speaks for the cluster.
 A pull of unknown outcome may have held a message from its begin until `VerifySettings.grace_s` after its client gave up, which
-excuses both order and deliveries that nobody saw; a value that was pushed again may have two copies, so its deliveries are not
-compared. The verdict is ``guilty`` if anything was found; ``unknown`` if nothing was acknowledged or delivered, if lines could
-not be read, or if messages are missing from queues that were not drained; else ``pass``.
+excuses both order and deliveries that nobody saw (100 of each message at most); a value that was pushed again may have
+two copies, so its deliveries are not compared.
+
+The verdict is ``guilty`` if anything was found; ``unknown`` if nothing was acknowledged or delivered, if lines could not be read,
+or if messages are missing from queues that were not drained; else ``pass``.
 """
 
 from __future__ import annotations
@@ -73,6 +76,8 @@ FAULTS: Final = (
 _OPS: Final = ("push", "pull", "ack", "nack", "extend", "delete", "drained")
 _OUTCOMES: Final = ("ok", "failed", "unknown")
 _NEVER: Final = (1 << 63) - 1
+_HIDDEN_MAX: Final = 100
+"""Deliveries of a message that a pull of unknown outcome can hide: its client may have sent it again and again."""
 _KEY: Final = ["queue", "value"]
 _UNREADABLE: Final = "_unreadable"
 _SCHEMA: Final = StructType(
@@ -178,14 +183,17 @@ class _History:
             F.max(ok).alias("acknowledged"),
             F.count_if(F.col("outcome") != "failed").alias("copies_max"),
             F.min("time_us").alias("push_start"),
-            F.min("process").alias("producer"),
-            F.min("sequence").alias("sequence"),
+            F.min(F.when(ok, F.col("end_us"))).alias("stored_by"),
+            F.max(_until(F.col("outcome") != "failed")).alias("pushed_until"),
+            F.min(F.when(F.col("outcome") != "failed", F.col("process"))).alias("producer"),
+            F.min(F.when(F.col("outcome") != "failed", F.col("sequence"))).alias("sequence"),
         )  # fmt: skip
         deliveries = self._deliveries.groupBy(*_KEY).agg(
             F.count("*").alias("deliveries"),
             F.min("time_us").alias("first_start"),
             F.min("end_us").alias("first_end"),
-            F.min("retry").alias("retry"),
+            F.max("time_us").alias("last_start"),
+            F.min(F.coalesce("retry", F.lit(0))).alias("retry"),
         )
         beyond = self._all_drained_us()
         return (
@@ -193,7 +201,7 @@ class _History:
             .join(self._acked(), _KEY, "left")
             .join(self._ends_of_queues(), "queue", "left")
             .withColumn("drained_us", F.greatest("drained_us", beyond))
-            .withColumn("drained", F.coalesce(F.col("drained_us") > F.col("push_start"), F.lit(False)))
+            .withColumn("drained", F.coalesce(F.col("drained_us") > F.col("stored_by"), F.lit(False)))
             .withColumn("deleted", F.coalesce(F.col("deleted_us") > F.col("push_start"), F.lit(False)))
         )
 
@@ -210,16 +218,17 @@ class _History:
         )
 
     def _ends_of_queues(self) -> DataFrame:
-        """By queue: when it was last found drained, and until when a delete may have emptied it."""
+        """By queue: when it was last found drained, until when a delete may have emptied it, how many pulls ended unknown."""
         drained = (F.col("op") == "drained") & (F.col("outcome") == "ok")
         deleted = (F.col("op") == "delete") & (F.col("outcome") != "failed")
-        deleted_until = F.when(F.col("outcome") == "ok", F.col("end_us")).otherwise(_NEVER)
+        lost_pull = (F.col("op") == "pull") & (F.col("outcome") == "unknown")
         return (
-            self._events.where(F.col("queue").isNotNull() & F.col("op").isin("drained", "delete"))
+            self._events.where(F.col("queue").isNotNull() & (F.col("op").isin("drained", "delete") | lost_pull))
             .groupBy("queue")
             .agg(
                 F.max(F.when(drained, F.col("time_us"))).alias("drained_us"),
-                F.max(F.when(deleted, deleted_until)).alias("deleted_us"),
+                F.max(_until(deleted)).alias("deleted_us"),
+                F.count_if(lost_pull).alias("lost_pulls"),
             )
         )
 
@@ -231,8 +240,10 @@ class _History:
         """Every finding by its name in `FAULTS`: a row each, with the queue and whatever identifies the case."""
         return {
             "lost": self._missing().where("drained").unionByName(self._vanished()),
-            "phantom": self.messages.where("deliveries is not null and coalesce(copies_max, 0) = 0").select(*_KEY),
-            "doubled_acks": self._repeated(self._of("ack", "ok")),
+            "phantom": self._phantoms(),
+            "doubled_acks": self._repeated(self._of("ack", "ok")).unionByName(
+                self._acked_again(), allowMissingColumns=True
+            ),
             "doubled_receipts": self._repeated(self._deliveries),
             "doubled_after_ack": self._after_ack(),
             "doubled_leases": self._overlapping(),
@@ -250,8 +261,40 @@ class _History:
         # The last delivery on record left further ones to come, nobody tried to ack any, and yet the queue was drained.
         suspects = self.messages.where(
             "acknowledged and deliveries is not null and drained and not deleted and ack_tried is null and retry > 0"
-        ).select(*_KEY, "drained", F.col("first_start").alias("since"), F.col("drained_us").alias("until"))
-        return self._unexcused(suspects).select(*_KEY, "drained")
+        ).select(
+            *_KEY,
+            "drained",
+            "retry",
+            "lost_pulls",
+            F.col("first_start").alias("since"),
+            F.col("drained_us").alias("until"),
+        )
+        used_up = F.col("retry") <= _HIDDEN_MAX * F.coalesce("lost_pulls", F.lit(0))
+        excusable = self._unexcused(suspects.where(used_up))
+        return suspects.where(~used_up).select(*_KEY, "drained").unionByName(excusable.select(*_KEY, "drained"))
+
+    def _phantoms(self) -> DataFrame:
+        delivered = self.messages.where("deliveries is not null")
+        deletes = self._of("delete", "ok").select(
+            "queue", F.col("time_us").alias("began"), F.col("end_us").alias("ended")
+        )
+        gone = (
+            delivered.where("copies_max > 0")
+            .join(deletes, "queue")
+            .where("pushed_until < began and ended < last_start")
+        )
+        return delivered.where("coalesce(copies_max, 0) = 0").select(*_KEY).unionByName(gone.select(*_KEY).distinct())
+
+    def _acked_again(self) -> DataFrame:
+        """Messages of one copy that were acked under several receipts."""
+        acked = self._of("ack", "ok").select("queue", "receipt").distinct()
+        given = (
+            self._deliveries.join(self._single_copies().select(*_KEY), _KEY, "left_semi")
+            .select(*_KEY, "receipt")
+            .distinct()
+        )
+        counted = given.join(acked, ["queue", "receipt"]).groupBy(*_KEY).agg(F.count("*").alias("times"))
+        return counted.where("times > 1")
 
     def _repeated(self, rows: DataFrame) -> DataFrame:
         """Receipts that stand in several of the rows, with a message that each was for."""
@@ -295,10 +338,10 @@ class _History:
 
     def _reordered(self) -> DataFrame:
         """First deliveries that began after a later push of the same process had been delivered."""
-        came = self.messages.where("sequence is not null and deliveries is not null").select(
-            *_KEY, "producer", "sequence", "acknowledged", "copies_max", "push_start", "first_start", "first_end"
+        came = self.messages.where("sequence is not null and deliveries is not null and copies_max = 1").select(
+            *_KEY, "producer", "sequence", "acknowledged", "push_start", "first_start", "first_end"
         )
-        begins = came.where("acknowledged and copies_max = 1").withColumn("at", F.col("first_start"))
+        begins = came.where("acknowledged").withColumn("at", F.col("first_start"))
         ends = came.select("queue", "producer", F.col("first_end").alias("at"), F.col("sequence").alias("ended"))
         both = begins.unionByName(ends, allowMissingColumns=True)
         # Nulls come first: what begins at the very moment at which another ends did not begin after it.
@@ -316,9 +359,15 @@ class _History:
         gave_up = F.coalesce("end_us", "time_us") + self._grace_us
         pulls = self._of("pull", "unknown").select("queue", F.col("time_us").alias("at"), gave_up.alias("held_until"))
         both = suspects.withColumn("at", F.col("until")).unionByName(pulls, allowMissingColumns=True)
-        until_now = Window.partitionBy("queue").orderBy("at", F.col("held_until").asc_nulls_first())
+        # Nulls come last: what is asked for at the very moment at which it is delivered elsewhere may have been held before.
+        until_now = Window.partitionBy("queue").orderBy("at", F.col("held_until").asc_nulls_last())
         held = F.max("held_until").over(until_now.rowsBetween(Window.unboundedPreceding, Window.currentRow))
         return both.withColumn("held", held).where("value is not null and (held is null or held < since)")
+
+
+def _until(applies: Column) -> Column:
+    """Until when what applies may have taken effect."""
+    return F.when(applies, F.when(F.col("outcome") == "ok", F.col("end_us")).otherwise(_NEVER))
 
 
 def _findings(history: _History, examples: int) -> dict[str, Any]:
