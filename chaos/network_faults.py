@@ -13,7 +13,7 @@ from .faults import Fault, TargetedFault, names
 from .stage import Stage
 from .toxics import DOWN, UP, Link
 
-__all__ = ["Bandwidth", "Flap", "Latency", "Partition", "Reset", "Ring", "Slicer"]
+__all__ = ["Bandwidth", "Flap", "Latency", "Partition", "Reset", "Ring", "Slicer", "Tear"]
 
 _LINKS = ("peers", "clients", "all")
 _DIRECTIONS = ("both", "in", "out")
@@ -250,6 +250,23 @@ class Reset(_Slowness):
     def toxic(self) -> tuple[str, dict[str, int]]:
         """Toxiproxy's ``reset_peer``."""
         return "reset_peer", {"timeout": self.after_ms}
+
+
+@dataclass
+class Tear(_Slowness):
+    """Connections end in the middle of whatever is being sent, again and again.
+
+    Attributes:
+        after_bytes: how much gets through on a connection, in each direction.
+    """
+
+    kind: ClassVar[str] = "tear"
+    after_bytes: int = 20_000
+
+    @property
+    def toxic(self) -> tuple[str, dict[str, int]]:
+        """Toxiproxy's ``limit_data``."""
+        return "limit_data", {"bytes": self.after_bytes}
 
 
 def _links_of(stage: Stage, nodes: list[str], which: str) -> Iterator[Link]:

@@ -31,9 +31,9 @@ def found(result: Result) -> set[str]:
 
 def test_an_ack_before_the_sync_does_not_survive_a_power_failure(tmp_path: Path) -> None:
     """In durability ``process`` nodes acknowledge what they have written and not synced; here disks keep half of that."""
-    power = "[[fault]]\nkind = 'power_failure'\ntarget = 'all'\nkept = 0.5\nat_s = 3\nfor_s = 0.5"
-    rest = "[cluster]\ndurability = 'process'\n[limits]\ndrain_s = 2"
-    result = drill(tmp_path, f"[load]\nseconds = 4\ntimeout_s = 5\n{rest}\n{power}")
+    power = "[[fault]]\nkind = 'power_failure'\ntarget = 'all'\nkept = 0.5\nat_s = 2\nfor_s = 0.5"
+    rest = "[cluster]\ndurability = 'process'\n[limits]\ndrain_s = 1"
+    result = drill(tmp_path, f"[load]\nseconds = 3\ntimeout_s = 5\n{rest}\n{power}")
     assert result.verdict == "fail"
     # What was settled or given out before is settled and given out again under the same ids.
     assert "doubled_receipts" in found(result)
@@ -55,7 +55,7 @@ def test_an_ack_before_the_answer_loses_what_was_on_its_way(tmp_path: Path) -> N
     fault = "[[fault]]\nkind = 'kill'\ntarget = 'all'\nat_s = 1.5\nfor_s = 2"
     result = drill(
         tmp_path,
-        f"[load]\nseconds = 4\ntimeout_s = 1\n{fault}",
+        f"[load]\nseconds = 3\ntimeout_s = 1\n{fault}",
         lambda nodes, timeout_s: HastyClient(nodes, timeout_s=timeout_s),
     )
     assert result.verdict == "fail"
@@ -66,7 +66,7 @@ def test_an_ack_before_the_answer_loses_what_was_on_its_way(tmp_path: Path) -> N
 class ForgetfulClient(AsyncClient):
     """Claims success for the pushes that it makes late, and sends none of them."""
 
-    PUSHES = 60
+    PUSHES = 30
 
     def push(self, queue: str | bytes, content: Any, *, key: str | bytes | None = None) -> asyncio.Future[str]:
         number = int(bytes(content).rstrip(b".").rpartition(b"-")[2])
@@ -79,7 +79,7 @@ class ForgetfulClient(AsyncClient):
 
 def test_a_lost_suffix_is_called_that(tmp_path: Path) -> None:
     result = drill(
-        tmp_path, "[load]\nseconds = 4", lambda nodes, timeout_s: ForgetfulClient(nodes, timeout_s=timeout_s)
+        tmp_path, "[load]\nseconds = 3", lambda nodes, timeout_s: ForgetfulClient(nodes, timeout_s=timeout_s)
     )
     assert result.verdict == "fail"
     assert found(result) == {"lost"}
@@ -110,7 +110,7 @@ class Copies:
 
 
 def test_a_doubled_delivery_is_called_that(tmp_path: Path) -> None:
-    result = drill(tmp_path, "[load]\nseconds = 4", Copies())
+    result = drill(tmp_path, "[load]\nseconds = 2", Copies())
     assert result.verdict == "fail"
     assert "doubled_receipts" in found(result)
     assert all(name.startswith("doubled") for name in found(result))
@@ -131,7 +131,7 @@ def test_no_progress_is_unknown(tmp_path: Path) -> None:
 
 
 def test_a_good_cluster_passes(tmp_path: Path) -> None:
-    result = drill(tmp_path, "[load]\nseconds = 4")
+    result = drill(tmp_path, "[load]\nseconds = 2")
     assert (result.verdict, result.reasons) == ("pass", [])
     totals = result.judgement.totals
     assert totals.acknowledged == totals.delivered == totals.acked == totals.attempted > 100

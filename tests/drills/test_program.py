@@ -22,7 +22,7 @@ PROGRAM = [sys.executable, "-m", "lmqcluster_chaos.cli"]
 SMALL = """
 title = "Small"
 [load]
-seconds = 4
+seconds = 3
 [[fault]]
 kind = "kill"
 target = "leader"
@@ -82,7 +82,7 @@ def test_run_writes_reports_and_says_pass(tmp_path: Path) -> None:
 
 
 def test_a_drill_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(SMALL.replace("seconds = 4", "seconds = 100"))
+    (tmp_path / "small.toml").write_text(SMALL.replace("seconds = 3", "seconds = 100"))
     out = tmp_path / "out"
     command = [*PROGRAM, "run", str(tmp_path / "small.toml"), "--out", str(out)]
     drill = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -13,7 +13,8 @@ WANTED = {
     "kill_leader", "kill_follower", "kill_majority", "kill_all", "pause_leader", "isolate_leader", "partition_leader",
     "partition_one_way_out", "partition_one_way_in", "partition_ring", "flapping_link", "slow_network", "slow_disk",
     "full_disk", "power_failure_one", "power_failure_all", "rolling_restart", "rolling_upgrade", "membership",
-    "corrupt_journal", "clock_jump", "client_crash", "delete_queue", "random_mix",
+    "corrupt_journal", "clock_jump", "client_crash", "delete_queue", "random_mix", "failing_fsync", "order",
+    "reset_connections",
 }  # fmt: skip
 
 
