@@ -123,7 +123,7 @@ def test_no_progress_is_unknown(tmp_path: Path) -> None:
         def push(self, queue: str | bytes, content: Any, *, key: str | bytes | None = None) -> asyncio.Future[str]:
             return super().push("", content, key=key)
 
-    result = drill(tmp_path, "[load]\nseconds = 2", lambda nodes, timeout_s: MuteClient(nodes, timeout_s=timeout_s))
+    result = drill(tmp_path, "[load]\nseconds = 1", lambda nodes, timeout_s: MuteClient(nodes, timeout_s=timeout_s))
     assert result.judgement.totals.attempted
     assert not result.judgement.totals.acknowledged
     assert result.verdict == "unknown"
