@@ -48,15 +48,16 @@ def defaults_show(target: Target) -> Report:
 
 
 @defaults.command("set", short_help="Replace all rules by those in a file.")
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @destructive_options
 @target_options
-def defaults_set(target: Target, file: Any, yes: bool, dry_run: bool) -> None:
+def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
     """Replace all rules by those in FILE (- for standard input): JSON as `defaults show --json` prints it.
 
     The difference is shown before it is applied.
     """
-    rules = _checked(file.name, file.read())
+    with click.open_file(file, "rb") as stream:
+        rules = _checked("standard input" if file == "-" else file, stream.read())
     _replace(target, lambda _now: rules, yes=yes, dry_run=dry_run)
 
 

@@ -121,7 +121,7 @@ def _print_plain(view: View, seen: Picture, limit: int, *, first: bool) -> None:
 
 def _run_live(target: Target, view: View, looks: _Looks, count: int | None, limit: int | None) -> None:
     console = make_console()
-    with keys() as read_key, Live(console=console, screen=True, auto_refresh=False) as screen:
+    with keys() as read_keys, Live(console=console, screen=True, auto_refresh=False) as screen:
         seen: Picture | None = None
         shown = 0
         while True:
@@ -133,10 +133,10 @@ def _run_live(target: Target, view: View, looks: _Looks, count: int | None, limi
             until = time.monotonic() + looks.wait_s()
             while (left := until - time.monotonic()) > 0:
                 screen.update(_screen(target, view, looks, seen, limit, console.size), refresh=True)
-                pressed = read_key(left)
-                if pressed in ("q", "Q", "\x04"):
-                    return
-                view = _resorted(view, pressed)
+                for key in read_keys(left):
+                    if key in "qQ":
+                        return
+                    view = _resorted(view, key)
 
 
 def _resorted(view: View, key: str) -> View:

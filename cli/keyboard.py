@@ -15,7 +15,7 @@ __all__ = ["keys"]
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits up to so many seconds for a key and returns it; empty if none came, or the input has ended.
+    """A function that waits up to so many seconds for keys and returns those pressed; none if none were, or the input ended.
 
     The terminal neither echoes nor collects lines meanwhile; Ctrl-C still interrupts. Standard input must be a terminal.
     """
@@ -24,11 +24,12 @@ def keys() -> Iterator[Callable[[float], str]]:
 
     def read(timeout_s: float) -> str:
         ready, _, _ = select.select([terminal], [], [], timeout_s)
-        return os.read(terminal, 64)[:1].decode("ascii", "ignore") if ready else ""
+        pressed = os.read(terminal, 64).decode("ascii", "ignore") if ready else ""
+        # Arrow keys and the like come as several characters, which mean nothing one by one.
+        return "" if pressed.startswith("\x1b") else pressed
 
     try:
-        # Keys that were pressed before are not thrown away.
-        tty.setcbreak(terminal, termios.TCSADRAIN)
+        tty.setcbreak(terminal)
         yield read
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -7,10 +7,12 @@ import fcntl
 import io
 import os
 import pty
+import select
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -125,9 +127,15 @@ def run_in_terminal(
     *arguments: str,
     columns: int = 100,
     typed: bytes = b"",
+    typed_at: bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Run a program whose standard streams are a terminal; returns its exit status and what a person sees."""
+    """Run a program whose standard streams are a terminal; returns its exit status and what a person sees.
+
+    Args:
+        typed: what a person types: at once, or as soon as `typed_at` can be seen.
+        typed_at: a part of what the program draws.
+    """
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -141,9 +149,18 @@ def run_in_terminal(
         )
         reaper.tell("+", process.pid)
         os.close(theirs)
-        os.write(ours, typed)
         seen = bytearray()
-        while chunk := _read(ours):
+        deadline = time.monotonic() + 2 * DEADLINE_S
+        while True:
+            if time.monotonic() > deadline:
+                process.kill()
+                raise TimeoutError(f"{program} did not end; it wrote {bytes(seen[-2000:])!r}")
+            if typed and typed_at in seen:
+                os.write(ours, typed)
+                typed = b""
+            chunk = _read(ours)
+            if not chunk:
+                break
             seen += chunk
         code = process.wait(DEADLINE_S)
         reaper.tell("-", process.pid)
@@ -153,6 +170,8 @@ def run_in_terminal(
 
 
 def _read(terminal: int) -> bytes:
+    ready, _, _ = select.select([terminal], [], [], DEADLINE_S)
+    assert ready, f"nothing was written to the terminal for {DEADLINE_S:g} s"
     try:
         return os.read(terminal, 65536)
     except OSError:

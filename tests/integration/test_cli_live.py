@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,30 +15,37 @@ from .cluster import Cluster, NodeProcess, wait_for
 from .programs import DEADLINE_S, run_here, run_in_terminal, started
 
 
-def test_top_for_scripts_is_one_object_a_look(node: NodeProcess, queue_name: str) -> None:
+@pytest.fixture
+def traffic(node: NodeProcess, queue_name: str) -> Iterator[str]:
+    """A queue that messages are pushed to all the time."""
     ended = threading.Event()
+    with Client(node.rpc) as client:
+        client.push(queue_name, b"first")
 
-    def push() -> None:
-        with Client(node.rpc) as client:
+        def push() -> None:
             while not ended.is_set():
                 client.push(queue_name, b"x" * 10)
 
-    pusher = threading.Thread(target=push)
-    pusher.start()
-    try:
-        result = run_here("--node", node.http, "top", "--interval", "0.5", "--count", "2", "--json", "--limit", "1000")
-    finally:
+        pusher = threading.Thread(target=push)
+        pusher.start()
+        yield queue_name
         ended.set()
         pusher.join()
-    assert (result.code, result.err) == (0, "")
-    looks = [json.loads(line) for line in result.out.splitlines()]
-    assert len(looks) == 2
-    for look in looks:
-        [queue] = [one for one in look["queues"] if one["queue"] == queue_name]
-        assert queue["push_per_s"] > 0
-        assert queue["pull_per_s"] == 0
-        assert [one["state"] for one in look["nodes"]] == ["leader"]
-    assert looks[1]["totals"]["push_per_s"] > 0
+
+
+def test_top_for_scripts_is_one_object_a_look(node: NodeProcess, traffic: str) -> None:
+    arguments = ["--node", node.http, "top", "--interval", "0.5", "--json", "--limit", "10000"]
+    with started("lmq-admin", *arguments) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            look = json.loads(line)
+            [queue] = [one for one in look["queues"] if one["queue"] == traffic]
+            if queue["push_per_s"] > 0 and look["totals"]["push_per_s"] > 0:
+                break
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+    assert queue["pull_per_s"] == 0
+    assert [one["state"] for one in look["nodes"]] == ["leader"]
 
 
 def test_top_as_lines_has_one_header(node: NodeProcess, queue_name: str) -> None:
@@ -51,8 +59,8 @@ def test_top_as_lines_has_one_header(node: NodeProcess, queue_name: str) -> None
 
 @pytest.mark.parametrize("typed", [b"q", b"srq"])
 def test_top_is_live_on_a_terminal_until_a_key(shared_cluster: Cluster, typed: bytes) -> None:
-    # The keys wait in the terminal from the start, so nothing depends on when they are pressed.
-    code, seen = run_in_terminal("lmq-admin", "--node", shared_cluster[0].http, "top", "--interval", "0.5", typed=typed)
+    arguments = ["--node", shared_cluster[0].http, "top", "--interval", "0.5"]
+    code, seen = run_in_terminal("lmq-admin", *arguments, typed=typed, typed_at=b"q quits")
     assert code == 0
     assert "\x1b[?1049h" in seen, "it draws on the alternate screen"
     assert "\x1b[?1049l" in seen, "and leaves the terminal as it was"

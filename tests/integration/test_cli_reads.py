@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from .cluster import Cluster, NodeProcess, wait_for
-from .programs import DEADLINE_S, run, run_here, run_in_terminal, started
+from .programs import DEADLINE_S, run_here, run_in_terminal, started
 
 READS = [
     ["status"],
@@ -223,7 +223,7 @@ def test_completion_goes_for_every_command_that_takes_a_queue(admin, node: NodeP
             "COMP_CWORD": str(len(typed.split()) - 1),
             "LMQ_NODE": node.http,
         }
-        assert f"plain,{queue_name}" in run("lmq-admin", environment=environment).out.splitlines(), words
+        assert f"plain,{queue_name}" in run_here(environment=environment).out.splitlines(), words
 
 
 def test_people_are_asked_before_a_node_leaves(node: NodeProcess) -> None:
