@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 
+import click
 import pytest
-from lmqcluster_cli.output import Column, human_bytes, print_json, print_table
+from lmqcluster_cli.output import Column, Form, View, human_bytes, print_json, print_table
 
 COLUMNS = [Column("Queue", "queue"), Column("Ready", "ready", right=True), Column("Bytes", "bytes", unit="bytes")]
 
@@ -90,3 +91,62 @@ def test_json_is_one_line_for_scripts(capsys: pytest.CaptureFixture[str]) -> Non
 )
 def test_sizes_for_people(count: int, text: str) -> None:
     assert human_bytes(count) == text
+
+
+# --- a view of a table -----------------------------------------------------------------------------------------------
+
+ROWS = [["b", 2, 10], ["a", None, 30], ["c", 10, 20]]
+
+
+@pytest.mark.parametrize(
+    ("view", "shown"),
+    [
+        (View(), "queue\tready\tbytes\nb\t2\t10\na\t-\t30\nc\t10\t20\n"),
+        (View(columns=("bytes", "queue")), "bytes\tqueue\n10\tb\n30\ta\n20\tc\n"),
+        (View(sort="queue", columns=("queue",)), "queue\na\nb\nc\n"),
+        (View(sort="ready", columns=("queue",)), "queue\nb\nc\na\n"),
+        (View(sort="-ready", columns=("queue",)), "queue\nc\nb\na\n"),
+        (View(headers=False, columns=("ready",)), "2\n-\n10\n"),
+        (View(Form.PLAIN), "queue  ready  bytes\nb          2  10\na          -  30\nc         10  20\n"),
+        (View(Form.PLAIN, headers=False, columns=("queue",)), "b\na\nc\n"),
+    ],
+    ids=repr,
+)
+def test_columns_order_and_form(view: View, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers sort as numbers, and what is not known comes last either way."""
+    print_table(COLUMNS, ROWS, view=view)
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("view", [View(columns=("size",)), View(sort="size"), View(sort="-size")], ids=repr)
+def test_a_column_that_is_not_there(view: View) -> None:
+    with pytest.raises(click.UsageError, match="no column 'size'; there are queue, ready, bytes"):
+        print_table(COLUMNS, ROWS, view=view)
+
+
+def test_a_table_on_request_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(COLUMNS, ROWS, view=View(Form.TABLE))
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["Queue", "Ready", "Bytes"]
+    assert "\x1b" not in out
+
+
+def test_fractions_have_the_digits_of_their_column(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column("Rate", "rate", digits=1), Column("Wait", "wait")]
+    print_table(columns, [[1234.56, 0.12345]])
+    assert capsys.readouterr().out == "rate\twait\n1234.6\t0.123\n"
+
+
+def test_a_long_text_is_cut_for_people_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = [Column("Number", "number"), Column("Content", "content", cut=True), Column("More", "more", rank=1)]
+    row = ["1", "x" * 200, "y" * 20]
+    print_table(columns, [row])
+    assert "x" * 200 in capsys.readouterr().out
+    terminal = become_terminal(monkeypatch)
+    print_table(columns, [row])
+    line = terminal.getvalue().splitlines()[1]
+    assert len(line) <= 60
+    assert "\N{HORIZONTAL ELLIPSIS}" in line
+    assert "y" * 20 in line, "it makes room for the others first"
