@@ -112,7 +112,8 @@ def understood(line: str) -> list[str]:
     Raises:
         click.UsageError: lmq-admin does not know it.
     """
-    program, *arguments = shlex.split(line)
+    # What follows <<< is for a shell, which gives it to the program as its input.
+    program, *arguments = shlex.split(line.partition(" <<< ")[0])
     assert program == "lmq-admin"
     names: list[str] = []
     command: click.Command = cli

@@ -166,9 +166,13 @@ async def _push_while_a_node_leaves(leaver: NodeProcess, stays: NodeProcess) -> 
                 await client.push("q", number)
                 acknowledged.append(number)
 
+        idle = Connection(leaver.http)
+        assert idle.call("GET", "/livez").status == 200
         tasks = [asyncio.create_task(push(first)) for first in range(16)]
         await asyncio.to_thread(wait_for, lambda: len(acknowledged) > 200, "pushes")
         assert (await asyncio.to_thread(leave, leaver)).status == 200
+        assert await asyncio.to_thread(idle.rest) == b""
+        idle.close()
         so_far = len(acknowledged)
         await asyncio.to_thread(wait_for, lambda: len(acknowledged) > so_far + 200, "pushes after the node has left")
         pushing = False

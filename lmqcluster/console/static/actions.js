@@ -75,8 +75,19 @@ export function ask({ title, text = [], fields = [], command, run, verb, danger 
     let done = false;
 
     function refresh() {
-      if (command) setText(line.querySelector("code"), command(values()));
       go.disabled = proof !== null && proof.read() !== typed;
+      if (command) setText(line.querySelector("code"), command(values()));
+    }
+
+    /** While somebody types a value may be unfinished: the command stays as it was, and it is said why. */
+    function check() {
+      try {
+        refresh();
+        complaint.textContent = "";
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        complaint.textContent = error.message;
+      }
     }
 
     async function submit(event) {
@@ -92,11 +103,11 @@ export function ask({ title, text = [], fields = [], command, run, verb, danger 
         if (!(error instanceof ApiError || error instanceof RangeError)) throw error;
         complaint.textContent = error.message;
       } finally {
-        refresh();
+        go.disabled = false;
       }
     }
 
-    form.addEventListener("input", refresh);
+    form.addEventListener("input", check);
     form.addEventListener("submit", submit);
     dialog.addEventListener("close", () => {
       dialog.remove();

@@ -79,10 +79,13 @@ async function beat() {
       state.page?.show?.(answer);
     } catch (error) {
       if (error.status === undefined) throw error;
+    } finally {
+      showState();
+      setTimeout(beat, BEAT_MS);
     }
-    showState();
+  } else {
+    setTimeout(beat, BEAT_MS);
   }
-  setTimeout(beat, BEAT_MS);
 }
 
 function showState() {

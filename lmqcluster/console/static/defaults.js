@@ -3,6 +3,7 @@
 import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
 import { change, get } from "./api.js";
 import { h, setText } from "./dom.js";
+import { quoted } from "./names.js";
 import { propertyFields, readProperties, shownValue } from "./properties.js";
 
 export const label = "Default properties";
@@ -89,7 +90,7 @@ export function open() {
       ],
       verb: "Save",
       danger: raced,
-      command: () => commandLine("defaults", "set", "rules.json"),
+      command: () => `${commandLine("defaults", "set", "-", "--yes")} <<< ${quoted(JSON.stringify(state.rules))}`,
       run: async () => {
         await change("PUT", PATH, state.rules);
         return "The default properties are saved.";

@@ -12,9 +12,12 @@ export function textOf(segment) {
   try {
     return decodeURIComponent(segment);
   } catch {
-    return segment.replace(/%([0-9A-F]{2})/gi, "\\x$1");
+    return segment.replace(/%([0-9A-F]{2})/gi, (escape, code) => (PRINTABLE.test(code) ? String.fromCharCode(parseInt(code, 16)) : `\\x${code}`));
   }
 }
+
+// The codes of printable ASCII.
+const PRINTABLE = /^([2-6][0-9A-F]|7[0-9A-E])$/i;
 
 /** A word of a command line, quoted for a POSIX shell where it has to be. */
 export function quoted(word) {

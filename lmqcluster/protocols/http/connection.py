@@ -106,6 +106,16 @@ class Connection(RequestHandler):
             _log.warning("connection refused", reason="too many connections", limit=CONNECTIONS_MAX)
             self.force_close()
 
+    def close(self) -> None:
+        """End the connection: at once if it is idle, else when its request has been answered.
+
+        aiohttp only stops reading an idle one, which leaves a client's next request without any answer.
+        """
+        is_idle = self._waiter is not None
+        super().close()
+        if is_idle and self.transport is not None:
+            self.transport.close()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection has ended."""
         # The parser's class lets go of its manager.
