@@ -59,7 +59,7 @@ export function open({ argument: segment }) {
   const stock = new Chart("Messages waiting", STOCK, { span: 300 });
   const rates = new Rates(COUNTERS);
   const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "A second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
-  const waits = table("Waiting time", [{ label: "Share of deliveries" }, { label: "Waited at most", numeric: true }]);
+  const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
   const waitNote = h("p", { class: "muted" });
   const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
   const complaint = h("p", { class: "complaint", role: "alert" });
@@ -94,7 +94,7 @@ export function open({ argument: segment }) {
   function showWaits({ retention }) {
     const known = retention.n > 0;
     waits.element.hidden = !known;
-    setText(waitNote, known ? `${count(retention.n)} deliveries of the last minute, ${duration(retention.arithmetic_mean)} on average.` : "Fewer than five deliveries in the last minute.");
+    setText(waitNote, known ? `From when a message could be delivered until it was: the first of each of ${count(retention.n)} pulls in the last minute, ${duration(retention.arithmetic_mean)} on average.` : "There were fewer than five pulls with a message in the last minute.");
     if (!known) return;
     const shares = [["half", retention.percentile["50"]], ["90 %", retention.percentile["90"]], ["99 %", retention.percentile["99"]], ["all", retention.max]];
     syncRows(waits.body, shares, ([share]) => share, () => textRow([{}, { numeric: true }], ([share, value]) => [share, duration(value)]));

@@ -1,0 +1,93 @@
+"""``/v1/overview``, a queue's statistics, and the files of the console."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from .cluster import Cluster, NodeProcess, wait_for
+from .raw_http import Connection, call
+from .test_http_v1 import Api
+
+STATIC = files("lmqcluster.console").joinpath("static")
+
+
+def test_overview_adds_up_all_queues_and_knows_all_nodes(shared_cluster: Cluster, queue_name: str) -> None:
+    api = Api(shared_cluster[0].http)
+    before = api.ok("GET", "/v1/overview")["totals"]
+    messages = [{"content": "x" * 10}] * 30
+    api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": messages})
+    pulled = api.ok("POST", f"/v1/queues/{queue_name}/pull", {"max": 4})["messages"]
+    api.ok("POST", f"/v1/queues/{queue_name}/ack", {"ids": [pulled[0]["id"]]})
+
+    def grown(field: str) -> int:
+        return int(api.ok("GET", "/v1/overview")["totals"][field] - before[field])
+
+    # The sums are as much as half a second old.
+    wait_for(lambda: grown("acked_total") == 1, "the sums")
+    figures = {"queues": 1, "ready": 26, "leased": 3, "bytes": 290, "pushed_total": 30, "pulled_total": 4}
+    assert {field: grown(field) for field in figures} == figures
+
+    def nodes() -> list[dict[str, object]]:
+        members = api.ok("GET", "/v1/overview")["cluster"]["nodes"]
+        return members if all(member["vitals"] for member in members) else []
+
+    members = wait_for(nodes, "figures of all nodes")
+    assert sorted(str(member["name"]) for member in members) == ["n1", "n2", "n3"]
+    for member in members:
+        assert isinstance(member["vitals"], dict)
+        assert member["vitals"]["stored_bytes_max"] > 0
+        assert member["vitals"]["disk_free_bytes"] > 0
+
+
+def test_overview_has_a_history_if_asked(node: NodeProcess) -> None:
+    api = Api(node.http)
+    assert "history" not in api.ok("GET", "/v1/overview")
+    history = api.ok("GET", "/v1/overview?history")["history"]
+    assert history
+    assert [sums["at_s"] for sums in history] == sorted(sums["at_s"] for sums in history)
+
+
+def test_queue_stats(node: NodeProcess, queue_name: str) -> None:
+    api = Api(node.http)
+    api.problem(api("GET", f"/v1/queues/{queue_name}/stats"), 404, "queue_not_found")
+    api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "x"}] * 7})
+    for _ in range(6):
+        api.ok("POST", f"/v1/queues/{queue_name}/pull")
+    stats = api.ok("GET", f"/v1/queues/{queue_name}/stats")
+    assert (stats["push"]["count"], stats["pull"]["count"]) == (7, 6)
+    assert stats["retention"]["n"] == 6
+
+
+def test_console_needs_its_last_slash(node: NodeProcess) -> None:
+    answer = call(node.http, "GET", "/console")
+    assert (answer.status, answer["location"]) == (308, b"console/")
+    page = call(node.http, "GET", "/console/?x=1")
+    assert (page.status, page["content-type"]) == (200, b"text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in STATIC.iterdir()))
+def test_console_files_load_nothing_from_elsewhere(node: NodeProcess, name: str) -> None:
+    answer = call(node.http, "GET", f"/console/{name}")
+    assert (answer.status, answer.body) == (200, STATIC.joinpath(name).read_bytes())
+    policy = answer["content-security-policy"].decode()
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    text = answer.body.decode()
+    addresses = set(re.findall(r"https?://[^\s\"'`]+", text)) - {"http://www.w3.org/2000/svg"}
+    assert not addresses
+    for imported in re.findall(r'from "\./([^"]+)"', text):
+        assert STATIC.joinpath(imported).is_file(), f"{name} imports {imported}"
+
+
+def test_console_files_are_not_sent_twice(node: NodeProcess) -> None:
+    with Connection(node.http) as connection:
+        first = connection.call("GET", "/console/console.css")
+        again = connection.call("GET", "/console/console.css", headers={"If-None-Match": first["etag"].decode()})
+        assert (again.status, again.body) == (304, b"")
+        head = connection.call("HEAD", "/console/console.css")
+        assert (head.status, head["content-length"]) == (200, b"%d" % len(first.body))
+        assert connection.call("GET", "/console/..%2Fassets.py").status == 404
+        assert connection.call("POST", "/console/").status == 405
