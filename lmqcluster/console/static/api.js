@@ -4,6 +4,7 @@ const TIMEOUT_MS = 8000;
 const CHANGE_TIMEOUT_MS = 900_000;
 const TOKEN_KEY = "lmqcluster.token";
 const ROLES = ["read", "write", "admin"];
+const EVERY_QUEUE = ".*";
 
 /** An answer that says no. `status` is 0 where there was no answer at all. */
 export class ApiError extends Error {
@@ -37,15 +38,14 @@ export function hasToken() {
   return sessionStorage.getItem(TOKEN_KEY) !== null;
 }
 
-/** Ask what the token allows. A node without access control has no such route and allows everything. */
+/** Ask what the token allows; without tokens in the cluster it is everything. */
 export async function learnAccess() {
   access.wanted = "";
   try {
     const answer = await get("/v1/access");
-    Object.assign(access, { role: answer.role, queues: answer.queues, tokens: answer.tokens });
+    Object.assign(access, { role: answer.role, queues: answer.queues === EVERY_QUEUE ? "" : answer.queues, tokens: answer.required });
   } catch (error) {
-    if (error.status === 404) Object.assign(access, { role: "admin", queues: "", tokens: false });
-    else if (error.status !== 401) throw error;
+    if (error.status !== 401) throw error;
   }
   events.dispatchEvent(new Event("access"));
 }

@@ -95,6 +95,8 @@ function showState() {
   document.body.classList.toggle("stale", !connection.up);
   if (!connection.up) {
     show(badge, "bad", `${name}: no answer`);
+  } else if (access.wanted !== "") {
+    show(badge, "warn", `${name}: no access`);
   } else if (latest === null) {
     show(badge, "", "connecting");
   } else if (latest.cluster.has_quorum) {
