@@ -75,7 +75,10 @@ _RETENTION: Final = _object(
     {
         **dict.fromkeys(("min", "max", "median", "arithmetic_mean"), _NUMBER),
         "percentile": {"type": "object", "additionalProperties": _NUMBER},
-        "n": {**_COUNT, "description": "Pulls looked at, each by its first message; everything is 0 for fewer than five."},
+        "n": {
+            **_COUNT,
+            "description": "Pulls looked at, each by its first message; everything is 0 for fewer than five.",
+        },
     },
     description="Seconds from when a message could have been delivered until it was, over the last minute.",
 )
