@@ -184,7 +184,7 @@ def test_a_restart_does_not_resume(tmp_path: Path) -> None:
         with Client(node.rpc) as client:
             assert client.pull("jobs", 0) is None
             client.resume("jobs")
-            assert client.pull("jobs", 5) is not None
+            assert client.pull("jobs", 60) is not None
 
 
 @pytest.mark.parametrize("call_it", ["purge", "suspend", "resume"])
