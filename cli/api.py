@@ -56,9 +56,9 @@ class Api:
         except (OSError, http.client.HTTPException):
             return False
 
-    def check_alive(self) -> None:
-        """Return if the node answers at all. Raises as `get`."""
-        self._send(urllib.request.Request(f"{self._base}/livez"), self._timeout_s)
+    def check_alive(self, *, ready: bool = False) -> None:
+        """Return if the node answers at all, or with `ready` if it can serve. Raises as `get`."""
+        self.get_bytes("/readyz" if ready else "/livez")
 
     def post(self, path: str, body: object, *, timeout_s: float | None = None) -> Any:
         """POST a JSON body; the decoded JSON of the answer, ``None`` if it is empty. Raises as `get`."""

@@ -117,6 +117,7 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
 
 
 @cli.command()
+@click.option("--ready", is_flag=True, help="Only if it can also serve: it knows a leader and is not stopping.")
 @click.option(
     "--node",
     envvar="LMQ_NODE",
@@ -127,9 +128,9 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
 )
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for the answer.")
 @credential_options
-def ping(node: str, timeout: float) -> int:
+def ping(node: str, timeout: float, ready: bool) -> int:
     """Print pong if the node is alive, whether or not it has a quorum."""
-    Api(node, timeout_s=timeout).check_alive()
+    Api(node, timeout_s=timeout).check_alive(ready=ready)
     print("pong")
     return ExitCode.DONE
 

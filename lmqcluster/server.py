@@ -75,7 +75,7 @@ async def serve(config: NodeConfig) -> int:
     except (OSError, DurabilityError, ValueError) as exc:
         log.critical("cannot start", reason=str(exc))
         return EXIT_CONFIG
-    loop.add_signal_handler(signal.SIGHUP, node.reload)
+    loop.add_signal_handler(signal.SIGHUP, _reload, node, manager)
     pid_file = config.data_dir / "lmq.pid"
     pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     log.info("started", name=config.name, id=node.id, http=str(config.http), rpc=str(config.rpc), raft=str(config.raft))
@@ -108,6 +108,12 @@ async def _run_until(stop: asyncio.Event, node: Node) -> int:
         return EXIT_SOFTWARE
     log.info("stopping")
     return EXIT_OK
+
+
+def _reload(node: Node, manager: ServiceManager) -> None:
+    manager.reloading()
+    node.reload()
+    manager.ready()
 
 
 def _described(node: Node) -> str:

@@ -110,6 +110,7 @@ def test_ping(node: NodeProcess) -> None:
     """LMQ 12.2: `lmq ping` prints pong, exit 0."""
     assert run("lmq", "ping", "--node", node.http) == (0, "pong\n", "")
     assert run("lmq", "ping", environment={"LMQ_NODE": node.http}) == (0, "pong\n", "")
+    assert run("lmq", "ping", "--ready", "--node", node.http) == (0, "pong\n", "")
 
 
 def test_ping_answers_without_a_quorum(tmp_path: Path) -> None:
@@ -117,6 +118,9 @@ def test_ping_answers_without_a_quorum(tmp_path: Path) -> None:
     with lonely.start(wait=False):
         wait_for(lambda: run("lmq", "ping", "--node", lonely.http).code == 0, "pong")
         assert fetch(lonely.http, "/readyz")[0] == 503
+        not_ready = run("lmq", "ping", "--ready", "--node", lonely.http)
+        assert (not_ready.code, not_ready.out) == (69, "")
+        assert "503" in not_ready.one_line_error()
 
 
 def test_the_configuration_and_where_it_comes_from(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+{{/* The name of everything: the release's, with the chart's where the release is not called after it. */}}
+{{- define "lmqcluster.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "lmqcluster.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "lmqcluster.labels" -}}
+{{ include "lmqcluster.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "lmqcluster.headless" -}}
+{{ include "lmqcluster.name" . }}-nodes
+{{- end -}}
+
+{{/* What follows a pod's name in its DNS name. */}}
+{{- define "lmqcluster.domain" -}}
+{{ include "lmqcluster.headless" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
+{{- end -}}
+
+{{- define "lmqcluster.secret" -}}
+{{ .Values.secrets.existingSecret | default (printf "%s-secrets" (include "lmqcluster.name" .)) }}
+{{- end -}}
+
+{{/* Raft addresses of the founding members. */}}
+{{- define "lmqcluster.peers" -}}
+{{- $peers := list -}}
+{{- range $number := until (int .Values.foundingNodes) -}}
+{{- $peers = append $peers (printf "%s-%d.%s:19980" (include "lmqcluster.name" $) $number (include "lmqcluster.domain" $)) -}}
+{{- end -}}
+{{- join "," $peers -}}
+{{- end -}}
+
+{{- define "lmqcluster.scheme" -}}
+{{ .Values.tls.enabled | ternary "HTTPS" "HTTP" }}
+{{- end -}}

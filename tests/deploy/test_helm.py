@@ -1,0 +1,109 @@
+"""The Helm chart: Kubernetes takes what it renders, and what it renders is what a cluster of nodes needs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from lmqcluster.node.config import OPTIONS
+
+from .rendering import CHART, KUBERNETES, VARIANTS, kept, rendered, stamp
+from .tools import helm, run
+
+KUBERNETES_VERSIONS = ("1.27", "1.31", "1.34", "1.37")
+NOT_IN_KUBERNETES = {"ServiceMonitor"}
+
+
+def documents(variant: str) -> dict[tuple[str, str], Any]:
+    """The objects of a variant by kind and name."""
+    loaded = [one for one in yaml.safe_load_all(kept(variant).read_text(encoding="utf-8")) if one]
+    return {(one["kind"], one["metadata"]["name"]): one for one in loaded}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_is_kept_was_rendered_from_this_chart(variant: str) -> None:
+    assert stamp() in kept(variant).read_text(encoding="utf-8"), (
+        "the chart has changed: run .venv/bin/python -m tests.deploy.rendering"
+    )
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kubernetes_knows_every_field(variant: str, version: str) -> None:
+    for (kind, name), one in documents(variant).items():
+        if kind in NOT_IN_KUBERNETES:
+            continue
+        kubernetes_validate.validate(one, version, strict=True)
+        assert len(name) <= 63
+
+
+def test_a_field_that_kubernetes_does_not_know_is_noticed() -> None:
+    one = documents("default")["StatefulSet", "lmq-lmqcluster"]
+    one["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="readinesProbe"):
+        kubernetes_validate.validate(one, "1.31", strict=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variable_is_an_option_of_a_node(variant: str) -> None:
+    known = {option.environment for option in OPTIONS}
+    (container,) = documents(variant)["StatefulSet", "lmq-lmqcluster"]["spec"]["template"]["spec"]["containers"]
+    given = {one["name"] for one in container["env"]}
+    assert given <= known
+    assert set(re.findall(r"export (LMQ_\w+)=", container["args"][0])) == {"LMQ_PEERS"}
+    assert "LMQ_PEERS" in known
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_pod_has_no_rights_and_one_disk(variant: str) -> None:
+    pod = documents(variant)["StatefulSet", "lmq-lmqcluster"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    # SIGTERM comes after preStop, and a node takes up to 10 s from then on.
+    assert pod["terminationGracePeriodSeconds"] >= int(container["lifecycle"]["preStop"]["exec"]["command"][1]) + 20
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_port_of_the_peers_is_for_peers() -> None:
+    objects = documents("default")
+    policy = objects["NetworkPolicy", "lmq-lmqcluster"]["spec"]
+    own = objects["StatefulSet", "lmq-lmqcluster"]["spec"]["selector"]
+    for rule in policy["ingress"]:
+        if any(port["port"] == "raft" for port in rule["ports"]):
+            assert rule["from"] == [{"podSelector": own}]
+    clients = objects["Service", "lmq-lmqcluster"]["spec"]
+    assert {port["name"] for port in clients["ports"]} == {"http", "rpc"}
+
+
+def test_all_founding_members_get_the_same_peers_and_later_ones_none() -> None:
+    (container,) = documents("everything")["StatefulSet", "lmq-lmqcluster"]["spec"]["template"]["spec"]["containers"]
+    script = container["args"][0].replace("exec lmq start", 'echo "peers $LMQ_PEERS"')
+    said = [
+        run("/bin/sh", "-ec", script, environment={"LMQ_NAME": f"lmq-lmqcluster-{number}", "LMQ_PEERS": ""}).stdout
+        for number in range(5)
+    ]
+    peers = ",".join(f"lmq-lmqcluster-{n}.lmq-lmqcluster-nodes.queues.svc.cluster.local:19980" for n in range(3))
+    assert said == [f"peers {peers}\n"] * 3 + ["peers \n"] * 2
+
+
+def test_helm_finds_nothing_wrong_and_renders_what_is_kept() -> None:
+    program = helm()
+    if program is None:
+        pytest.skip("Helm is not installed; make deploy-check builds it")
+    done = run(program, "lint", "--strict", "--kube-version", KUBERNETES, CHART)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for variant in VARIANTS:
+        assert rendered(program, variant) == kept(variant).read_text(encoding="utf-8")
+    refused = run(program, "template", "lmq", CHART, "--kube-version", KUBERNETES, "--set=tls.enabled=true")
+    assert "tls.secretName" in refused.stderr

@@ -1,0 +1,85 @@
+"""Programs that check files below ``deploy/`` and are not Python packages: Docker Compose and Helm.
+
+Both are Go programs. Compose's loader is small and built where it is needed; Helm takes minutes, so it is built only when
+``LMQ_DEPLOY_TOOLS=build`` asks for it (``make deploy-check``). What was built is kept below ``$XDG_CACHE_HOME/lmqcluster``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+__all__ = ["DEPLOY", "ROOT", "compose_config", "helm", "run"]
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+BUILD_S = 1200.0
+RUN_S = 120.0
+COMPOSE_LOADER = "github.com/compose-spec/compose-go/v2/cmd@v2.9.0"
+COMPOSE = "github.com/docker/compose/v2/cmd@v2.32.4"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.16.4"
+
+
+def run(
+    *command: str | Path, environment: dict[str, str] | None = None, timeout_s: float = RUN_S
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end and hand back what it said."""
+    return subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env={**os.environ, **(environment or {})},
+        # Compose's loader takes relative paths from where it runs.
+        cwd=DEPLOY,
+        check=False,
+    )
+
+
+def compose_config() -> list[str]:
+    """The command that prints a Compose file in full, as JSON, or says what is wrong with it; the file's path follows."""
+    if _builds_everything():
+        return [str(_built(COMPOSE)), "--all-resources", "--profile", "*", "config", "--format", "json", "--file"]
+    if shutil.which("go"):
+        return [str(_built(COMPOSE_LOADER)), "-format", "json"]
+    pytest.skip("neither Go nor Docker Compose is installed")
+
+
+def helm() -> Path | None:
+    """Helm: from PATH, else as built before, else built now if that was asked for."""
+    found = shutil.which("helm")
+    if found is not None:
+        return Path(found)
+    if _builds_everything() or _kept(HELM).exists():
+        return _built(HELM)
+    return None
+
+
+def _builds_everything() -> bool:
+    return os.environ.get("LMQ_DEPLOY_TOOLS") == "build"
+
+
+def _kept(module: str) -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmqcluster"
+    name, _, version = module.partition("@")
+    return folder / f"{name.replace('/', '-')}-{version}"
+
+
+@cache
+def _built(module: str) -> Path:
+    kept = _kept(module)
+    if kept.exists():
+        return kept
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        done = run("go", "install", module, environment={"GOBIN": folder, "GOFLAGS": ""}, timeout_s=BUILD_S)
+        assert done.returncode == 0, done.stderr
+        (program,) = Path(folder).iterdir()
+        program.replace(kept)
+    return kept

@@ -1,0 +1,127 @@
+"""What the documentation tells people to type: programs, commands and options exist, and links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+from lmqcluster_chaos.cli import main as lmq_drill
+from lmqcluster_cli.admin import cli as lmq_admin
+from lmqcluster_cli.lmq import cli as lmq
+from lmqcluster_cli.pipeline import cli as lmq_pipeline
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.md")])
+COMMENTED = sorted(
+    path for path in (ROOT / "deploy").rglob("*") if path.suffix in {".yaml", ".toml", ".env", ".service", ".txt"}
+)
+PROGRAMS: dict[str, click.Command] = {
+    "lmq": lmq,
+    "lmq-admin": lmq_admin,
+    "lmq-pipeline": lmq_pipeline,
+    "lmq-drill": lmq_drill,
+}
+_OPERATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>", "(", ")"}
+_PROGRAM = re.compile(rf"(?:(?<![\w./-])|(?<=/bin/))({'|'.join(sorted(PROGRAMS, key=len, reverse=True))})(?= [a-z-])")
+_NO_PROGRAM_FOLLOWS = ("-g ", "-o ", "helm install ", "helm upgrade ")
+"""After these words ``lmq`` is a group, a user or a release."""
+
+
+class Line(NamedTuple):
+    """A command line of a page."""
+
+    place: str
+    words: tuple[str, ...]
+
+
+def typed(text: str) -> Iterator[str]:
+    """What stands after a prompt in blocks of the language console, continuation lines joined, and in inline code."""
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith(("$ ", "# ")):
+                yield line[2:]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for code in re.findall(r"`([^`]+)`", prose):
+        # "lmq-admin check | remove" names two commands.
+        yield from _alternatives(" ".join(code.split()))
+
+
+def _alternatives(code: str) -> list[str]:
+    first, *others = code.split(" | ")
+    match = _PROGRAM.match(first)
+    return [first] if match is None or not others else [first, *(f"{match[1]} {other}" for other in others)]
+
+
+def commands(path: Path) -> Iterator[Line]:
+    """Every call of one of our programs on a page, with what stands before the next operator of the shell."""
+    text = path.read_text(encoding="utf-8")
+    lines = typed(text) if path.suffix == ".md" else iter(text.replace("`", " ").splitlines())
+    for line in lines:
+        for match in _PROGRAM.finditer(line):
+            if line[: match.start()].endswith(_NO_PROGRAM_FOLLOWS):
+                continue
+            try:
+                scanner = shlex.shlex(line[match.start() :], posix=True, punctuation_chars=True)
+                scanner.whitespace_split = True
+                scanner.commenters = "#"
+                words = list(scanner)
+            except ValueError:
+                # A quote that was opened before our program's name ends after it, as in "$(lmq-admin completion bash)".
+                words = re.split(r"[)\"']", line[match.start() :])[0].split()
+            stop = next(
+                (n for n, word in enumerate(words) if word in _OPERATORS or set(word) <= {")", "("}), len(words)
+            )
+            yield Line(f"{path.relative_to(ROOT)}: {line}", tuple(words[:stop]))
+
+
+ALL = [line for path in [*PAGES, *COMMENTED] for line in commands(path)]
+
+
+@pytest.mark.parametrize("line", ALL, ids=[" ".join(line.words)[:60] for line in ALL])
+def test_a_command_line_is_one_that_the_program_takes(line: Line) -> None:
+    program, *words = line.words
+    command = PROGRAMS[program]
+    context = click.Context(command, info_name=program)
+    while True:
+        words = [word for word in words if word != "..."]
+        try:
+            _values, words, _order = command.make_parser(context).parse_args(list(words))
+        except click.UsageError as exc:
+            if not isinstance(exc, click.MissingParameter):
+                pytest.fail(f"{line.place}\n{exc.format_message()}")
+            break
+        if not isinstance(command, click.Group) or (not context.args and not words):
+            break
+        name, *words = words or [*context.args]
+        found = command.get_command(context, name)
+        if found is None:
+            pytest.fail(f"{line.place}\n{context.command_path} has no command {name!r}")
+        command = found
+        context = click.Context(command, info_name=name, parent=context)
+
+
+def test_there_are_command_lines() -> None:
+    assert len(ALL) > 40
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        page = (path.parent / file).resolve() if file else path
+        assert page.exists(), f"{path.name}: {target}"
+        if anchor:
+            assert anchor in headings(page), f"{path.name}: {target}"
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that a page's headings make."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
