@@ -41,6 +41,7 @@ class Leave(TargetedFault):
         for node in self.nodes:
             _change(node, "/v1/cluster/leave", {})
             node.stop()
+            stage.told.append(f"{node.name} left")
             stage.cluster.nodes.remove(node)
             stage.cluster.spares.append(node)
 
@@ -63,6 +64,7 @@ class Replace(TargetedFault):
             cluster.nodes.remove(node)
             other = cluster.leader()
             _change(other, "/v1/cluster/remove", {"node": node.name, "force": True})
+            stage.told.append(f"{node.name} was lost for ever, and removed through {other.name}")
             self.hit.append(_join(stage).name)
 
     def end(self, stage: Stage) -> None:

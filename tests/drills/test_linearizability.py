@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from itertools import permutations, product
 
 import pytest
 from lmqcluster_chaos.history import Event
@@ -122,3 +124,72 @@ def sequential_history(seed: int) -> list[Event]:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_history_of_a_real_queue_is_explained(seed: int) -> None:
     assert is_linearizable(sequential_history(seed)) is True
+
+
+def any_history(seed: int) -> list[Event]:
+    """Half a dozen operations that a queue may have done, or not; no pull ends unknown."""
+    rng = random.Random(seed)
+    w = Writer("q")
+    receipts: list[str] = []
+    for number in range(6):
+        at_s, takes_s = rng.randrange(8), rng.randrange(5)
+        kind = rng.choice(("push", "push", "pull", "pull", "ack"))
+        outcome = rng.choices(("ok", "unknown"), (4, 1))[0]
+        if kind == "push":
+            w.push(f"v{number}", at_s, takes_s=takes_s, outcome=outcome)
+        elif kind == "ack" and receipts:
+            told = rng.choice((outcome, "failed"))
+            w.ack(rng.choice(receipts), at_s, takes_s=takes_s, outcome=told)
+        else:
+            values = [event.value for event in w.events if event.op == "push"]
+            if values and rng.random() < 0.8:
+                receipts.append(f"r{number}")
+                w.pull(rng.choice(values) or "", receipts[-1], at_s, takes_s=takes_s)
+            else:
+                w.add("pull", at_s, takes_s=takes_s)
+    return w.events
+
+
+def fits(order: Sequence[Event], values: dict[str, str]) -> bool:
+    """Whether a queue that does one thing at a time does this."""
+    waiting: list[str] = []
+    leased: set[str] = set()
+    for event in order:
+        if event.op == "push":
+            waiting.append(event.value or "")
+        elif event.op == "pull":
+            if (waiting[0] if waiting else None) != event.value:
+                return False
+            leased.update(waiting[:1])
+            del waiting[:1]
+        elif (values[event.receipt or ""] in leased) != (event.outcome != "failed"):
+            return False
+        else:
+            leased.discard(values[event.receipt or ""])
+    return True
+
+
+def tried_in_every_order(events: Sequence[Event]) -> bool:
+    """The question, answered without any wit."""
+    values = {event.receipt: event.value or "" for event in events if event.op == "pull" and event.receipt}
+    unknown = [event for event in events if event.outcome == "unknown"]
+    for took_effect in product((True, False), repeat=len(unknown)):
+        never = {id(event) for event, took in zip(unknown, took_effect, strict=True) if not took}
+        for order in permutations([event for event in events if id(event) not in never]):
+            in_time = all(
+                later.outcome == "unknown" or later.end_us >= earlier.time_us
+                for position, earlier in enumerate(order)
+                for later in order[position + 1 :]
+            )
+            if in_time and fits(order, values):
+                return True
+    return False
+
+
+def test_the_search_finds_what_trying_every_order_finds() -> None:
+    answers = []
+    for seed in range(150):
+        events = any_history(seed)
+        answers.append(is_linearizable(events))
+        assert answers[-1] is tried_in_every_order(events), seed
+    assert 30 < sum(answer is True for answer in answers) < 120
