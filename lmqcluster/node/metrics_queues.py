@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ..core.queue import COUNTERS
-from .metrics_table import BY_NAME, QUEUE_SECTION
+from .exposition import escaped, head
+from .metrics_table import QUEUE_SECTION
 from .patterns import check_pattern, compile_pattern
 from .queue_totals import age_s
 
 if TYPE_CHECKING:
     from ..core import Machine, Queue
     from .node import Node
+    from .pulls import Pulls
 
 __all__ = ["QUEUES_DEFAULT", "QUEUES_MAX", "queues_page"]
 
@@ -21,8 +24,7 @@ QUEUES_DEFAULT: Final = 1_000
 QUEUES_MAX: Final = 100_000
 _PER_SLICE: Final = 100
 _NAMES_PER_SLICE: Final = 2_000
-_STATES: Final = ("ready", "delayed", "leased")
-_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_counts = attrgetter(*COUNTERS)
 
 
 async def queues_page(node: Node, pattern: bytes | None = None, limit: int = QUEUES_DEFAULT) -> bytes:
@@ -38,12 +40,12 @@ async def queues_page(node: Node, pattern: bytes | None = None, limit: int = QUE
     names = await _names(machine, pattern)
     now_us = node.replica.clock.now_us()
     page = _Page()
-    for place, name in enumerate(names[:limit]):
-        if place % _PER_SLICE == _PER_SLICE - 1:
-            await asyncio.sleep(0)
-        queue = machine.queues.get(name)
-        if queue is not None:
-            page.add(queue, now_us, node.service.pulls.waiting_for(name))
+    shown = names[:limit]
+    for start in range(0, len(shown), _PER_SLICE):
+        # A queue may have been deleted in the meantime.
+        found = [queue for name in shown[start : start + _PER_SLICE] if (queue := machine.queues.get(name)) is not None]
+        page.add(found, now_us, node.service.pulls)
+        await asyncio.sleep(0)
     return await page.text(max(0, len(names) - limit))
 
 
@@ -66,35 +68,38 @@ class _Page:
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {one.name: [] for one in QUEUE_SECTION.metrics}
 
-    def add(self, queue: Queue, now_us: int, waiters: int) -> None:
-        """Write the lines of one queue."""
-        label = queue.name.decode("utf-8", "backslashreplace").translate(_ESCAPES)
-        counts = (len(queue.ready), len(queue.delayed), len(queue.leases))
-        self._lines["lmq_queue_messages"] += [
-            f'lmq_queue_messages{{queue="{label}",state="{state}"}} {count}'
-            for state, count in zip(_STATES, counts, strict=True)
-        ]
-        self._line("lmq_queue_message_bytes", label, queue.body_bytes)
-        self._line("lmq_queue_oldest_message_age_seconds", label, age_s(queue.earliest_us(), now_us))
-        self._line("lmq_queue_suspended", label, int(queue.suspended))
-        self._line("lmq_queue_waiters", label, waiters)
-        for counter in COUNTERS:
-            self._line(f"lmq_queue_messages_{counter}", label, getattr(queue, counter))
+    def add(self, queues: Sequence[Queue], now_us: int, pulls: Pulls) -> None:
+        """Write the lines of some queues."""
+        names = [escaped(queue.name.decode("utf-8", "backslashreplace")) for queue in queues]
+        states = self._lines["lmq_queue_messages"]
+        for state, counts in (
+            ("ready", [len(queue.ready) for queue in queues]),
+            ("delayed", [len(queue.delayed) for queue in queues]),
+            ("leased", [len(queue.leases.messages) for queue in queues]),
+        ):
+            states += [
+                f'lmq_queue_messages{{queue="{name}",state="{state}"}} {count}'
+                for name, count in zip(names, counts, strict=True)
+            ]
+        ages = [age_s(queue.earliest_us(), now_us) for queue in queues]
+        self._add("lmq_queue_message_bytes", names, [queue.body_bytes for queue in queues])
+        self._add("lmq_queue_oldest_message_age_seconds", names, ages)
+        self._add("lmq_queue_suspended", names, [int(queue.suspended) for queue in queues])
+        self._add("lmq_queue_waiters", names, [pulls.waiting_for(queue.name) for queue in queues])
+        # Without queues there are no columns.
+        for counter, column in zip(COUNTERS, zip(*map(_counts, queues), strict=True), strict=False):
+            self._add(f"lmq_queue_messages_{counter}", names, column)
 
-    def _line(self, metric: str, label: str, value: float) -> None:
-        self._lines[metric].append(f'{metric}{{queue="{label}"}} {value}')
+    def _add(self, metric: str, names: Sequence[str], values: Sequence[float]) -> None:
+        self._lines[metric] += [
+            f'{metric}{{queue="{name}"}} {value}' for name, value in zip(names, values, strict=True)
+        ]
 
     async def text(self, omitted: int) -> bytes:
         """The page, which ends with how many queues are not on it."""
         self._lines["lmq_queue_metrics_omitted"].append(f"lmq_queue_metrics_omitted {omitted}")
         parts: list[bytes] = []
         for name, lines in self._lines.items():
-            parts.append("\n".join((*_head(name), *lines, "")).encode())
+            parts.append("\n".join((head(name), *lines, "")).encode())
             await asyncio.sleep(0)
         return b"".join(parts)
-
-
-def _head(name: str) -> Iterator[str]:
-    one = BY_NAME[name]
-    yield f"# HELP {name} {one.help}"
-    yield f"# TYPE {name} {one.kind}"
