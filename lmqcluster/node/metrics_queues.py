@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Final
 
 from ..core.queue import COUNTERS
 from .exposition import escaped, head
 from .metrics_table import QUEUE_SECTION
 from .patterns import check_pattern, compile_pattern
+from .queue_info import ready_count
 from .queue_totals import age_s
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ class _Page:
         """Write the lines of some queues."""
         names = [escaped(queue.name.decode("utf-8", "backslashreplace")) for queue in queues]
         states = self._lines["lmq_queue_messages"]
+        ready = [ready_count(queue, now_us) for queue in queues]
+        waiting = [len(queue.ready) + len(queue.delayed) for queue in queues]
         for state, counts in (
-            ("ready", [len(queue.ready) for queue in queues]),
-            ("delayed", [len(queue.delayed) for queue in queues]),
+            ("ready", ready),
+            ("delayed", list(map(sub, waiting, ready))),
             ("leased", [len(queue.leases.messages) for queue in queues]),
         ):
             states += [
