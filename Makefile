@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # How many test files run at the same time.
 TEST_JOBS ?= 2
 
-.PHONY: install up check lint test unit sim soak drill drill-soak example bench clean
+.PHONY: install up check lint test unit sim soak deploy-check drill drill-soak example bench clean
 
 install: $(STAMP)
 
@@ -37,6 +37,10 @@ check: lint unit
 
 test: lint
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile
+
+# What takes minutes to fetch and build: Helm and Docker Compose; and the systemd unit in a systemd of its own, for which one has to be root.
+deploy-check: install
+	LMQ_DEPLOY_TOOLS=build $(BIN)/pytest tests/deploy
 
 sim: install
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) $(SIM_ARGS)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["DEPLOY", "ROOT", "compose_config", "helm", "run"]
+__all__ = ["DEPLOY", "ROOT", "builds_everything", "compose_config", "helm", "run"]
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -44,7 +44,7 @@ def run(
 
 def compose_config() -> list[str]:
     """The command that prints a Compose file in full, as JSON, or says what is wrong with it; the file's path follows."""
-    if _builds_everything():
+    if builds_everything():
         return [str(_built(COMPOSE)), "--all-resources", "--profile", "*", "config", "--format", "json", "--file"]
     if shutil.which("go"):
         return [str(_built(COMPOSE_LOADER)), "-format", "json"]
@@ -56,12 +56,13 @@ def helm() -> Path | None:
     found = shutil.which("helm")
     if found is not None:
         return Path(found)
-    if _builds_everything() or _kept(HELM).exists():
+    if builds_everything() or _kept(HELM).exists():
         return _built(HELM)
     return None
 
 
-def _builds_everything() -> bool:
+def builds_everything() -> bool:
+    """Whether this is ``make deploy-check``, which may take its time."""
     return os.environ.get("LMQ_DEPLOY_TOOLS") == "build"
 
 
