@@ -2,6 +2,7 @@
 # make test      everything CI checks                      make bench   the benchmark suite
 # make check     lint, types, import rules, unit tests     make sim SEED=n   replay one simulated run
 # make drill     every failover drill                      make drill-soak HOURS=n   drills with new seeds for n hours
+# make deploy-check   all of deploy/ by its users' tools, some of which take minutes to build
 
 PYTHON ?= python3
 VENV := .venv
