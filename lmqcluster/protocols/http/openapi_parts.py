@@ -1,0 +1,87 @@
+"""Parts that the descriptions of routes in the OpenAPI document are made of."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["NAME", "Json", "operation", "query"]
+
+Json = dict[str, Any]
+
+_MEDIA: Final = ("application/json", "application/x-msgpack")
+_SUMMARY_SUCCESS: Final = "Done"
+
+
+def _ref(name: str) -> Json:
+    """A reference to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _content(schema: str) -> Json:
+    return {media: {"schema": _ref(schema)} for media in _MEDIA}
+
+
+def _answers(schema: str | None, *, not_found: bool = False) -> Json:
+    done: Json = {"description": _SUMMARY_SUCCESS}
+    if schema is not None:
+        done["content"] = _content(schema)
+    problem = {"content": {"application/problem+json": {"schema": _ref("Problem")}}}
+    answers: Json = {
+        "200" if schema else "204": done,
+        "503": {
+            "description": "No quorum, or the node is at a limit. Try again after the time in Retry-After.",
+            "headers": {"retry-after": {"schema": {"type": "string"}}},
+            **problem,
+        },
+        "default": {"description": "The request was refused or failed", **problem},
+    }
+    if not_found:
+        answers["404"] = {"description": "There is no such queue", **problem}
+    return answers
+
+
+def operation(
+    name: str,
+    summary: str,
+    answer: str | None,
+    *,
+    body: str | None = None,
+    parameters: list[Json] | None = None,
+    not_found: bool = False,
+    body_required: bool = True,
+) -> Json:
+    """One method of a route.
+
+    Args:
+        name: its identifier.
+        summary: what it does.
+        answer: schema of the answer, None for one without a body.
+        body: schema of the request's body.
+        parameters: those beside the path's.
+        not_found: whether it answers 404 for a queue that is not there.
+        body_required: whether the body may not be left out.
+    """
+    described: Json = {
+        "operationId": name,
+        "summary": summary,
+        "responses": _answers(answer, not_found=not_found),
+    }
+    if body is not None:
+        described["requestBody"] = {"required": body_required, "content": _content(body)}
+    if parameters:
+        described["parameters"] = parameters
+    return described
+
+
+NAME: Final[Json] = {
+    "name": "name",
+    "in": "path",
+    "required": True,
+    "description": "Queue name: 1 to 255 bytes, percent-encoded; + means a space, %2F a slash within the name.",
+    "schema": {"type": "string", "minLength": 1},
+}
+
+
+def query(name: str, description: str, schema: Json) -> Json:
+    """A query parameter."""
+    return {"name": name, "in": "query", "description": description, "schema": schema}
