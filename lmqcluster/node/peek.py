@@ -55,12 +55,13 @@ async def peek(machine: Machine, name: bytes, *, after: int, limit: int) -> tupl
     queue = machine.queues.get(name)
     if queue is None:
         raise LmqError("queue_not_found", "there is no queue of this name")
+    # Plain copies of what is there: pairs of a million leases would take longer.
     ready, delayed = list(queue.ready), list(queue.delayed)
-    leased = list(queue.leases.messages.items())
+    numbers, leased = list(queue.leases.messages), list(queue.leases.messages.values())
     rows = chain(
         ((message.sequence, message, 0) for message in ready),
         ((sequence, message, 0) for _, sequence, message in delayed),
-        ((message.sequence, message, number) for number, message in leased),
+        ((message.sequence, message, number) for number, message in zip(numbers, leased, strict=True)),
     )
     # Going through a long queue must not keep the node from its other work.
     first = await asyncio.to_thread(_first, rows, after, limit + 1)
