@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import uvloop
+
 from tests.integration.cluster import NodeProcess
 from tests.integration.raw_rpc import request
 
@@ -124,21 +126,21 @@ def main() -> None:
     parser.add_argument("--flood", nargs=2, metavar="ADDRESS", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.flood:
-        asyncio.run(Flood(arguments.flood).run())
+        uvloop.run(Flood(arguments.flood).run())
         return
     ports = ("http", "rpc")
     quiet: dict[str, list[float]] = {port: [] for port in ports}
     flooded: dict[str, list[float]] = {port: [] for port in ports}
     with tempfile.TemporaryDirectory() as folder, NodeProcess(Path(folder), arguments=["--durability=memory"]) as node:
-        asyncio.run(_measure(node, 1.0))
+        uvloop.run(_measure(node, 1.0))
         for _ in range(arguments.rounds):
-            for port, values in zip(ports, asyncio.run(_measure(node, arguments.seconds)), strict=True):
+            for port, values in zip(ports, uvloop.run(_measure(node, arguments.seconds)), strict=True):
                 quiet[port] += values
             command = [sys.executable, "-m", "tests.benchmarks.slow_clients", "--flood", node.http, node.rpc]
-            with subprocess.Popen(["nice", *command], stdout=subprocess.PIPE, text=True) as flood:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as flood:
                 assert flood.stdout is not None
                 assert flood.stdout.readline() == "ready\n"
-                for port, values in zip(ports, asyncio.run(_measure(node, arguments.seconds)), strict=True):
+                for port, values in zip(ports, uvloop.run(_measure(node, arguments.seconds)), strict=True):
                     flooded[port] += values
                 flood.terminate()
     print("port  p50 ms  p99 ms  flooded p50  flooded p99  ratio of p99")
