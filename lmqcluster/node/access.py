@@ -235,6 +235,7 @@ class Access:
         ]
         for principal in gone:
             principal.revoke()
+            log.info("token revoked", name=principal.name)
         self._closed = len(tokens) > 0
         if self._closed:
             self._uncertain = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -160,12 +161,19 @@ async def _contact(node: Node, peer: str) -> str:
 
 
 async def _http_status(address: Address) -> dict[str, Any] | None:
-    """``/v1/cluster`` of the node at an HTTP address, or None if it does not speak HTTP."""
+    """``/v1/cluster`` of the node at an HTTP address, or None if it does not speak HTTP.
+
+    Raises:
+        LmqError: ``conflict`` if it wants a token, which this node does not have.
+    """
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3.0)) as session,
             session.get(f"http://{address}/v1/cluster") as response,
         ):
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                text = f"{address} wants a token: join by its Raft address, or through lmq-admin with a token that is good there"
+                raise LmqError("conflict", text, retryable=False)
             body = await response.json()
     except (aiohttp.ClientError, OSError, TimeoutError, json.JSONDecodeError):
         return None

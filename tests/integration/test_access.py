@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from . import programs
 from .cluster import Cluster, _direct, wait_for
 from .guarded_node import ADMIN, guarded_node
 from .raw_rpc import Rpc
@@ -67,6 +68,19 @@ def test_only_this_machine_is_served_as_long_as_there_are_no_tokens(tmp_path: Pa
             assert (await guarded.ask("GET", "/v1/queues", token, address))[0] == 200
             assert await here.read_end() == b"", "who had no token is not served any more"
             assert (await guarded.ask("GET", "/v1/queues", None))[0] == 401
+
+    run(main)
+
+
+def test_pages_from_elsewhere_cannot_use_a_browser_on_this_machine(tmp_path: Path) -> None:
+    """Such a page may have requests sent, though it does not see the answers."""
+
+    async def main() -> None:
+        async with guarded_node(tmp_path, admin=None) as guarded:
+            url = f"http://127.0.0.1:{guarded.http.port}/messages/q"
+            for site, status in [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]:
+                async with guarded.session.post(url, headers={"sec-fetch-site": site}, data=b"x") as answer:
+                    assert answer.status == status, site
 
     run(main)
 
@@ -250,8 +264,11 @@ def test_tokens_are_the_clusters(cluster: Cluster, tmp_path: Path) -> None:
     assert request(third.http, "GET", "/v1/queues", None)[0] == 401
     assert request(third.http, "GET", "/v1/queues", token)[0] == 200
     joiner = cluster.add_node()
-    peer = {"peer": first.raft}
-    assert request(joiner.http, "POST", "/v1/cluster/join", None, peer)[0] == 200
+    # The node that joins has no token to ask its peer with; lmq-admin has.
+    refused = programs.run("lmq-admin", "--node", joiner.http, "join", first.http)
+    assert "join by its Raft address" in refused.one_line_error()
+    done = programs.run("lmq-admin", "--node", joiner.http, "join", first.http, environment={"LMQ_TOKEN": token})
+    assert (done.code, done.err) == (0, "")
     assert request(joiner.http, "GET", "/v1/cluster", None)[0] == 401
     assert len(request(joiner.http, "GET", "/v1/cluster", token)[1]["nodes"]) == 4
     # A node that leaves is alone, without the cluster's data and tokens.

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["HttpFrontEnd"]
 
 BACKLOG = 1024
+_FETCH_SITE = "Sec-Fetch-Site"
+_OWN_SITES = frozenset(("none", "same-origin"))
+"""What browsers say of requests that no other page has caused. Where no token is needed, any page could have one sent."""
 _PROTOCOL = "http"
 _LINE_REST_BYTES = len("  HTTP/1.1")
 
@@ -200,10 +203,12 @@ class HttpFrontEnd:
         """Who asks.
 
         Raises:
-            LmqError: ``unauthorized``, or ``no_leader`` if that cannot be known yet.
+            LmqError: ``unauthorized``, ``forbidden``, or ``no_leader`` if that cannot be known yet.
         """
         connection = request.protocol
         if self._access.anonymous is not None and isinstance(connection, Connection) and connection.is_local:
+            if request.headers.get(_FETCH_SITE, "none") not in _OWN_SITES:
+                raise LmqError("forbidden", "a page from elsewhere, opened in a browser on this machine, is not served")
             return self._access.anonymous
         value = request.raw_header(hdrs.AUTHORIZATION)
         if value is None:
