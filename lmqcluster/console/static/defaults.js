@@ -66,8 +66,8 @@ export function open() {
     const expression = field("pattern", "Regular expression for queue names", h("input", { required: true, value: pattern, autocomplete: "off", spellcheck: "false" }), "RE2; it matches anywhere in the name, so ^ and $ are yours to set.");
     await ask({
       title: place === null ? "New rule" : `Rule ${place + 1}`,
-      text: ["Nothing is stored before Save."],
-      fields: [expression, ...propertyFields(properties).fields],
+      text: ["What is left empty is not set by this rule. Nothing is stored before Save."],
+      fields: [expression, ...propertyFields(properties)],
       verb: "Take over",
       run: async (texts) => {
         const rule = [texts.pattern, readProperties(texts)];

@@ -14,7 +14,7 @@ const COLUMNS = [{ label: "Number" }, { label: "State" }, { label: "Age", numeri
 export function messagesSection(page) {
   const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
   const grid = table("Messages", COLUMNS);
-  const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Show more");
+  const more = h("button", { type: "button", class: "after", hidden: true, onclick: () => load(true) }, "Show more");
   const line = commandBox(commandLine("message", "peek", queueWord(page.segment), "--max", String(PAGE)));
   let next = null;
   let shown = 0;

@@ -64,7 +64,7 @@ export function open({ samples }) {
   let version = -1;
 
   function show(overview) {
-    const rates = samples.recent();
+    const rates = samples.rates.recent();
     for (const [id, , , value] of TILES) figures.update(id, value(overview.totals, rates));
     drawCharts();
     showFindings(findings, overview);

@@ -6,10 +6,10 @@ import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { queueWord, quoted } from "./names.js";
 
 const MEANING = {
-  accum: "Accumulation window in seconds; 0 is off",
-  retry: "How often a message is delivered again, for messages pushed from now on",
-  timeout: "Seconds until a delivered message is delivered again",
-  hooks: "Modules that run at a point of a request",
+  accum: "accumulation window in seconds; 0 is off",
+  retry: "how often a message is delivered again, for messages pushed from now on",
+  timeout: "seconds until a delivered message is delivered again",
+  hooks: "modules that run at a point of a request",
 };
 
 /** A property's value as people read it. */
@@ -17,16 +17,11 @@ export function shownValue(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** Form controls for all properties, filled in with `values`; `read()` gives those that are not empty. */
+/** Form controls for all properties, filled in with `values`; see `readProperties`. */
 export function propertyFields(values = {}) {
-  const number = (name, step) => field(name, MEANING[name], h("input", { type: "number", step, value: values[name] ?? "" }), "Empty: not set here.");
-  const fields = [
-    number("accum", "any"),
-    number("retry", "1"),
-    number("timeout", "any"),
-    field("hooks", `${MEANING.hooks} (JSON)`, h("textarea", { rows: "2", spellcheck: "false", value: values.hooks ? JSON.stringify(values.hooks) : "" }), "Empty: not set here."),
-  ];
-  return { fields, read: readProperties };
+  const number = (name, step) => field(name, `${name}: ${MEANING[name]}`, h("input", { type: "number", step, value: values[name] ?? "" }));
+  const hooks = h("textarea", { rows: "2", spellcheck: "false", value: values.hooks ? JSON.stringify(values.hooks) : "" });
+  return [number("accum", "any"), number("retry", "1"), number("timeout", "any"), field("hooks", `hooks: ${MEANING.hooks}, as JSON`, hooks)];
 }
 
 /** The properties in the texts of the form; raises RangeError for JSON that is none. */
@@ -49,13 +44,13 @@ export function propertiesSection(page) {
   let latest = { properties: {}, own: {} };
 
   async function edit() {
-    const { fields } = propertyFields(latest.properties);
+    const fields = propertyFields(latest.properties);
     const done = await ask({
       title: `Properties of ${page.name}`,
-      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The other properties stay as they are."],
+      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The others stay as they are."],
       fields,
       verb: "Set",
-      command: (texts) => setCommand(page.segment, changed(texts)),
+      command: (texts) => setCommand(page.segment, changed(texts)) || "(nothing is changed yet)",
       run: async (texts) => {
         const properties = changed(texts);
         if (Object.keys(properties).length === 0) throw new RangeError("Nothing was changed.");
@@ -104,6 +99,7 @@ export function propertiesSection(page) {
 }
 
 function setCommand(segment, properties) {
+  if (Object.keys(properties).length === 0) return "";
   const words = ["queue", "set", queueWord(segment)];
   for (const [name, value] of Object.entries(properties)) words.push(`--${name}`, quoted(shownValue(value)));
   return commandLine(...words);

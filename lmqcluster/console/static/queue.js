@@ -73,7 +73,7 @@ export function open({ argument: segment }) {
     page.queue = queue;
     const at = now();
     const latest = rates.add(at, queue);
-    for (const [id, , , value] of TILES) figures.update(id, value(queue, latest));
+    for (const [id, , , value] of TILES) figures.update(id, value(queue, rates.recent()));
     flow.add(at, latest ?? {});
     stock.add(at, queue);
     flow.draw();

@@ -37,12 +37,4 @@ export class Samples {
     this.all.push({ at: sums.at_s, sums, rates: this.rates.add(sums.at_s, sums) });
     while (this.all[0].at < sums.at_s - KEPT_S) this.all.shift();
   }
-
-  /** Rates a second, averaged over about the last `seconds`; null before there are two samples. */
-  recent(seconds = 3) {
-    const last = this.all.at(-1);
-    const before = this.all.findLast((one) => one.at <= last.at - seconds) ?? this.all[0];
-    if (last === undefined || before.at === last.at) return null;
-    return Object.fromEntries(COUNTERS.map((name) => [name, (last.sums[name] - before.sums[name]) / (last.at - before.at)]));
-  }
 }
