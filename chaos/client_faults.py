@@ -20,6 +20,7 @@ from .stage import Stage
 __all__ = ["ClientCrash", "DeleteQueue"]
 
 _CLIENT_S = 60.0
+_FIRST_MESSAGE_S = 30.0
 
 
 @dataclass
@@ -34,13 +35,14 @@ class ClientCrash(Fault):
     messages: int = 10
     _child: subprocess.Popen[str] | None = field(default=None, init=False)
     _lines: list[str] = field(default_factory=list, init=False)
+    _taken: threading.Event = field(default_factory=threading.Event, init=False)
     _reader: threading.Thread | None = field(default=None, init=False)
     _queue: str = field(default="", init=False)
     _site: str = field(default="", init=False)
     _began_us: int = field(default=0, init=False)
 
     def begin(self, stage: Stage) -> None:
-        """Start the consumer."""
+        """Start the consumer; lasts until it has taken a message, so that it does not die with none on a busy machine."""
         self._site = stage.rng.choice(stage.cluster.sites)
         self._queue = stage.rng.choice(list(stage.queues))
         addresses = ",".join(stage.cluster.rpc_addresses(self._site))
@@ -53,11 +55,15 @@ class ClientCrash(Fault):
         stage.cluster.reaper.watch(self._child.pid)
         self._reader = threading.Thread(target=self._read, name="doomed consumer")
         self._reader.start()
+        self._taken.wait(_FIRST_MESSAGE_S)
 
     def _read(self) -> None:
         if self._child is not None and self._child.stdout is not None:
             with self._child.stdout as told:
-                self._lines.extend(told)
+                for line in told:
+                    self._lines.append(line)
+                    self._taken.set()
+        self._taken.set()
 
     def end(self, stage: Stage) -> None:
         """Kill it, and write down what it saw, and that it may have held more."""
