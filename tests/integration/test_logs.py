@@ -17,6 +17,7 @@ from lmqcluster import Client
 
 from .cluster import Cluster, NodeProcess, wait_for
 from .programs import run
+from .raw_rpc import Rpc
 
 
 def lines(node: NodeProcess) -> list[dict[str, Any]]:
@@ -117,5 +118,9 @@ def test_requests_are_logged_on_demand_only(node: NodeProcess, queue_name: str, 
         (pull,) = [line for line in events(watched, "request") if line.get("path") == "/messages/jobs"]
         assert (pull["method"], pull["status"], pull["client"]) == ("GET", 204, "127.0.0.1")
         assert pull["seconds"] >= 0
+        with Rpc(watched.rpc) as raw:
+            raw.call("auth", "lmq-not-a-token")
+        wait_for(lambda: [line for line in events(watched, "request") if line.get("method") == "auth"], "the auth call")
+        assert "lmq-not-a-token" not in watched.log()
         assert "the content" not in watched.log()
         assert "word" not in watched.log()
