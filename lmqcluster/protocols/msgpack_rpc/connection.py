@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
 
     def is_idle(self, now_s: float, idle_s: float, stranger_s: float) -> bool:
         """Whether nothing has come for `idle_s` and nothing is under way, or the client has owed a token for `stranger_s`."""
-        if self._fed != self._seen or self.waiting or self._tasks:
+        if self._seen < 0 or (self.principal is not None and (self._fed != self._seen or self.waiting or self._tasks)):
             self._seen, self._seen_s = self._fed, now_s
         return self._seen_s < now_s - (idle_s if self.principal is not None else min(idle_s, stranger_s))
 
