@@ -7,7 +7,8 @@ import { quoted } from "./names.js";
 /** The lmq-admin line that does the same through the same node. `words` are quoted already. */
 export function commandLine(...words) {
   const node = location.host === "127.0.0.1:9980" ? [] : ["--node", quoted(location.host)];
-  return ["lmq-admin", ...node, ...words].join(" ");
+  const authority = location.protocol === "https:" ? ["--ca-file", "ca.crt"] : [];
+  return ["lmq-admin", ...authority, ...node, ...words].join(" ");
 }
 
 /** A command line with a button that copies it. */
