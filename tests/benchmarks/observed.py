@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Final
 
@@ -63,25 +67,34 @@ async def work(client: AsyncClient, seconds: float) -> float:
     return done / (time.perf_counter() - begun_s)
 
 
-async def watch(cluster: Cluster, leader: NodeProcess) -> None:
-    """Ask for the pages once a second, until cancelled; the answers are thrown away."""
+def watch(pages: Sequence[tuple[str, str]], watching: Event) -> None:
+    """In a process of its own: ask for pages, given as (address, path), once a second while `watching` is set."""
+    connections = {address: http.client.HTTPConnection(address, timeout=60) for address, _path in pages}
+    while True:
+        watching.wait()
+        begun_s = time.monotonic()
+        for address, path in pages:
+            connections[address].request("GET", path)
+            answer = connections[address].getresponse()
+            answer.read()
+            assert answer.status == 200, (path, answer.status)
+        time.sleep(max(0.0, begun_s + EVERY_S - time.monotonic()))
 
-    async def ask(address: str, page: str) -> None:
-        host, port = address.split(":")
-        while True:
-            next_s = asyncio.get_running_loop().time() + EVERY_S
-            reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 24)
-            writer.write(f"GET {page} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n".encode())
-            answer = await reader.read()
-            assert answer.startswith(b"HTTP/1.1 200 "), answer[:100]
-            writer.close()
-            await asyncio.sleep(max(0.0, next_s - asyncio.get_running_loop().time()))
 
-    async with asyncio.TaskGroup() as group:
-        for node in cluster:
-            group.create_task(ask(node.http, OF_ALL))
-        for page in OF_THE_LEADER:
-            group.create_task(ask(leader.http, page))
+@contextmanager
+def watcher(cluster: Cluster, leader: NodeProcess) -> Iterator[Event]:
+    """The process that watches; it does so while the event is set."""
+    pages = [*((node.http, OF_ALL) for node in cluster), *((leader.http, path) for path in OF_THE_LEADER)]
+    context = get_context("spawn")
+    watching = context.Event()
+    process = context.Process(target=watch, args=(pages, watching), daemon=True)
+    process.start()
+    try:
+        yield watching
+        assert process.is_alive(), "the watcher has failed"
+    finally:
+        process.kill()
+        process.join()
 
 
 def cpu_s(cluster: Cluster) -> float:
@@ -97,20 +110,18 @@ async def measure(options: argparse.Namespace, console: Console) -> float:
     """The median ratio of throughput, watched to not watched."""
     rates: list[float] = []
     costs: list[float] = []
-    with Cluster(3) as cluster:
-        leader = cluster.leader()
+    with Cluster(3) as cluster, watcher(cluster, leader := cluster.leader()) as watching:
         async with AsyncClient(leader.rpc) as client:
             await fill(client, options.queues)
             await work(client, 1.0)
             for phase in range(options.phases):
                 watched = phase % 2 == 1
-                watcher = asyncio.create_task(watch(cluster, leader)) if watched else None
+                if watched:
+                    watching.set()
                 before_s = cpu_s(cluster)
                 rates.append(await work(client, options.seconds))
                 costs.append((cpu_s(cluster) - before_s) / (rates[-1] * options.seconds) * 1e6)
-                if watcher is not None:
-                    watcher.cancel()
-                    await asyncio.wait([watcher])
+                watching.clear()
                 name = "watched" if watched else "alone"
                 console.print(f"{name:8} {rates[-1]:9,.0f} messages/s {costs[-1]:6.1f} us of processor time each")
     console.print(f"processor time of the nodes, watched to alone: {_ratio(costs):.3f}")
