@@ -426,9 +426,9 @@ class NodeConfig:
         default="off",
         metadata=_option(
             _choice("on", "off"),
-            "Whether to log every request at level info: what was asked for, by whom, and of HTTP status and duration.",
+            "on to log every request at level info: what was asked for, by whom, and of HTTP status and duration; or off.",
             extremes="on costs a busy node most of its speed, and fills disks.",
-            metavar="on|off",
+            metavar="SWITCH",
             default="off",
         ),
     )
