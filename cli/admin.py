@@ -44,11 +44,11 @@ def cli(target: Target, form: str | None) -> None:
         target.form = Form(form)
 
 
-cli.add_section("Look", [status, stats, top, check, log_level])
+cli.add_section("Look", [status, stats, top, check])
 cli.add_section("Queues and messages", [queue, message, defaults, subscription])
 cli.add_section("Many messages", [replay, drain, bench])
 cli.add_section("Members", [join, leave, remove, transfer_leader])
-cli.add_section("Data", [snapshot, backup, restore, recover])
+cli.add_section("One node and its data", [log_level, snapshot, backup, restore, recover])
 cli.add_section("Access", [token, tls])
 cli.add_command(completion_command(cli, "lmq-admin", "commands, options and queue names"))
 

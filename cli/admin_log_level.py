@@ -12,7 +12,7 @@ from .target import Target, target_options
 __all__ = ["log_level"]
 
 
-@click.command("log-level")
+@click.command("log-level", short_help="Show or change how much the node logs.")
 @click.argument("level", type=click.Choice(LOG_LEVELS), required=False)
 @target_options
 def log_level(target: Target, level: str | None) -> None:

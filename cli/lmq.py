@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ from .credentials import credential_options
 from .data_dir import hold_data_dir
 from .dev import DevCluster, DevSettings
 from .errors import EXIT_CODES_HELP, CliError, ExitCode, run
-from .output import Column, print_json, print_table
+from .output import Column, Form, View
 from .ports import check_free
+from .reads import Report, print_report, view_options
 
 __all__ = ["main"]
 
@@ -169,17 +171,17 @@ def config() -> None:
 @config.command("show")
 @click.option("--origin", is_flag=True, help="Also show where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@view_options
 @config_options
-def config_show(config_file: Path | None, origin: bool, as_json: bool, **flags: str | None) -> None:
+def config_show(config_file: Path | None, view: View, origin: bool, as_json: bool, **flags: str | None) -> None:
     """Print every option with its effective value. The cluster secret itself is not shown."""
     loaded = load_config(flags, file=config_file)
     rows = [(option.name, _shown(loaded, option.name), loaded.origin(option.name)) for option in OPTIONS]
-    if as_json:
-        print_json({name: {"value": value, "origin": source} for name, value, source in rows})
-        return
     columns = [Column("Option", "option"), Column("Value", "value"), Column("Origin", "origin")]
     count = 3 if origin else 2
-    print_table(columns[:count], [row[:count] for row in rows])
+    value = {name: {"value": value, "origin": source} for name, value, source in rows}
+    report = Report(value, columns[:count], [row[:count] for row in rows])
+    print_report(report, replace(view, form=Form.JSON) if as_json else view)
 
 
 @config.command("check")
