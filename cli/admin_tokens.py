@@ -9,8 +9,11 @@ from typing import Any, Final
 
 import click
 
+from .aliases import AliasGroup
 from .api import Api
-from .output import Column, print_json, print_table
+from .confirm import agreed, destructive_options
+from .output import Column, print_json
+from .reads import Report, reads
 from .target import Target, target_options
 
 __all__ = ["token"]
@@ -25,7 +28,7 @@ _COLUMNS: Final = [
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def token() -> None:
     """Make, list and delete tokens, without which the cluster serves nobody as soon as there is one."""
 
@@ -68,26 +71,25 @@ def token_create(target: Target, name: str, role: str, queues: str, lifetime_s: 
 
 
 @token.command("list")
-@target_options
-def token_list(target: Target) -> None:
+@reads
+def token_list(target: Target) -> Report:
     """List all tokens, without their secrets."""
     found = target.api.get("/v1/tokens")
-    if target.as_json:
-        print_json(found)
-        return
     rows = [
         [one["name"], one["role"], one["queues"], _shown(one["created_at"]), _shown_expiry(one)]
         for one in found["tokens"]
     ]
-    print_table(_COLUMNS, rows, empty="No tokens: nodes serve clients on their own machine only.")
+    return Report(found, _COLUMNS, rows, empty="No tokens: nodes serve clients on their own machine only.")
 
 
-@token.command("delete")
+@token.command("delete", short_help="Delete a token.")
 @click.argument("name")
+@destructive_options
 @target_options
-def token_delete(target: Target, name: str) -> None:
-    """Delete a token. Whoever uses it is refused from now on, and his connections end."""
-    target.api.delete(f"/v1/tokens/{Api.segment(name)}")
+def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Delete a token. Whoever uses it is refused from now on, and his connections end. At a terminal it asks first."""
+    if agreed(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run, unattended=True):
+        target.api.delete(f"/v1/tokens/{Api.segment(name)}")
 
 
 def _shown(seconds: float) -> str:

@@ -63,7 +63,7 @@ class _Looks:
     """Looks at a node again and again, and remembers the last two."""
 
     def __init__(self, target: Target, interval_s: float) -> None:
-        self._target = target
+        self._api = target.api
         self._interval_s = interval_s
         self._before: Sample | None = None
         self.trouble: CliError | LmqError | None = None
@@ -76,7 +76,7 @@ class _Looks:
         """
         before = self._before
         try:
-            self._before = look(self._target.api)
+            self._before = look(self._api)
         except (CliError, LmqError) as exc:
             if not passes(exc):
                 raise

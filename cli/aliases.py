@@ -9,11 +9,11 @@ import click
 
 __all__ = ["AliasGroup", "SectionGroup"]
 
-_ALIASES: Final = {"list": "ls", "delete": "rm", "get": "show"}
+_ALIASES: Final = {"list": "ls", "ls": "list", "delete": "rm", "rm": "delete", "get": "show"}
 
 
 class AliasGroup(click.Group):
-    """A group whose ``ls`` is also ``list``, whose ``rm`` is also ``delete``, and whose ``show`` is also ``get``."""
+    """A group that takes ``ls`` and ``list``, and ``rm`` and ``delete``, for one another, and ``get`` for ``show``."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name."""

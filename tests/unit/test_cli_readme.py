@@ -34,7 +34,7 @@ def test_the_table_of_commands_is_complete_and_true() -> None:
     top = {path[0] for path in COMMANDS if len(path) == 1}
     known = top | {path[-1] for path in COMMANDS} | {"q", "s", "--name", "--match", "--limit", "--wait", "--no-ack"}
     assert named <= known, named - known
-    everyday = top - {"completion", "subscription", "log-level", "token", "tls"}
+    everyday = top - {"completion", "subscription", "log-level"}
     assert everyday <= named, everyday - named
 
 
