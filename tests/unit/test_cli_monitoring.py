@@ -50,7 +50,7 @@ def test_a_line_tells_what_is_wrong_and_all_figures() -> None:
     [
         (CliError("cannot reach it", ExitCode.UNAVAILABLE), State.CRITICAL),
         (LmqError("no_leader", "no leader"), State.CRITICAL),
-        (LmqError("not_authorised", "no token"), State.UNKNOWN),
+        (LmqError("unauthorized", "no token"), State.UNKNOWN),
         (LmqError("queue_not_found", "no queue"), State.UNKNOWN),
         (click.UsageError("wrong"), State.UNKNOWN),
     ],
