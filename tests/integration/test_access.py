@@ -72,6 +72,19 @@ def test_only_this_machine_is_served_as_long_as_there_are_no_tokens(tmp_path: Pa
     run(main)
 
 
+def test_a_connection_is_one_principals(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            reader = await guarded.token("root", "admin")
+            rpc = await guarded.connect(ADMIN)
+            assert await rpc.call("auth", ADMIN) == (None, b"ok")
+            assert (await rpc.call("auth", reader))[0].startswith(b"conflict")
+            assert (await rpc.call("auth", "wrong"))[0].startswith(b"unauthorized")
+            assert await rpc.call("ping") == (None, b"pong")
+
+    run(main)
+
+
 def test_pages_from_elsewhere_cannot_use_a_browser_on_this_machine(tmp_path: Path) -> None:
     """Such a page may have requests sent, though it does not see the answers."""
 

@@ -298,6 +298,14 @@ class Connection(asyncio.Protocol):
             self._flush()
             self._transport.close()
 
+    def expel(self) -> None:
+        """Send what is ready and close; a message on its way to a pull of this client is put back."""
+        if not self.closed:
+            self._flush()
+            self.closed = True
+            self.service.pulls.abandon(self)
+            self._transport.close()
+
     def peer(self) -> str:
         """Address of the client."""
         return f"{self.address[0]}:{self.address[1]}" if self.address else "?"
@@ -312,10 +320,15 @@ class Connection(asyncio.Protocol):
         """The client shows a token.
 
         Raises:
-            LmqError: ``unauthorized``, or ``no_leader`` if it cannot be known yet.
+            LmqError: ``unauthorized``; ``conflict`` if it has shown another one before; ``no_leader`` if it cannot be known yet.
         """
-        if self.principal is None or self.principal is not self.node.access.anonymous:
-            self.principal = self.node.access.authenticate(secret)
+        if self.principal is not None and self.principal is self.node.access.anonymous:
+            return
+        principal = self.node.access.authenticate(secret)
+        if self.principal is not None and self.principal is not principal:
+            # Its waiting pulls are the other one's.
+            raise LmqError("conflict", "this connection has shown another token already", retryable=False)
+        self.principal = principal
 
     def known_principal(self) -> Principal:
         """Who the client is.

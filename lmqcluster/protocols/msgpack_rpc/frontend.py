@@ -108,7 +108,7 @@ class RpcFrontEnd:
                 self._admit(connection)
             elif connection.principal.is_revoked:
                 log.info("connection closed", peer=connection.peer(), reason="its token is good no more")
-                connection.close()
+                connection.expel()
 
     def disconnected(self, connection: Connection) -> None:
         """A client is gone."""
