@@ -132,7 +132,7 @@ def test_the_life_of_a_queue(admin, queue_name: str) -> None:
     assert admin("queue", "set", queue_name, "--timeout", "5.5", "--retry", "1") == (0, "", "")
     shown = json.loads(admin("--json", "queue", "show", queue_name).out)
     assert shown["properties"] == {"accum": 0, "retry": 1, "timeout": 5.5}
-    assert ["timeout", "5.5"] in [list(row.values()) for row in table(admin("queue", "show", queue_name).out)]
+    assert ["timeout", "5.5", "own"] in [list(row.values()) for row in table(admin("queue", "show", queue_name).out)]
 
     assert admin("message", "pull", queue_name, "--max", "5").out == "one\ntwo\n"
     empty = admin("message", "pull", queue_name)
