@@ -14,6 +14,8 @@ from lmqcluster import Client
 from .cluster import Cluster, NodeProcess, wait_for
 from .programs import DEADLINE_S, run_here, run_in_terminal, started
 
+LOOKS_MAX = 100
+
 
 @pytest.fixture
 def traffic(node: NodeProcess, queue_name: str) -> Iterator[str]:
@@ -37,11 +39,13 @@ def test_top_for_scripts_is_one_object_a_look(node: NodeProcess, traffic: str) -
     arguments = ["--node", node.http, "top", "--interval", "0.5", "--json", "--limit", "10000"]
     with started("lmq-admin", *arguments) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            look = json.loads(line)
+        for _ in range(LOOKS_MAX):
+            look = json.loads(process.stdout.readline())
             [queue] = [one for one in look["queues"] if one["queue"] == traffic]
             if queue["push_per_s"] > 0 and look["totals"]["push_per_s"] > 0:
                 break
+        else:
+            raise AssertionError(f"no look has shown a rate: {look}")
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 0
     assert queue["pull_per_s"] == 0
