@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from .cluster import Cluster, NodeProcess, wait_for
+from .outage import queues
 from .raw_http import call
 from .raw_rpc import Rpc
 
@@ -31,12 +32,6 @@ def fill(node: NodeProcess, queue_name: str) -> None:
         rpc.call("set_default_props", [[f"^{queue_name}-other", {"retry": 9}]])
 
 
-def view(node: NodeProcess) -> dict:
-    """What the node's own replica holds."""
-    answer: dict = call(node.http, "GET", "/v1/queues").json
-    return answer
-
-
 def test_restarted_node_has_the_same_data_and_carries_it_alone_with_another(cluster: Cluster, queue_name: str) -> None:
     """A killed node comes back as a follower with all data; then another node may be lost, and everything is still there."""
     fill(cluster[0], queue_name)
@@ -47,7 +42,7 @@ def test_restarted_node_has_the_same_data_and_carries_it_alone_with_another(clus
         status = victim.get_json("/v1/cluster")
         mine = next(node for node in status["nodes"] if node["id"] == status["self"])
         assert mine["state"] == "follower", "a node that has lost its memory must not lead before it has caught up"
-        assert view(victim) == view(followers[1])
+        assert queues(victim) == queues(followers[1])
     # Now the only node that has never been down goes for good.
     followers[1].kill()
     with Rpc(followers[0].rpc) as rpc:
@@ -114,7 +109,7 @@ def test_all_restarted_begins_anew_and_empty(memory_cluster: Cluster, queue_name
     cluster.start()
     assert any("all members have restarted without all of their data" in node.log() for node in cluster)
     for node in cluster:
-        assert view(node)["queues"] == []
+        assert queues(node) == []
     for number, node in enumerate(cluster):
         with Rpc(node.rpc) as rpc:
             assert rpc.call("get_default_props") == []
@@ -129,10 +124,10 @@ def test_all_restarted_begins_anew_and_empty(memory_cluster: Cluster, queue_name
 def test_orderly_stop_of_one_after_the_other_loses_nothing(cluster: Cluster, queue_name: str) -> None:
     """A rolling restart with SIGTERM, waiting for each node to catch up, keeps everything, and each exits with 0."""
     fill(cluster[0], queue_name)
-    before = view(cluster[0])
+    before = queues(cluster[0])
     for node in [cluster.leader(), *cluster.followers()]:
         assert node.stop() == 0
         node.start()
         caught_up(cluster, node)
     for node in cluster:
-        assert view(node) == before
+        assert queues(node) == before
