@@ -41,8 +41,18 @@ def run_until_interrupted(main: Callable[[asyncio.Event], Awaitable[T]]) -> T:
             return await task
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+        finally:
+            if stop.is_set():
+                _ignore_further_signals(loop)
 
     return asyncio.run(supervise())
+
+
+def _ignore_further_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """The program is ending; a Ctrl-C that comes now must not take its exit status and last words away."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
