@@ -115,6 +115,15 @@ class Cluster:
         """Likewise for HTTP."""
         return [self._client_links[site, name][1].port for name in self._in_order(site)]
 
+    def let_clients_in(self, node: NodeProcess, *, allowed: bool) -> None:
+        """Whether clients reach a node: before it joins it is a cluster of its own, which none of them means."""
+        for site in self.sites:
+            for link in self._client_links[site, node.name]:
+                if allowed:
+                    link.open()
+                else:
+                    link.shut()
+
     def leader(self, timeout_s: float = START_S) -> NodeProcess:
         """The node that says of itself that it leads with a quorum, in the highest term; waits for an election.
 
@@ -141,6 +150,7 @@ class Cluster:
     def mend(self) -> None:
         """End all faults: network, disks and clocks are whole, and every member's process runs."""
         self.network.cure_all()
+        self._shut_spares()
         for node in self.everyone:
             node.control.mend()
             if node.paused:
@@ -183,6 +193,11 @@ class Cluster:
                 rpc = self.network.link(f"clients-{site}->{node.name}", node.ports.rpc)
                 http = self.network.link(f"clients-{site}->{node.name} http", node.ports.http)
                 self._client_links[site, node.name] = (rpc, http)
+        self._shut_spares()
+
+    def _shut_spares(self) -> None:
+        for spare in self.spares:
+            self.let_clients_in(spare, allowed=False)
 
     def _start(self) -> None:
         for node in self.nodes:
