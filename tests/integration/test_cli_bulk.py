@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster, NodeProcess, clean_environment, wait_for
-from .programs import Result, command_line, feed, run, run_in_terminal, started
+from .programs import DEADLINE_S, Result, command_line, feed, run, run_in_terminal, started
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_ctrl_c_stops_between_rows_and_says_how_far_it_came(shared_cluster: Clus
         # Rows go out in windows of 2,000; the rest waits for more input, which never comes.
         wait_for(lambda: size(node, queue_name) == 4000, "two windows of rows")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(DEADLINE_S) == 130
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read().decode() == f"queue\tmessages\n{queue_name}\t4000\n"
@@ -147,7 +147,7 @@ def test_a_second_ctrl_c_gives_up_on_a_node_that_does_not_answer(tmp_path: Path)
             process.send_signal(signal.SIGINT)
             assert b"Ctrl-C again gives up" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            assert process.wait(DEADLINE_S) == 130
             # If the second window had not been read by then, the first Ctrl-C was enough.
             assert process.stderr.read().decode().splitlines()[-1].startswith("lmq-admin: interrupted")
 
@@ -161,7 +161,7 @@ def test_ctrl_c_ends_a_drain_that_waits(shared_cluster: Cluster, queue_name: str
         assert b'"content":"one"' in process.stdout.readline()
         wait_for(lambda: size(node, queue_name) == 0, "the acknowledgement")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(DEADLINE_S) == 130
         assert process.stderr.read().decode().splitlines()[1:] == [
             f"{queue_name}\t1",
             "lmq-admin: interrupted: every message written is acknowledged",
