@@ -51,7 +51,10 @@ class Console:
     def open(self, route: str) -> None:
         """Load the console at a route such as ``queue/jobs``."""
         self.page.goto(f"http://{self.address}/console/#/{route}")
-        expect(self.page.locator("#connection")).not_to_have_text("connecting")
+        try:
+            expect(self.page.locator("#connection")).to_have_text(re.compile("quorum|access"))
+        except AssertionError as exc:
+            raise AssertionError(f"{exc}\nthe browser says: {self.errors}") from None
 
     @property
     def main(self) -> Locator:

@@ -20,7 +20,7 @@ const THEMES = ["system", "light", "dark"];
 const main = document.getElementById("main");
 const notices = document.getElementById("notices");
 const badge = document.getElementById("connection");
-const state = { page: null, latest: null, samples: new Samples(), wantsHistory: true, polling: null };
+const state = { page: null, latest: null, samples: new Samples(), wantsHistory: true, polling: null, refused: null };
 
 // --- pages ---------------------------------------------------------------------------------------------------------
 
@@ -76,9 +76,11 @@ async function beat() {
       state.wantsHistory = false;
       state.samples.take(answer);
       state.latest = answer;
+      state.refused = null;
       state.page?.show?.(answer);
     } catch (error) {
       if (error.status === undefined) throw error;
+      state.refused = error.status > 0 && error.status !== 401 ? error : null;
     } finally {
       showState();
       setTimeout(beat, BEAT_MS);
@@ -97,6 +99,8 @@ function showState() {
     show(badge, "bad", `${name}: no answer`);
   } else if (access.wanted !== "") {
     show(badge, "warn", `${name}: no access`);
+  } else if (state.refused !== null) {
+    show(badge, "bad", `${name}: ${state.refused.code || "refused"}`);
   } else if (latest === null) {
     show(badge, "", "connecting");
   } else if (latest.cluster.has_quorum) {
@@ -120,6 +124,8 @@ function showNotices(latest, name) {
     notice("lost", `${name} does not answer since ${clock(connection.since)} (${duration(ago)}): ${connection.reason}. Figures are the last that are known; it is asked again every second.`, others);
   } else if (access.wanted !== "") {
     notice("token", `${access.wanted}`, []);
+  } else if (state.refused !== null) {
+    notice("refused", `${name} answers, but with an error: ${state.refused.message}. It is asked again every second.`, []);
   } else if (latest !== null && !latest.cluster.has_quorum) {
     notice("quorum", whyNoQuorum(latest.cluster, name), []);
   } else {
@@ -147,7 +153,7 @@ function notice(kind, text = "", others = []) {
   setText(notices.querySelector(".notice > span"), text);
 }
 
-const TITLES = { lost: "No answer.", quorum: "No quorum.", token: "Access." };
+const TITLES = { lost: "No answer.", refused: "Refused.", quorum: "No quorum.", token: "Access." };
 
 function whyNoQuorum({ nodes, quorum, self }, name) {
   if (nodes.some((node) => node.id === self && node.state === "removed")) {
