@@ -54,7 +54,8 @@ class Console:
         try:
             expect(self.page.locator("#connection")).to_have_text(re.compile("quorum|access"))
         except AssertionError as exc:
-            raise AssertionError(f"{exc}\nthe browser says: {self.errors}") from None
+            visible = self.page.evaluate("document.visibilityState")
+            raise AssertionError(f"{exc}\nthe page is {visible}; the browser says: {self.errors}") from None
 
     @property
     def main(self) -> Locator:

@@ -70,7 +70,8 @@ async function poll(page) {
 // --- the beat ------------------------------------------------------------------------------------------------------
 
 async function beat() {
-  if (!document.hidden && access.wanted === "") {
+  // A tab in the background asks for nothing, once it has something to show.
+  if ((!document.hidden || state.latest === null) && access.wanted === "") {
     try {
       const answer = await get(state.wantsHistory ? "/v1/overview?history" : "/v1/overview");
       state.wantsHistory = false;
