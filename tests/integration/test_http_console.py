@@ -82,6 +82,12 @@ def test_console_files_load_nothing_from_elsewhere(node: NodeProcess, name: str)
         assert STATIC.joinpath(imported).is_file(), f"{name} imports {imported}"
 
 
+def test_page_names_all_modules_so_that_none_is_found_late(node: NodeProcess) -> None:
+    page = call(node.http, "GET", "/console/").body.decode()
+    named = re.findall(r'(?:modulepreload" href|module" src)="([^"]+)"', page)
+    assert sorted(named) == sorted(file.name for file in STATIC.iterdir() if file.name.endswith(".js"))
+
+
 def test_console_files_are_not_sent_twice(node: NodeProcess) -> None:
     with Connection(node.http) as connection:
         first = connection.call("GET", "/console/console.css")

@@ -56,15 +56,19 @@ function open({ focus = true } = {}) {
 /** Have the page ask for what it shows beside the overview, again and again. */
 async function poll(page) {
   if (page.refresh === undefined) return;
-  if (!document.hidden && access.wanted === "") {
-    try {
+  try {
+    if (!document.hidden && access.wanted === "") {
       await page.refresh();
       if (state.page === page) page.complain?.(null);
-    } catch (error) {
-      if (error.name !== "AbortError" && state.page === page && error.status !== 0) page.complain?.(error);
     }
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (error.status === undefined) throw error;
+    // That there is no answer at all is said above all pages.
+    if (state.page === page && error.status !== 0) page.complain?.(error);
+  } finally {
+    if (state.page === page) state.polling = setTimeout(() => poll(page), page.period);
   }
-  if (state.page === page) state.polling = setTimeout(() => poll(page), page.period);
 }
 
 // --- the beat ------------------------------------------------------------------------------------------------------
@@ -226,6 +230,7 @@ document.addEventListener("keydown", (event) => {
 });
 applyTheme(localStorage.getItem("lmqcluster.theme") ?? "system");
 
+beat();
 try {
   await learnAccess();
 } catch (error) {
@@ -233,4 +238,3 @@ try {
 }
 showAccess();
 open({ focus: false });
-beat();
