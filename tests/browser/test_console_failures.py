@@ -43,6 +43,7 @@ def test_a_killed_node_a_lost_quorum_and_their_return(
     expect(notice).to_contain_text(re.compile(r"No answer\. n1 does not answer since \d\d:\d\d:\d\d"))
     expect(console.tile("ready")).to_have_text("25")
     expect(console.row("Nodes", "n2")).to_be_visible()
+    expect(console.main.locator(".findings")).to_be_hidden()
     expect(notice.get_by_role("link", name="n2")).to_have_attribute("href", f"//{cluster[1].http}/console/")
     assert console.violations(axe) == []
     console.page.get_by_role("link", name="Queues", exact=True).click()
