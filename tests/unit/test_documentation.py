@@ -47,14 +47,15 @@ def typed(text: str) -> Iterator[str]:
                 yield line[2:]
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     for code in re.findall(r"`([^`]+)`", prose):
-        # "lmq-admin check | remove" names two commands.
+        # "lmq-admin queue purge | move" names two commands.
         yield from _alternatives(" ".join(code.split()))
 
 
 def _alternatives(code: str) -> list[str]:
     first, *others = code.split(" | ")
-    match = _PROGRAM.match(first)
-    return [first] if match is None or not others else [first, *(f"{match[1]} {other}" for other in others)]
+    if _PROGRAM.match(first) is None:
+        return [first]
+    return [first, *(f"{first.rpartition(' ')[0]} {other}" for other in others)]
 
 
 def commands(path: Path) -> Iterator[Line]:
