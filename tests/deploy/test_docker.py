@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.node.config import OPTIONS
+from tests.promtool import run as promtool
 
 from .tools import DEPLOY, ROOT, compose_config, run
 
@@ -107,6 +108,18 @@ def test_files_that_services_mount_are_there(project: dict[str, Any]) -> None:
         for volume in service.get("volumes", []):
             if volume["type"] == "bind":
                 assert Path(volume["source"]).exists(), f"{name}: {volume['source']}"
+
+
+def test_prometheus_takes_its_configuration(project: dict[str, Any], tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("lmq_of-no-value")
+    text = (DEPLOY / "docker" / "prometheus.yml").read_text(encoding="utf-8")
+    named = "/etc/lmq-metrics/token"
+    assert named in text
+    assert any(volume["target"] == "/etc/lmq-metrics" for volume in project["services"]["prometheus"]["volumes"])
+    (tmp_path / "prometheus.yml").write_text(text.replace(named, str(token)))
+    (tmp_path / "rules").symlink_to(DEPLOY / "monitoring" / "rules")
+    promtool("check", "config", tmp_path / "prometheus.yml")
 
 
 def test_through_toxiproxy_the_nodes_find_each_other(project: dict[str, Any]) -> None:
