@@ -6,9 +6,11 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from cryptography import x509
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +19,7 @@ from lmqcluster.node.metrics_table import BY_NAME, QUEUE_SECTION, SECTIONS, STAN
 
 from ..promtool import check_metrics
 from .cluster import Cluster, NodeProcess, wait_for
+from .test_access_tls import SECRET, TlsNode
 
 CONDITIONAL = {one.name for section in SECTIONS for one in section.metrics if one.when}
 
@@ -140,7 +143,7 @@ def test_connections_and_waiting_pulls(node: NodeProcess, queue_name: str) -> No
         assert value(node.http, "lmq_connections", protocol="http") >= 1
 
 
-def test_members_watch_each_other(cluster: Cluster) -> None:
+def test_members_watch_each_other_until_the_quorum_is_lost(cluster: Cluster) -> None:
     leader = leader_of(cluster)
     others = [one for one in cluster.nodes if one is not leader]
     assert value(leader.http, "lmq_raft_members") == 3
@@ -168,17 +171,13 @@ def test_members_watch_each_other(cluster: Cluster) -> None:
 
         wait_for(recovered, "a new leader")
         assert value(one.http, "lmq_raft_peer_connected", peer_name=leader.name) == 0
-
-
-def test_a_node_without_a_quorum_shows_its_metrics(cluster: Cluster) -> None:
-    survivor, *others = cluster.nodes
-    for one in others:
-        one.kill()
-    wait_for(lambda: not value(survivor.http, "lmq_raft_has_leader"), "the loss of the leader")
+    # Without a quorum a node still shows how it is.
+    survivor, other = others
+    other.kill()
+    wait_for(lambda: not value(survivor.http, "lmq_raft_has_leader"), "the loss of the quorum")
     assert value(survivor.http, "lmq_ready") == 0
-    request = urllib.request.Request(f"http://{survivor.http}/messages/jobs", data=b"content")
     with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(request, timeout=60)
+        urllib.request.urlopen(f"http://{survivor.http}/messages/jobs", data=b"content", timeout=60)
     assert value(survivor.http, "lmq_raft_proposals_failed_total", reason="no_leader") == 1
 
 
@@ -205,3 +204,14 @@ def test_a_wrong_query_is_refused(node: NodeProcess, query: str) -> None:
     problem = json.loads(caught.value.read())
     assert caught.value.code == 400
     assert problem["code"] in ("bad_request", "bad_pattern")
+
+
+def test_the_end_of_the_certificate_is_shown(tmp_path: Path) -> None:
+    with TlsNode(tmp_path) as node:
+        request = urllib.request.Request(
+            f"https://{node.process.http}/metrics", headers={"Authorization": f"Bearer {SECRET}"}
+        )
+        with urllib.request.urlopen(request, context=node.context, timeout=60) as answer:
+            shown = families(answer.read().decode())["lmq_tls_certificate_expiry_seconds"]
+        certificate = x509.load_pem_x509_certificate((node.certificates / "n1.crt").read_bytes())
+        assert [one.value for one in shown.samples] == [certificate.not_valid_after_utc.timestamp()]
