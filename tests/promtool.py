@@ -5,13 +5,14 @@ The package is kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmq
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+
+from .installing import one_at_a_time
 
 __all__ = ["check_metrics", "promtool", "run"]
 
@@ -31,9 +32,7 @@ def promtool() -> str:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmqcluster"
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "promtool"
-    # Two test processes may want it at the same time.
-    with (folder / "promtool.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time():
         if not kept.exists():
             _unpack(kept)
     return str(kept)

@@ -5,15 +5,14 @@ A machine that lacks them gets them: Chromium from Debian if the tests run as ro
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+
+from ..installing import one_at_a_time
 
 AXE = "axe-core@4.14.1"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -26,7 +25,7 @@ def chromium() -> str:
     Raises:
         RuntimeError: there is none, and it cannot be installed from here.
     """
-    with _alone():
+    with one_at_a_time():
         return _browser() or _install("chromium", _browser)
 
 
@@ -38,7 +37,7 @@ def axe_source() -> str:
     """
     folder = Path(sys.prefix) / AXE.replace("@", "-")
     file = folder / "node_modules" / "axe-core" / "axe.min.js"
-    with _alone():
+    with one_at_a_time():
         if not file.exists():
             npm = _npm() or _install("npm", _npm)
             _run([npm, "install", "--no-save", "--no-audit", "--no-fund", "--prefix", str(folder), AXE])
@@ -72,11 +71,3 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
     )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """One test process at a time installs something; the others then find it."""
-    with (Path(tempfile.gettempdir()) / "lmqcluster-test-tools.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
