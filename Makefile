@@ -63,6 +63,7 @@ example: install
 bench: install
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.backlog $(BACKLOG_BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.observed $(OBSERVED_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.spark $(SPARK_BENCH_ARGS)
 
 clean:
