@@ -237,7 +237,8 @@ def test_refused_push_of_a_producer_takes_its_later_ones_along() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
         push(bench, sink, b"1", "old", b"p" * 16)
-        await asyncio.sleep(0.03)
+        assert bench.proposer.tail is not None
+        bench.proposer.tail.since_s -= 3600
         push(bench, sink, b"2", "young of the same", b"p" * 16)
         push(bench, sink, b"3", "young of another", b"q" * 16)
         push(bench, sink, b"4", "young of nobody")
