@@ -28,7 +28,7 @@ PROGRAMS: dict[str, click.Command] = {
 }
 _OPERATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>", "(", ")"}
 _PROGRAM = re.compile(rf"(?:(?<![\w./-])|(?<=/bin/))({'|'.join(sorted(PROGRAMS, key=len, reverse=True))})(?= [a-z-])")
-_NO_PROGRAM_FOLLOWS = ("-g ", "-o ", "helm install ", "helm upgrade ")
+_NO_PROGRAM_FOLLOWS = ("-g ", "-o ", "-u ", "helm install ", "helm upgrade ")
 """After these words ``lmq`` is a group, a user or a release."""
 
 
