@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # How many test files run at the same time.
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 
 .PHONY: install up check lint test unit sim soak deploy-check drill drill-soak example bench clean
 

@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
 
 # These JVMs do not live long enough for what the optimizing compiler does to pay; programs that tests start inherit this.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
