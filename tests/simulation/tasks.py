@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import structlog
 
 from tests.simulation.profiles import PROFILES
 from tests.simulation.run import Report, simulate
@@ -14,7 +17,7 @@ from tests.simulation.subjects import subject
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Task", "run_all"]
+__all__ = ["Task", "run_all", "silence_nodes"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,13 @@ class Task:
 def run_all(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Report, float]]:
     """Yield the outcomes in the order of the tasks."""
     if jobs == 1:
+        silence_nodes()
         yield from map(Task.run, tasks)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, silence_nodes) as pool:
         yield from pool.imap(Task.run, tasks)
+
+
+def silence_nodes() -> None:
+    """What the simulated nodes log has the time of day and says less than a trace; for processes that do nothing else."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
