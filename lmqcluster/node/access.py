@@ -10,18 +10,17 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 
 from ..core import EVERY_QUEUE, Role, Token, Tokens
 from ..replication.storage.disk import Disk
 from ..wire.errors import LmqError
+from .needs import Need, Scope
 from .patterns import compile_pattern
 
-__all__ = ["NOBODY", "SECRET_BYTES_MIN", "Access", "Need", "Principal", "Scope", "digest_of", "read_admin_token"]
+__all__ = ["NOBODY", "SECRET_BYTES_MIN", "Access", "Principal", "digest_of", "read_admin_token"]
 
 log = structlog.get_logger("lmq.access")
 
@@ -34,24 +33,6 @@ _REVOKED = 0
 _WHOLE = frozenset({b"", EVERY_QUEUE})
 _GONE = (None, None)
 _UNGUESSABLE = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
-
-
-class Scope(Enum):
-    """What a request is about, and so what a token's pattern has to match."""
-
-    NOTHING = "nobody is asked who he is"
-    ANYTHING = "any token will do; what it may not see is left out"
-    QUEUE = "one queue by name"
-    SUBSCRIPTION = "a subscription by name"
-    PATTERN = "the queues that a regular expression finds"
-    CLUSTER = "all queues, or what is not about queues"
-
-
-class Need(NamedTuple):
-    """What a route or a method asks of a client."""
-
-    role: Role
-    scope: Scope
 
 
 class Principal:
@@ -137,6 +118,23 @@ class Principal:
             raise LmqError("unauthorized", f"token {self.name!r} was deleted or has expired")
         own, needed = Role(self.role).name.lower(), role.name.lower()
         raise LmqError("forbidden", f"token {self.name!r} has the role {own}; this needs {needed}")
+
+    def demand(self, need: Need, subject: bytes) -> None:
+        """Refuse what it may not do to a queue, a subscription or the queues of a pattern, whichever the need is about.
+
+        Raises: as `require`.
+        """
+        role, scope = need
+        if scope is Scope.QUEUE:
+            self.require(role, subject)
+        elif scope is Scope.SUBSCRIPTION:
+            self.require_subscription(role, subject)
+        elif scope is Scope.PATTERN:
+            self.require_pattern(role, subject)
+        elif scope is Scope.CLUSTER:
+            self.require_all(role)
+        elif scope is Scope.ANYTHING:
+            self.require_role(role)
 
     def revoke(self) -> None:
         """From now on it may do nothing."""

@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from ..core import Op
 from ..replication.histogram import Histogram
 from .exposition import Exposition
-from .queue_totals import QueueTotals, age_s, sum_queues
+from .queue_info import age_s
+from .queue_totals import QueueTotals, sum_queues
 
 if TYPE_CHECKING:
     from .node import Node
@@ -91,7 +92,7 @@ class _Scrape:
         page.value("lmq_message_bytes", totals.body_bytes)
         for counter, count in totals.counters.items():
             page.value(f"lmq_messages_{counter}", count)
-        page.value("lmq_oldest_message_age_seconds", age_s(totals.oldest_us, replica.clock.now_us()))
+        page.value("lmq_oldest_message_age_seconds", age_s(totals.oldest_us, replica.clock.now_us()) or 0.0)
         page.histogram("lmq_time_in_queue_seconds", self._node.metrics.time_in_queue)
         page.value("lmq_idempotency_keys", len(machine.keys) + len(machine.key_scopes))
         page.value("lmq_subscriptions", len(machine.batches.subscriptions))

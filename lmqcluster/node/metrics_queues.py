@@ -11,8 +11,7 @@ from ..core.queue import COUNTERS
 from .exposition import escaped, head
 from .metrics_table import QUEUE_SECTION
 from .patterns import check_pattern, compile_pattern
-from .queue_info import ready_count
-from .queue_totals import age_s
+from .queue_info import age_s, ready_count
 
 if TYPE_CHECKING:
     from ..core import Machine, Queue
@@ -84,7 +83,7 @@ class _Page:
                 f'lmq_queue_messages{{queue="{name}",state="{state}"}} {count}'
                 for name, count in zip(names, counts, strict=True)
             ]
-        ages = [age_s(queue.earliest_us(), now_us) for queue in queues]
+        ages = [age_s(queue.earliest_us(), now_us) or 0.0 for queue in queues]
         self._add("lmq_queue_message_bytes", names, [queue.body_bytes for queue in queues])
         self._add("lmq_queue_oldest_message_age_seconds", names, ages)
         self._add("lmq_queue_suspended", names, [int(queue.suspended) for queue in queues])

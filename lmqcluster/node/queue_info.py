@@ -58,7 +58,7 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
         accumulating=parts,
         size=len(queue),
         bytes=queue.body_bytes,
-        oldest_age_s=age_s(queue, now_us),
+        oldest_age_s=age_s(queue.earliest_us(), now_us),
         pushed_total=queue.pushed_total,
         pulled_total=queue.pulled_total,
         acked_total=queue.acked_total,
@@ -78,7 +78,6 @@ def ready_count(queue: Queue, now_us: int) -> int:
     return len(queue.ready) + sum(1 for due_us, _, _ in queue.delayed if due_us <= now_us)
 
 
-def age_s(queue: Queue, now_us: int) -> float | None:
-    """For how long the message that is next to be delivered has been due, in seconds; None if none is."""
-    earliest_us = queue.earliest_us()
-    return None if earliest_us is None or earliest_us > now_us else (now_us - earliest_us) / 1e6
+def age_s(due_us: int | None, now_us: int) -> float | None:
+    """For how long a message has been due, in seconds; None if none is."""
+    return None if due_us is None or due_us > now_us else (now_us - due_us) / 1e6

@@ -25,7 +25,7 @@ SORT_KEYS: dict[str, Callable[[Queue, int], float]] = {
     "leased": lambda queue, _now_us: len(queue.leases),
     "size": lambda queue, _now_us: len(queue),
     "bytes": lambda queue, _now_us: queue.body_bytes,
-    "oldest": lambda queue, now_us: -1.0 if (age := age_s(queue, now_us)) is None else age,
+    "oldest": lambda queue, now_us: -1.0 if (age := age_s(queue.earliest_us(), now_us)) is None else age,
     "pushed": lambda queue, _now_us: queue.pushed_total,
     "pulled": lambda queue, _now_us: queue.pulled_total,
 }

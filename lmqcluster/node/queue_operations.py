@@ -57,21 +57,17 @@ class QueueOperations:
 
     def suspend(self, queue: bytes) -> Coroutine[Any, Any, None]:
         """Have the queue hand out nothing until it is resumed; everything else goes on."""
-        return self._finish_suspend(queue, self._send([Op.SUSPEND, queue, True]))
+        return self._finish(queue, self._send([Op.SUSPEND, queue, True]), "queue suspended")
 
     def resume(self, queue: bytes) -> Coroutine[Any, Any, None]:
         """Have the queue hand out messages again, to those first who have waited."""
-        return self._finish_resume(queue, self._send([Op.SUSPEND, queue, False]))
+        return self._finish(queue, self._send([Op.SUSPEND, queue, False]), "queue resumed")
 
-    async def _finish_suspend(self, queue: bytes, suspended: asyncio.Future[bool | None]) -> None:
-        if await suspended is None:
+    @staticmethod
+    async def _finish(queue: bytes, found: asyncio.Future[bool | None], event: str) -> None:
+        if await found is None:
             raise _not_found(queue)
-        log.info("queue suspended", queue=_shown(queue))
-
-    async def _finish_resume(self, queue: bytes, resumed: asyncio.Future[bool | None]) -> None:
-        if await resumed is None:
-            raise _not_found(queue)
-        log.info("queue resumed", queue=_shown(queue))
+        log.info(event, queue=_shown(queue))
 
     def _repeat(self, command: list[Any], count: int) -> Coroutine[Any, Any, int]:
         first = self._send([*command, min(count, STEP_MAX)])

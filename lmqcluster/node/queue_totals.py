@@ -11,7 +11,7 @@ from ..core import Machine, Queue
 from ..core.queue import COUNTERS
 from .queue_info import ready_count
 
-__all__ = ["QueueTotals", "age_s", "sum_queues"]
+__all__ = ["QueueTotals", "sum_queues"]
 
 _counts = attrgetter(*COUNTERS)
 
@@ -64,8 +64,3 @@ async def sum_queues(machine: Machine) -> QueueTotals:
         totals.add(queues[start : start + QUEUES_PER_SLICE], machine.now_us)
         await asyncio.sleep(0)
     return totals
-
-
-def age_s(due_us: int | None, now_us: int) -> float:
-    """Seconds since a message was due, 0 if none is."""
-    return 0.0 if due_us is None or due_us >= now_us else (now_us - due_us) / 1e6

@@ -8,72 +8,73 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...core import Role
-from ...node.access import Need, Scope
+from ...node.needs import (
+    LOOK,
+    LOOK_AT_ALL,
+    LOOK_AT_QUEUE,
+    LOOK_AT_SUBSCRIPTION,
+    MANAGE,
+    MANAGE_QUEUE,
+    OPEN,
+    USE,
+    USE_MANY,
+    USE_SUBSCRIPTION,
+    Need,
+)
 
-__all__ = ["NEEDS", "UNDECLARED", "needs_of"]
-
-_OPEN: Final = Need(Role.READ, Scope.NOTHING)
-_LOOK: Final = Need(Role.READ, Scope.ANYTHING)
-_LOOK_AT_ALL: Final = Need(Role.READ, Scope.CLUSTER)
-_LOOK_AT_QUEUE: Final = Need(Role.READ, Scope.QUEUE)
-_USE: Final = Need(Role.WRITE, Scope.QUEUE)
-_USE_MANY: Final = Need(Role.WRITE, Scope.PATTERN)
-_MANAGE_QUEUE: Final = Need(Role.ADMIN, Scope.QUEUE)
-_MANAGE: Final = Need(Role.ADMIN, Scope.CLUSTER)
-UNDECLARED: Final = _MANAGE
+__all__ = ["NEEDS", "needs_of"]
 
 _QUEUE: Final = "/v1/queues/{name}"
 _SUBSCRIPTION: Final = "/v1/subscriptions/{name}"
 
 NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     # LMQ's routes
-    "/messages": {"GET": _USE_MANY, "POST": _USE_MANY},
-    "/messages/{name}": {"GET": _USE, "POST": _USE},
-    "/messages/{name}/{id}": {"POST": _USE},
-    "/queues/{name}": {"DELETE": _MANAGE_QUEUE},
-    "/properties": {"GET": _LOOK, "PUT": _MANAGE, "DELETE": _MANAGE},
-    "/properties/{name}": {"GET": _LOOK_AT_QUEUE, "PATCH": _USE, "DELETE": _USE},
-    "/stats": {"GET": _LOOK},
+    "/messages": {"GET": USE_MANY, "POST": USE_MANY},
+    "/messages/{name}": {"GET": USE, "POST": USE},
+    "/messages/{name}/{id}": {"POST": USE},
+    "/queues/{name}": {"DELETE": MANAGE_QUEUE},
+    "/properties": {"GET": LOOK, "PUT": MANAGE, "DELETE": MANAGE},
+    "/properties/{name}": {"GET": LOOK_AT_QUEUE, "PATCH": USE, "DELETE": USE},
+    "/stats": {"GET": LOOK},
     # queues
-    "/v1/queues": {"GET": _LOOK},
-    _QUEUE: {"GET": _LOOK_AT_QUEUE, "DELETE": _MANAGE_QUEUE},
-    f"{_QUEUE}/properties": {"GET": _LOOK_AT_QUEUE, "PATCH": _USE, "DELETE": _USE},
-    f"{_QUEUE}/stats": {"GET": _LOOK_AT_QUEUE},
-    f"{_QUEUE}/messages": {"GET": _LOOK_AT_QUEUE, "POST": _USE},
-    f"{_QUEUE}/pull": {"POST": _USE},
-    f"{_QUEUE}/ack": {"POST": _USE},
-    f"{_QUEUE}/nack": {"POST": _USE},
-    f"{_QUEUE}/extend": {"POST": _USE},
-    **{f"{_QUEUE}/{verb}": {"POST": _MANAGE_QUEUE} for verb in ("purge", "move", "suspend", "resume")},
-    "/v1/subscriptions": {"GET": _LOOK},
-    _SUBSCRIPTION: {"GET": Need(Role.READ, Scope.SUBSCRIPTION)},
-    f"{_SUBSCRIPTION}/abandon": {"POST": Need(Role.WRITE, Scope.SUBSCRIPTION)},
+    "/v1/queues": {"GET": LOOK},
+    _QUEUE: {"GET": LOOK_AT_QUEUE, "DELETE": MANAGE_QUEUE},
+    f"{_QUEUE}/properties": {"GET": LOOK_AT_QUEUE, "PATCH": USE, "DELETE": USE},
+    f"{_QUEUE}/stats": {"GET": LOOK_AT_QUEUE},
+    f"{_QUEUE}/messages": {"GET": LOOK_AT_QUEUE, "POST": USE},
+    f"{_QUEUE}/pull": {"POST": USE},
+    f"{_QUEUE}/ack": {"POST": USE},
+    f"{_QUEUE}/nack": {"POST": USE},
+    f"{_QUEUE}/extend": {"POST": USE},
+    **{f"{_QUEUE}/{verb}": {"POST": MANAGE_QUEUE} for verb in ("purge", "move", "suspend", "resume")},
+    "/v1/subscriptions": {"GET": LOOK},
+    _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION},
+    f"{_SUBSCRIPTION}/abandon": {"POST": USE_SUBSCRIPTION},
     # the cluster
-    "/v1/overview": {"GET": _LOOK},
-    "/v1/cluster": {"GET": _LOOK},
-    "/v1/cluster/join": {"POST": _MANAGE},
-    "/v1/cluster/leave": {"POST": _MANAGE},
-    "/v1/cluster/remove": {"POST": _MANAGE},
-    "/v1/cluster/transfer": {"POST": _MANAGE},
-    "/v1/cluster/check": {"GET": _LOOK},
-    "/v1/snapshots": {"POST": _MANAGE},
-    "/v1/snapshots/{index}/blocks/{number}": {"GET": _MANAGE},
-    "/v1/tokens": {"GET": _MANAGE, "POST": _MANAGE},
-    "/v1/tokens/{name}": {"DELETE": _MANAGE},
-    "/v1/access": {"GET": _LOOK},
+    "/v1/overview": {"GET": LOOK},
+    "/v1/cluster": {"GET": LOOK},
+    "/v1/cluster/join": {"POST": MANAGE},
+    "/v1/cluster/leave": {"POST": MANAGE},
+    "/v1/cluster/remove": {"POST": MANAGE},
+    "/v1/cluster/transfer": {"POST": MANAGE},
+    "/v1/cluster/check": {"GET": LOOK},
+    "/v1/snapshots": {"POST": MANAGE},
+    "/v1/snapshots/{index}/blocks/{number}": {"GET": MANAGE},
+    "/v1/tokens": {"GET": MANAGE, "POST": MANAGE},
+    "/v1/tokens/{name}": {"DELETE": MANAGE},
+    "/v1/access": {"GET": LOOK},
     # this node
-    "/livez": {"GET": _OPEN},
-    "/readyz": {"GET": _OPEN},
-    "/metrics": {"GET": _LOOK},
-    "/metrics/queues": {"GET": _LOOK_AT_ALL},
-    "/v1/log-level": {"GET": _LOOK, "PUT": _MANAGE},
-    "/openapi.json": {"GET": _LOOK},
-    "/v1/openapi.json": {"GET": _LOOK},
+    "/livez": {"GET": OPEN},
+    "/readyz": {"GET": OPEN},
+    "/metrics": {"GET": LOOK},
+    "/metrics/queues": {"GET": LOOK_AT_ALL},
+    "/v1/log-level": {"GET": LOOK, "PUT": MANAGE},
+    "/openapi.json": {"GET": LOOK},
+    "/v1/openapi.json": {"GET": LOOK},
 }
 """By path and method."""
 
-_CONSOLE: Final[Mapping[str, Need]] = {"GET": _OPEN, "HEAD": _OPEN}
+_CONSOLE: Final[Mapping[str, Need]] = {"GET": OPEN, "HEAD": OPEN}
 """The console's files hold no data; what it shows it asks for with a token."""
 
 

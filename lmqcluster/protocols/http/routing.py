@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate
 
-from ...node.access import Need, Scope
+from ...node.needs import MANAGE, Need, Scope
 from ...wire.errors import LmqError
 from . import parameters
-from .permissions import UNDECLARED, needs_of
+from .permissions import needs_of
 from .reply import Reply
 from .request import Request
 
@@ -70,18 +70,11 @@ class Resource:
         """
         if request.method not in self.methods:
             return
-        principal = request.principal
-        role, scope = self.needs.get(request.method, UNDECLARED)
-        if scope is Scope.CLUSTER:
-            principal.require_all(role)
-        elif scope is Scope.QUEUE:
-            principal.require(role, values[0])
-        elif scope is Scope.SUBSCRIPTION:
-            principal.require_subscription(role, values[0])
-        elif scope is Scope.PATTERN:
-            principal.require_pattern(role, parameters.pattern(request.parameters()))
-        elif scope is Scope.ANYTHING:
-            principal.require_role(role)
+        need = self.needs.get(request.method, MANAGE)
+        subject = values[0] if values else b""
+        if need.scope is Scope.PATTERN:
+            subject = parameters.pattern(request.parameters())
+        request.principal.demand(need, subject)
 
 
 @dataclass(slots=True)
