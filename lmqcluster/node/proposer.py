@@ -66,9 +66,10 @@ class Carrier(Protocol):
 class Group:
     """One command and the tickets of those who share it, in the order of its items."""
 
-    __slots__ = ("command", "since_s", "sink", "size_bytes", "tickets")
+    __slots__ = ("answered", "command", "since_s", "sink", "size_bytes", "tickets")
 
     def __init__(self, command: Command, tickets: list[Any], sink: Sink) -> None:
+        self.answered = False
         self.command = command
         self.size_bytes = 0
         self.tickets = tickets
@@ -77,15 +78,16 @@ class Group:
 
 
 class _Batch:
-    __slots__ = ("groups", "made_s", "payload", "sent_s", "sequence", "since_s")
+    __slots__ = ("given_up", "groups", "made_s", "payload", "sent_s", "sequence", "since_s")
 
-    def __init__(self, sequence: int, payload: bytes, groups: list[Group]) -> None:
+    def __init__(self, sequence: int, payload: bytes, groups: list[Group], since_s: float) -> None:
         self.sequence = sequence
         self.payload = payload
         self.groups = groups
-        self.since_s = groups[0].since_s
+        self.since_s = since_s
         self.made_s = time.monotonic()
         self.sent_s = 0.0
+        self.given_up = False
 
 
 class Proposer:
@@ -112,6 +114,8 @@ class Proposer:
         self.durations: dict[int, Histogram] = {}
         self.commit_durations = Histogram()
         self._loop = asyncio.get_running_loop()
+        # Both in the order of their age: the node's own commands go first, and must not hide how old the others are.
+        self._own: deque[Group] = deque()
         self._pending: deque[Group] = deque()
         self._pending_bytes = 0
         self._inflight: deque[_Batch] = deque()
@@ -148,7 +152,7 @@ class Proposer:
     def add_first(self, group: Group) -> None:
         """Queue a small command of the node itself before all that waits, also while clients are refused."""
         if not self._closed:
-            self._pending.appendleft(group)
+            self._own.append(group)
             self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -169,14 +173,14 @@ class Proposer:
 
     def pending(self) -> int:
         """Groups waiting to be sent and batches waiting to be applied."""
-        return len(self._pending) + len(self._inflight)
+        return len(self._own) + len(self._pending) + len(self._inflight)
 
     # --- sending --------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         self._scheduled = False
         while (
-            self._pending
+            (self._own or self._pending)
             and len(self._inflight) < BATCHES_INFLIGHT_MAX
             and self._inflight_bytes < INFLIGHT_BYTES_MAX
             and self._carrier.has_leader()
@@ -187,8 +191,10 @@ class Proposer:
 
     def _next_batch(self) -> _Batch | None:
         """Take pending groups into a batch; None if they had to be refused."""
-        groups: list[Group] = []
-        commands: list[Command] = []
+        oldest = [groups[0].since_s for groups in (self._own, self._pending) if groups]
+        groups = list(self._own)
+        self._own.clear()
+        commands = [group.command for group in groups]
         size = 0
         while self._pending and size < BATCH_BYTES and not (groups and len(groups[-1].tickets) >= GROUP_ITEMS_MAX):
             group = self._pending.popleft()
@@ -208,7 +214,7 @@ class Proposer:
             return None
         self._last_sequence += 1
         self.batches_total += 1
-        batch = _Batch(self._last_sequence, payload, groups)
+        batch = _Batch(self._last_sequence, payload, groups, min(oldest))
         self._inflight.append(batch)
         self._inflight_bytes += len(payload)
         return batch
@@ -250,7 +256,7 @@ class Proposer:
             self._complete(group, result)
         if not self.pending():
             self._idle.set()
-        elif self._pending:
+        elif self._own or self._pending:
             self._flush_soon()
 
     def covered(self, last_sequence: int) -> None:
@@ -282,8 +288,9 @@ class Proposer:
         self._sweeper.cancel()
         if self._retry is not None:
             self._retry.cancel()
-        while self._pending:
-            self._refuse(self._pending.popleft(), error)
+        for waiting in (self._own, self._pending):
+            while waiting:
+                self._refuse(waiting.popleft(), error)
         while self._inflight:
             for group in self._take_first().groups:
                 self._refuse(
@@ -309,6 +316,7 @@ class Proposer:
             durations.observe(now_s - group.since_s, len(group.tickets))
 
     def _complete(self, group: Group, result: Any) -> None:
+        group.answered = True
         try:
             if isinstance(result, Fault):
                 group.sink.failed(
@@ -321,6 +329,9 @@ class Proposer:
             log.exception("a reply failed", op=group.command[0])
 
     def _refuse(self, group: Group, error: LmqError) -> None:
+        if group.answered:
+            return
+        group.answered = True
         self.failed_total[error.code] += len(group.tickets)
         try:
             group.sink.failed(group, error)
@@ -337,23 +348,21 @@ class Proposer:
             self.resend()
         self._refuse_old_pending(now)
         for batch in self._inflight:
-            if now - batch.since_s <= UNKNOWN_AFTER_S:
-                break
-            error = LmqError(
-                "unknown_outcome", f"the cluster has not confirmed the operation within {UNKNOWN_AFTER_S:g} s"
-            )
-            for group in batch.groups:
-                self._refuse(group, error)
-            batch.since_s = float("inf")
+            if not batch.given_up and now - batch.since_s > UNKNOWN_AFTER_S:
+                batch.given_up = True
+                error = LmqError(
+                    "unknown_outcome", f"the cluster has not confirmed the operation within {UNKNOWN_AFTER_S:g} s"
+                )
+                for group in batch.groups:
+                    self._refuse(group, error)
 
     def _refuse_old_pending(self, now: float) -> None:
         """Refuse what no leader has taken for too long, and with a producer's push its later ones, which must not overtake it."""
         refused: list[Group] = []
-        producers: set[bytes | None] = set()
-        while self._pending and now - self._pending[0].since_s > NO_LEADER_AFTER_S:
-            refused.append(self._pending.popleft())
-            producers.add(_producer_of(refused[-1]))
-        producers.discard(None)
+        for waiting in (self._own, self._pending):
+            while waiting and now - waiting[0].since_s > NO_LEADER_AFTER_S:
+                refused.append(waiting.popleft())
+        producers = {_producer_of(group) for group in refused} - {None}
         if producers:
             refused += [group for group in self._pending if _producer_of(group) in producers]
             self._pending = deque(group for group in self._pending if _producer_of(group) not in producers)
