@@ -31,7 +31,7 @@ class Join(Fault):
 
 @dataclass
 class Leave(TargetedFault):
-    """A node leaves, stays alone and empty, and is stopped; it can join again as a spare."""
+    """A node leaves, and is stopped; it can join again as a spare."""
 
     kind: ClassVar[str] = "leave"
     target: str = "follower"

@@ -92,9 +92,10 @@ def join(target: Target, peer: str, discard_data: bool) -> None:
 @destructive_options
 @target_options
 def leave(target: Target, yes: bool, dry_run: bool) -> None:
-    """Take the node out of its cluster. It goes on alone and empty; the others keep everything.
+    """Take the node out of its cluster. The others keep everything.
 
-    At a terminal it asks first.
+    The node finishes what it has taken, is empty then, and refuses clients until it joins a cluster (lmq-admin join), also after
+    a restart. To let it begin anew as a cluster of its own, stop it and delete its data folder. At a terminal it asks first.
     """
     if not yes:
         others = len(target.api.get("/v1/cluster")["nodes"]) - 1
@@ -102,7 +103,7 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
         if not agreed(what, yes=yes, dry_run=dry_run, unattended=True):
             return
     cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
-    _done(target, cluster, f"{target.node} has left and is alone and empty now.")
+    _done(target, cluster, f"{target.node} has left, is empty, and refuses clients until it joins a cluster.")
 
 
 @click.command(short_help="Take a dead node out of the cluster.")
@@ -167,7 +168,10 @@ def _may_discard(target: Target) -> bool:
 
 def _why_no_quorum(cluster: Mapping[str, Any]) -> str:
     nodes, quorum = cluster["nodes"], cluster["quorum"]
-    if any(node["id"] == cluster["self"] and node["state"] == "removed" for node in nodes):
+    own = next((node["state"] for node in nodes if node["id"] == cluster["self"]), "")
+    if own == "left":
+        return "has left its cluster and serves nothing; let it join one (lmq-admin join PEER)"
+    if own == "removed":
         return "was removed from its cluster and serves nothing; let it join again (lmq-admin join PEER --discard-data)"
     present = sum(1 for node in nodes if node["state"] != "unreachable")
     if present < quorum:
@@ -192,6 +196,9 @@ def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Rep
     nodes = sorted(cluster["nodes"], key=lambda node: (node["name"] or "", node["id"]))
     leader = next((node["name"] or node["id"] for node in nodes if node["id"] == cluster["leader"]), None)
     state = f"leader {leader} in term {cluster['term']}" if leader else "no leader"
+    if any(node["state"] == "left" for node in nodes):
+        leader = None
+        state = "in no cluster"
     count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     heading = (
         f"{count}, quorum {cluster['quorum']}, {state}, commit index {cluster['commit_index']:,}, "
@@ -203,7 +210,7 @@ def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Rep
         columns = [column for column in columns if column.key != "match_index"]
     # A node that was never reached has not told its name.
     rows = [[node["name"] or node["id"], *(node[column.key] for column in columns[1:])] for node in nodes]
-    remark = _FEW_NODES.get(len(nodes), "")
+    remark = _FEW_NODES.get(len(nodes), "") if cluster["has_quorum"] else ""
     return Report(cluster, columns, rows, heading=heading, remark=remark, failure=failure)
 
 

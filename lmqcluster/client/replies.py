@@ -14,7 +14,7 @@ _PUSH_TEXTS = {text.encode(): text for text in ("ok", "packing started", "packed
 push_text = _PUSH_TEXTS.__getitem__
 """The result of a push as `str`; KeyError if it is none of LMQ's three."""
 
-RETRY_ELSEWHERE = frozenset({"overloaded", "no_leader", "shutting_down", "unreachable"})
+RETRY_ELSEWHERE = frozenset({"overloaded", "no_leader", "shutting_down", "left_cluster", "unreachable"})
 """Refusals that another node, or the same one a little later, may not repeat."""
 
 

@@ -37,7 +37,8 @@ _SWEEP_S = 0.25
 _DRAIN_SWEEPS = 2
 """How many sweeps a node that turns calls away gets to answer the others."""
 _SHUTDOWN_SWEEPS = 20
-"""The same for a node that shuts down: it answers what it took and then closes the connection itself."""
+"""The same for a node that shuts down or leaves: it answers what it took and then closes the connection itself."""
+_GOING = frozenset({"shutting_down", "left_cluster"})
 _CANCEL_S = 1.0
 """How long a client that is being closed waits for the answers to pulls that it has cancelled."""
 _TURN_BYTES = 1024 * 1024
@@ -327,7 +328,7 @@ class Session:
         self._trouble = error
         if connection is self._connection and self._drain_sweeps == 0:
             self._leave_straight_path()
-            self._drain_sweeps = _SHUTDOWN_SWEEPS if error.code == "shutting_down" else _DRAIN_SWEEPS
+            self._drain_sweeps = _SHUTDOWN_SWEEPS if error.code in _GOING else _DRAIN_SWEEPS
             for call in connection.pending.values():
                 if isinstance(call, Pull):
                     call.move()

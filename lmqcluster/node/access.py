@@ -160,12 +160,14 @@ class Access:
 
     Attributes:
         anonymous: who a client on this machine is that shows no token; None if everybody needs one.
+        outside: why nobody is served, while the node belongs to no cluster.
         revision: of the cluster's tokens, as last seen.
         on_change: called when principals were revoked, or when `anonymous` has changed.
     """
 
     def __init__(self, admin_token: bytes | None) -> None:
         self.anonymous: Principal | None = None
+        self.outside: LmqError | None = None
         self.revision = -1
         self.on_change: list[Callable[[], None]] = []
         self._disk: Disk | None = None
@@ -209,6 +211,12 @@ class Access:
     def forget(self) -> None:
         """The node has left its cluster."""
         self._uncertain = False
+
+    def exclude(self, reason: LmqError | None) -> None:
+        """The node belongs to no cluster, so that clients are refused with `reason`; or it does again."""
+        if reason is not self.outside:
+            self.outside = reason
+            self._revise(changed=True)
 
     def follow(self, tokens: Tokens, now_us: int) -> None:
         """Take over the tokens of the replicated state, those that have expired excepted."""
@@ -269,6 +277,8 @@ class Access:
 
     def refusal(self, reason: str | None = None) -> LmqError:
         """The error for somebody of whom it is not known who he is."""
+        if self.outside is not None:
+            return self.outside
         if self._uncertain:
             return LmqError("no_leader", "this node has not heard yet which tokens the cluster has")
         if self._closed or self._admin is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+from .joining import outside
+
 if TYPE_CHECKING:
     from .node import Node
 
@@ -33,6 +35,9 @@ def check_up(node: Node) -> tuple[list[Check], bool]:
 
 
 def _leader(node: Node) -> Check:
+    reason = outside(node)
+    if reason is not None:
+        return Check("leader", False, reason, {})
     leader = node.replica.core.leader_id()
     return Check("leader", node.has_leader(), f"{node.name_of(leader)} leads" if leader else "no leader is known", {})
 
@@ -41,6 +46,8 @@ def _members(node: Node) -> Check:
     replica = node.replica
     bad = sorted(node.name_of(one) for one in replica.core.members() if not replica.is_able(one))
     count = len(replica.core.members())
+    if not count:
+        return Check("members", False, "this node is in no cluster", {"members": 0, "able": 0})
     figures = {"members": count, "able": count - len(bad)}
     if bad:
         return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}", figures)
@@ -90,6 +97,8 @@ def _snapshot(node: Node) -> Check:
 def _stop(node: Node) -> Check:
     replica = node.replica
     members = replica.core.members()
+    if outside(node) is not None:
+        return Check("safe to stop", True, "nothing depends on this node, it is in no cluster", {})
     others = [one for one in members if one != node.id]
     able = sum(1 for one in others if replica.is_able(one))
     if not others:

@@ -21,7 +21,7 @@ from .identity import fresh_id
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["ask_leader", "join", "leave", "remove"]
+__all__ = ["ask_leader", "exclude", "join", "leave", "outside", "remove"]
 
 log = structlog.get_logger("lmq.membership")
 
@@ -30,7 +30,47 @@ ASK_TIMEOUT_S = 12.0
 CHANGE_DEADLINE_S = 20.0
 LEARN_DEADLINE_S = 600.0
 CAUGHT_UP_DEADLINE_S = 120.0
+DRAIN_S = 10.0
+"""How long a node that leaves waits for the outcome of what it has taken."""
 _RETRY_S = 0.2
+_LEAVES = "this node is leaving its cluster; use another node"
+_LEFT = (
+    "this node has left its cluster and serves nothing; use another node, or let this one join (lmq-admin join PEER)"
+)
+_REMOVED = (
+    "this node was removed from its cluster and serves nothing; use another node, or let this one join anew"
+    " (lmq-admin join PEER --discard-data)"
+)
+
+
+def outside(node: Node) -> str | None:
+    """Why `node` belongs to no cluster; None if it does."""
+    if node.has_left:
+        return _LEFT
+    return _REMOVED if node.replica.core.was_removed() else None
+
+
+def exclude(node: Node, reason: str | None) -> None:
+    """Refuse clients of a node that belongs to no cluster, or serve them again.
+
+    A node that went on alone would acknowledge what nobody else ever sees.
+    """
+    error = None if reason is None else LmqError("left_cluster", reason)
+    _refuse_clients(node, error)
+    node.access.exclude(error)
+    if error is not None:
+        log.warning("clients are refused", reason=reason)
+        node.end_connections()
+
+
+def _refuse_clients(node: Node, error: LmqError | None) -> None:
+    """Take no more requests but see those that were taken to their outcome; None takes requests again."""
+    if error is None:
+        node.service.proposer.resume()
+        node.service.pulls.reopen()
+    else:
+        node.service.proposer.retire(error)
+        node.service.pulls.close(error)
 
 
 async def join(node: Node, peer: str, *, discard_data: bool) -> None:
@@ -40,6 +80,8 @@ async def join(node: Node, peer: str, *, discard_data: bool) -> None:
         raise LmqError("conflict", "this node is in a cluster already; let it leave first", retryable=False)
     contact = await _contact(node, peer)
     cluster = await _ask(node, contact, "cluster", [])
+    if not cluster["members"]:
+        raise LmqError("conflict", f"the node at {peer} has left its cluster: name one that is in it", retryable=False)
     if cluster["id"] == node.id:
         raise LmqError("bad_request", f"{peer} is this node itself")
     new_id = node.id
@@ -48,6 +90,7 @@ async def join(node: Node, peer: str, *, discard_data: bool) -> None:
             _refuse_to_lose(node)
         new_id = fresh_id()
     address = node.replica.transport.me.address
+    was_outside = outside(node) is not None
     log.info("joining", peer=peer, members=sorted(cluster["members"]), id=new_id)
     if cluster.get("guarded"):
         node.access.distrust()
@@ -57,7 +100,8 @@ async def join(node: Node, peer: str, *, discard_data: bool) -> None:
         await _change(node, contact, "add", [new_id, address])
     except LmqError as exc:
         if exc.outcome == "not_applied":
-            await node.become(new_id, {new_id: address})
+            # A node that was in a cluster must not become one of its own: clients may know its address.
+            await node.become(new_id, {} if was_outside else {new_id: address})
         raise
     await _until(
         lambda: new_id in node.replica.core.members() and all(ok for _, ok, _ in node.health()),
@@ -94,9 +138,26 @@ def _may_resume(node: Node, members: Mapping[str, str]) -> bool:
 
 async def leave(node: Node) -> None:
     """Take `node` out of its cluster; see `Node.leave`."""
-    members = node.replica.core.members()
-    if len(members) == 1:
+    if node.has_left:
         return
+    if not node.replica.core.was_removed():
+        members = node.replica.core.members()
+        if members.keys() <= {node.id}:
+            text = "this node is alone, so there is no cluster to leave: its messages are nowhere else; stop it instead"
+            raise LmqError("conflict", text, retryable=False)
+        log.info("leaving", members=sorted(members))
+        _refuse_clients(node, LmqError("left_cluster", _LEAVES))
+        try:
+            await node.service.proposer.drained(DRAIN_S)
+            await _take_out(node, members)
+        except BaseException:
+            _refuse_clients(node, None)
+            raise
+    await node.become(fresh_id(), {})
+
+
+async def _take_out(node: Node, members: Mapping[str, str]) -> None:
+    """Have the others go on without `node`."""
     if not await hand_over(node.replica):
         raise LmqError("no_leader", "no other member is up to date and can take the lead; nothing was changed")
     others = [address for node_id, address in sorted(members.items()) if node_id != node.id]
@@ -104,16 +165,13 @@ async def leave(node: Node) -> None:
     for address in others:
         try:
             await _change(node, address, "rem", [node.id, ""])
-            break
         except LmqError as exc:
             if exc.outcome != "not_applied":
                 raise
             last = exc
-    else:
-        raise last or LmqError("no_leader", "no other member can be reached; nothing was changed")
-    address = node.replica.transport.me.address
-    new_id = fresh_id()
-    await node.become(new_id, {new_id: address})
+        else:
+            return
+    raise last or LmqError("no_leader", "no other member can be reached; nothing was changed")
 
 
 async def remove(node: Node, node_id: str, *, force: bool) -> None:

@@ -66,7 +66,7 @@ class Node:
         statsd: what sends metrics to StatsD, None if that is off.
         totals: sums over all queues.
         peer_vitals: how the other members are.
-        on_leave: called when the node leaves its cluster for one of its own, which its clients do not mean.
+        on_leave: called to end the connections of clients when the node belongs to their cluster no more.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -165,6 +165,7 @@ class Node:
         if self.events is not None:
             self.events.begin(self.replica.machine)
         self._follow_tokens()
+        self.access.exclude(None)
         proposer = Proposer(self, self._meta.node_id.encode(), self._meta.incarnation)
         pulls = Pulls(proposer, self._machine, self.replica.clock)
         if hasattr(self, "service"):
@@ -179,6 +180,13 @@ class Node:
             )
         # A snapshot that was loaded may hold it; the log may bring nothing more.
         self._take_salt()
+        self._tend_membership()
+
+    def _tend_membership(self) -> None:
+        """Refuse clients as long as the node belongs to no cluster, because it left or was removed."""
+        reason, refused = joining.outside(self), self.access.outside
+        if reason != (None if refused is None else refused.message):
+            joining.exclude(self, reason)
 
     def _tell_opened(self) -> None:
         replica = self.replica
@@ -270,6 +278,7 @@ class Node:
         self.service.stored_bytes = stored + KEY_OVERHEAD_BYTES * keys
         self._state_log.note_memory(self.service.stored_bytes, self.config.memory_bytes_max)
         if not self._stopping:
+            self._tend_membership()
             self._state_log.note_health(self.health())
         loop = asyncio.get_running_loop()
         self._timers["memory"] = loop.call_later(MEMORY_PERIOD_S, self._sample_memory)
@@ -397,10 +406,12 @@ class Node:
             await joining.join(self, peer, discard_data=discard_data)
 
     async def leave(self) -> None:
-        """Take this node out of its cluster; it goes on alone and empty.
+        """Take this node out of its cluster. Empty and in no cluster, it refuses clients until it joins one.
+
+        What it has taken comes to its outcome first. A node that has left already does nothing.
 
         Raises:
-            LmqError: ``no_leader`` if the others cannot agree, ``unknown_outcome``.
+            LmqError: ``conflict`` if it is alone, ``no_leader`` if the others cannot agree, ``unknown_outcome``.
         """
         async with self._changing:
             await joining.leave(self)
@@ -461,19 +472,23 @@ class Node:
         return info
 
     async def become(self, node_id: str, members: dict[str, str]) -> None:
-        """Give up the present membership and data, and begin as `node_id` with these members."""
+        """Give up the present membership and data, and begin as `node_id` with these members; without any, in no cluster."""
         error = LmqError("shutting_down", "the node is changing its cluster; use another node")
         self.service.pulls.close(error)
         self.service.proposer.close(error)
-        if node_id in members:
+        if not members or node_id in members:
             # What a client went on to push would be acknowledged by a cluster that it does not mean.
-            for end_connections in self.on_leave:
-                end_connections()
+            self.end_connections()
             self.access.forget()
         await self.replica.stop()
         self._storage.begin_anew(node_id, members, joining=node_id not in members)
         self._build()
         await self._listen()
+
+    def end_connections(self) -> None:
+        """End what clients have open."""
+        for end in self.on_leave:
+            end()
 
     # --- status ---------------------------------------------------------------------------------------------------
 
@@ -482,14 +497,21 @@ class Node:
         """This node's member id."""
         return self._meta.node_id
 
+    @property
+    def has_left(self) -> bool:
+        """Whether the node has left its cluster and has joined none since."""
+        return self._meta.left
+
     def health(self) -> list[tuple[str, bool, str]]:
         """Named checks of readiness: (name, passed, detail)."""
         core, machine = self.replica.core, self.replica.machine
         leader = core.leader_id()
         lag = core.commit_index() - core.applied_index()
         recovering = core.is_recovering()
+        reason = joining.outside(self)
         return [
             ("running", not self._stopping, "shutting down" if self._stopping else "not shutting down"),
+            ("member", reason is None, reason or "belongs to a cluster"),
             ("leader", self.has_leader(), f"leader {leader}" if leader else "no leader known"),
             ("founded", bool(machine.salt), "founded" if machine.salt else "no first leader yet"),
             ("applied", lag <= READY_LAG_MAX, f"{lag} entries behind"),
@@ -505,7 +527,8 @@ class Node:
         """The cluster as this node sees it."""
         replica = self.replica
         core = replica.core
-        members = core.members()
+        # A node that is in no cluster shows itself, so that people see where they are.
+        members = core.members() or {self.id: self._about.raft}
         connected = replica.transport.connected_ids() | {self.id}
         quorum = len(members) // 2 + 1
         present = sum(1 for node_id in members if node_id in connected)
@@ -549,6 +572,8 @@ class Node:
 
     def _own_state(self) -> str:
         core = self.replica.core
+        if self.has_left:
+            return "left"
         if core.was_removed():
             return "removed"
         if core.is_installing():

@@ -281,6 +281,11 @@ class Proposer:
         self._refusing = error
         self.tail = None
 
+    def resume(self) -> None:
+        """Take commands of clients again after `retire`."""
+        if not self._closed:
+            self._refusing = None
+
     def close(self, error: LmqError) -> None:
         """Take no more; fail what is pending with `error`, what is in flight as unknown."""
         self._refusing = error

@@ -173,6 +173,10 @@ class Pulls:
                     self._finish(waiter)
                     waiter.puller.pull_failed(waiter.token, error)
 
+    def reopen(self) -> None:
+        """Let pulls wait again after `close`."""
+        self._closing = None
+
     def waiting(self) -> int:
         """How many pulls wait."""
         return sum(line.live for line in self._queues.values()) + sum(line.live for line in self._patterns.values())

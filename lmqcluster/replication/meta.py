@@ -40,6 +40,7 @@ class NodeMeta:
         recovering: the node has forgotten entries that it may have acknowledged.
         founding: no first leader has been met since the node was founded by a list of peers, so that it may be a member which
             has lost its disk, its term and its vote included.
+        left: the node has left its cluster, or was removed, and belongs to none until it joins one.
         restarted: whether the folder holds a former life of this node.
     """
 
@@ -57,6 +58,7 @@ class NodeMeta:
         self.joining: bool = fields["joining"]
         self.recovering: bool = fields["recovering"]
         self.founding: bool = fields["founding"]
+        self.left: bool = fields["left"]
         self.restarted = restarted
 
     @classmethod
@@ -106,7 +108,7 @@ class NodeMeta:
         meta.save()
         return meta
 
-    def begin_anew(self, node_id: str, members: Mapping[str, str], *, joining: bool) -> None:
+    def begin_anew(self, node_id: str, members: Mapping[str, str], *, joining: bool, left: bool = False) -> None:
         """Give up this identity and its past for another one; the log is wiped at the next opening."""
         self.node_id = node_id
         self.incarnation = max(int(time.time() * 1000), self.incarnation + 1)
@@ -114,6 +116,7 @@ class NodeMeta:
         self.members = dict(members)
         self.durability, self.wipe, self.joining = None, True, joining
         self.recovering = self.founding = self.restarted = False
+        self.left = left
         self.save()
 
     def discard_data(self) -> None:
@@ -161,6 +164,8 @@ class NodeMeta:
             "recovering": self.recovering,
             "founding": self.founding,
         }
+        if self.left:
+            fields["left"] = True
         text = json.dumps({"format": FORMAT, "checksum": _checksum(fields), "node": fields}, indent=2, sort_keys=True)
         for name in FILE_NAMES:
             file = self._disk.create(f"{name}.tmp")
@@ -195,12 +200,16 @@ def _first_fields(node_id: str, founders: Mapping[str, str]) -> dict[str, Any]:
         "joining": False,
         "recovering": False,
         "founding": False,
+        **_LATER_FIELDS,
     }
 
 
 def _checksum(fields: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
 
+
+_LATER_FIELDS: dict[str, Any] = {"left": False}
+"""Fields that are written only when they are not this, so that programs without them can read the file."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "revision": (int,),
@@ -215,6 +224,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "joining": (bool,),
     "recovering": (bool,),
     "founding": (bool,),
+    "left": (bool,),
 }
 
 
@@ -235,6 +245,7 @@ def _read(disk: Disk, name: str) -> dict[str, Any]:
         raise DamagedFileError(disk.path(name), 0, f"it has format {known}, this program reads format {FORMAT}")
     if not sound:
         raise DamagedFileError(disk.path(name), 0, "its checksum is wrong")
+    fields = {**_LATER_FIELDS, **fields}
     if fields.keys() != _TYPES.keys() or not all(type(fields[key]) in kinds for key, kinds in _TYPES.items()):
         raise DamagedFileError(disk.path(name), 0, "its fields are not those of a node's identity")
     return fields

@@ -85,8 +85,11 @@ class NodeStorage:
         return self.durability != "memory"
 
     def begin_anew(self, node_id: str, members: Mapping[str, str], *, joining: bool) -> None:
-        """Give up all data for another identity; the files, which have been closed, are opened again under it."""
-        self.meta.begin_anew(node_id, members, joining=joining)
+        """Give up all data for another identity; the files, which have been closed, are opened again under it.
+
+        Without any members the node has left its cluster.
+        """
+        self.meta.begin_anew(node_id, members, joining=joining, left=not members)
         self._open()
 
     def close(self) -> None:

@@ -64,6 +64,7 @@ ERRORS: dict[str, ErrorSpec] = {
     "throttled": ErrorSpec(429, None, 69, True, _NO, "The client sends more requests than it may"),
     "no_leader": ErrorSpec(503, None, 69, True, _NO, "The cluster has no leader that this node can reach"),
     "shutting_down": ErrorSpec(503, None, 69, True, _NO, "The node is shutting down"),
+    "left_cluster": ErrorSpec(503, None, 69, True, _NO, "The node belongs to no cluster any more"),
     "unreachable": ErrorSpec(503, None, 69, True, _NO, "The node cannot be reached"),
     "unknown_outcome": ErrorSpec(
         504, None, 75, False, Outcome.UNKNOWN, "It is not known whether the operation was applied"

@@ -155,7 +155,7 @@ def test_a_dead_node_is_replaced_and_does_not_disturb_when_it_comes_back(cluster
     assert status.code == 69
     assert "was removed from its cluster" in status.one_line_error()
     with Rpc(dead.rpc, timeout_s=60) as rpc:
-        assert rpc.error("pull", queue_name, 0).startswith(b"no_leader")
+        assert rpc.error("pull", queue_name, 0).startswith(b"left_cluster: this node was removed from its cluster")
     refused = admin(dead, "join", rest[0].http)
     assert "holds what it had when it was removed" in refused.one_line_error()
     done(admin(dead, "join", rest[0].http, "--discard-data"))
@@ -220,7 +220,6 @@ def test_the_leader_leaves_under_load(cluster: Cluster, queue_name: str) -> None
     print(f"leave of the leader: pause {load.pause_s:.2f} s")
     assert load.pause_s < 5
     agree(rest)
-    agree([leader])
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])

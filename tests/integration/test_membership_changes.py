@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import pytest
 from lmqcluster import AsyncClient
 
 from ..unit.client_cluster import async_test
-from .cluster import Cluster, NodeProcess, ports, wait_for
+from .cluster import Cluster, NodeProcess, fetch, ports, wait_for
 from .load import Load
+from .programs import run
 from .raw_http import Answer, Connection, call
 from .raw_rpc import Rpc
 
@@ -62,6 +65,40 @@ def serves(nodes: list[NodeProcess], queue_name: str) -> None:
             message = other_rpc.call("pull", queue_name, 20)
             assert (message[b"content"], message[b"retry"]) == (node.name.encode(), 2)
             assert rpc.call("done", queue_name, message[b"id"]) == b"ok"
+
+
+def answers(node: NodeProcess) -> bool:
+    """Whether the node's HTTP port is up."""
+    try:
+        return fetch(node.http, "/livez")[0] == 200
+    except OSError:
+        return False
+
+
+def refuses_everybody(node: NodeProcess, queue_name: str) -> None:
+    """A node in no cluster says so on each port, keeps nothing, and says what it is to those who ask."""
+    for method, path in (("POST", "/messages/q"), ("GET", "/messages/q?t=0"), ("GET", "/stats")):
+        answer = call(node.http, method, path, b"lost")
+        assert answer.status == 503, (path, answer)
+        assert answer["x-lmq-error"].startswith(b"left_cluster: "), (path, answer)
+    answer = call(node.http, "POST", f"/v1/queues/{queue_name}/messages", b'{"messages": [{"content": "x"}]}', JSON)
+    assert (answer.status, answer.json["code"]) == (503, "left_cluster")
+    assert (answer.json["retryable"], answer.json["outcome"]) == (True, "not_applied")
+    with Rpc(node.rpc) as rpc:
+        for method, *arguments in (("push", queue_name, "lost"), ("pull", queue_name, 0), ("get_default_props",)):
+            assert rpc.error(method, *arguments).startswith(b"left_cluster: this node has left its cluster"), method
+    status, body = fetch(node.http, "/readyz")
+    assert status == 503
+    assert b"[-]member failed: this node has left its cluster" in body
+    cluster = node.get_json("/v1/cluster")
+    assert (cluster["leader"], cluster["has_quorum"]) == (None, False)
+    assert [one["state"] for one in cluster["nodes"]] == ["left"]
+    checks = {one["name"]: one for one in node.get_json("/v1/cluster/check")["checks"]}
+    assert "has left its cluster" in checks["leader"]["detail"]
+    assert not checks["leader"]["ok"]
+    status = run("lmq-admin", "--node", node.http, "status")
+    assert status.code == 69
+    assert "has left its cluster and serves nothing" in status.one_line_error()
 
 
 # --- join -------------------------------------------------------------------------------------------------------------
@@ -147,43 +184,128 @@ def test_joiner_gets_a_snapshot_where_the_log_has_been_compacted(cluster: Cluste
     assert sizes == [COMPACTED_BYTES // len(body) - 1] * 3
 
 
-def test_pushes_through_a_node_that_leaves_are_not_acknowledged_by_its_own_cluster(tmp_path: Path) -> None:
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_leave_under_load_of_clients_that_list_all_nodes(tmp_path: Path, role: str) -> None:
+    """Every acknowledged push is in the cluster afterwards, whatever client it came from, those under way included."""
     with Cluster(3, directory=tmp_path) as cluster:
-        leaver, stays = cluster.followers()
+        leaver = cluster.leader() if role == "leader" else cluster.followers()[0]
+        stays = [node for node in cluster if node is not leaver]
         _push_while_a_node_leaves(leaver, stays)
 
 
+class _HttpPusher(threading.Thread):
+    """Pushes over HTTP to one node, and to the next one when it is refused."""
+
+    def __init__(self, nodes: list[NodeProcess], first: int) -> None:
+        super().__init__(name=f"http pusher {first}")
+        self.acknowledged: list[int] = []
+        self.refused: set[str] = set()
+        self.stop = threading.Event()
+        self._nodes = itertools.cycle(nodes)
+        self._first = first
+
+    def run(self) -> None:
+        node = next(self._nodes)
+        for number in itertools.count(self._first, 1000):
+            if self.stop.is_set():
+                return
+            try:
+                answer = call(node.http, "POST", "/messages/q", b"%d" % number)
+            except (OSError, EOFError):
+                node = next(self._nodes)
+                continue
+            if answer.status == 200:
+                self.acknowledged.append(number)
+            else:
+                self.refused.add(answer["x-lmq-error"].decode().partition(":")[0])
+                node = next(self._nodes)
+
+
+class _StubbornPusher(threading.Thread):
+    """Knows one node only and comes back whatever it is told, with many pushes under way at once."""
+
+    def __init__(self, node: NodeProcess, first: int) -> None:
+        super().__init__(name=f"stubborn pusher {first}")
+        self.acknowledged: list[int] = []
+        self.refused = 0
+        self.stop = threading.Event()
+        self._node = node
+        self._numbers = itertools.count(first, 1000)
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            try:
+                with Rpc(self._node.rpc) as rpc:
+                    self._push(rpc)
+            except (OSError, EOFError):
+                continue
+
+    def _push(self, rpc: Rpc) -> None:
+        while not self.stop.is_set():
+            asked = {rpc.ask("push", "q", number): number for number in itertools.islice(self._numbers, 50)}
+            for _ in range(len(asked)):
+                reply = rpc.read()
+                if reply.error is None:
+                    self.acknowledged.append(asked[reply.msgid])
+                elif reply.error.startswith(b"left_cluster: this node has left"):
+                    self.refused += 1
+
+
 @async_test
-async def _push_while_a_node_leaves(leaver: NodeProcess, stays: NodeProcess) -> None:
+async def _push_while_a_node_leaves(leaver: NodeProcess, stays: list[NodeProcess]) -> None:
+    nodes = [leaver, *stays]
+    https = [_HttpPusher(nodes, first) for first in range(3)]
+    stubborn = _StubbornPusher(leaver, 3)
     acknowledged: list[int] = []
     pushing = True
-    async with AsyncClient([leaver.rpc, stays.rpc]) as client:
+    clients = [AsyncClient([one.rpc for one in nodes]) for _ in range(3)]
 
-        async def push(first: int) -> None:
-            for number in itertools.count(first, 16):
-                if not pushing:
-                    return
-                await client.push("q", number)
-                acknowledged.append(number)
+    async def push(client: AsyncClient, first: int) -> None:
+        for number in itertools.count(first, 1000):
+            if not pushing:
+                return
+            await client.push("q", number)
+            acknowledged.append(number)
 
-        idle = Connection(leaver.http)
-        assert idle.call("GET", "/livez").status == 200
-        tasks = [asyncio.create_task(push(first)) for first in range(16)]
-        await asyncio.to_thread(wait_for, lambda: len(acknowledged) > 200, "pushes")
+    tasks = [asyncio.create_task(push(client, 10 + 20 * i + j)) for i, client in enumerate(clients) for j in range(16)]
+    for thread in (*https, stubborn):
+        thread.start()
+    try:
+        both = [*https, stubborn]
+        await asyncio.to_thread(
+            wait_for, lambda: len(acknowledged) > 500 and all(x.acknowledged for x in both), "pushes"
+        )
         assert (await asyncio.to_thread(leave, leaver)).status == 200
-        assert await asyncio.to_thread(idle.rest) == b""
-        idle.close()
         so_far = len(acknowledged)
-        await asyncio.to_thread(wait_for, lambda: len(acknowledged) > so_far + 200, "pushes after the node has left")
+        counts = [len(one.acknowledged) for one in https]
+        await asyncio.to_thread(wait_for, lambda: len(acknowledged) > so_far + 500, "pushes after the node has left")
+        await asyncio.to_thread(wait_for, lambda: stubborn.refused > 500, "who stays with the node is refused")
+        await asyncio.to_thread(
+            wait_for,
+            lambda: all(len(one.acknowledged) > count + 5 for one, count in zip(https, counts, strict=True)),
+            "clients over HTTP are served by the others",
+        )
+    finally:
         pushing = False
+        for thread in (*https, stubborn):
+            thread.stop.set()
         await asyncio.gather(*tasks)
-        assert client.address is not None
-        assert str(client.address) == stays.rpc
-    async with AsyncClient([stays.rpc]) as client:
-        found: list[int] = []
+        for thread in (*https, stubborn):
+            await asyncio.to_thread(thread.join)
+        for client in clients:
+            await client.close()
+    found: list[int] = []
+    async with AsyncClient([stays[0].rpc]) as client:
         while messages := await client.pull_many("q", 1000):
-            found += [message.content for message in messages]
-    assert sorted(found) == sorted(acknowledged)
+            found += [int(message.content) for message in messages]
+    told = [*acknowledged, *stubborn.acknowledged, *itertools.chain.from_iterable(one.acknowledged for one in https)]
+    assert len(told) == len(set(told))
+    assert set(told) - set(found) == set()
+    counted = Counter(found)
+    assert [number for number in acknowledged if counted[number] != 1] == []
+    print(
+        f"{len(told)} pushes acknowledged, all there; {stubborn.refused} refused; over HTTP {[x.refused for x in https]}"
+    )
 
 
 def test_pulls_that_wait_at_a_joiner_are_told(cluster: Cluster, queue_name: str) -> None:
@@ -242,7 +364,7 @@ def test_join_while_in_a_cluster_is_refused(cluster: Cluster, queue_name: str) -
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
 def test_leave_and_the_rest_goes_on(tmp_path, queue_name: str, role: str) -> None:
-    """12.4: the node drops out and continues alone and empty; the rest forget it, and keep all data."""
+    """12.4: the node drops out and serves nobody; the rest forget it, and keep all data."""
     with Cluster(3, directory=tmp_path) as cluster:
         leaver = cluster.leader() if role == "leader" else cluster.followers()[0]
         rest = [node for node in cluster if node is not leaver]
@@ -256,24 +378,34 @@ def test_leave_and_the_rest_goes_on(tmp_path, queue_name: str, role: str) -> Non
         load.check_exactly_once()
         print(f"leave of the {role}: pause {load.pause_s:.2f} s for clients of the others")
         agree(rest)
-        agree([leaver])
         serves(rest, queue_name + "-serves")
-        serves([leaver], queue_name + "-serves")
-        with Rpc(leaver.rpc) as rpc:
-            assert rpc.call("pull", queue_name, 0) == b"empty"
+        refuses_everybody(leaver, queue_name)
         # The two that are left are a cluster of two, whatever the third does.
         leaver.kill()
         with Rpc(rest[0].rpc) as rpc:
             assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 10)] == [1, 2, 3]
+        # It does not forget it over a restart.
+        leaver.start(wait=False)
+        wait_for(lambda: answers(leaver), "the node that has left is up")
+        refuses_everybody(leaver, queue_name)
+        # A repetition is harmless, nobody can join through it, and when it cannot join it is as before.
+        assert leave(leaver).status == 200
+        fresh = cluster.add_node()
+        refused = join(fresh, leaver.http)
+        assert (refused.status, refused.json["code"]) == (409, "conflict")
+        assert "has left its cluster" in refused.json["detail"]
+        fresh.stop()
+        cluster.nodes.remove(fresh)
+        assert join(leaver, f"127.0.0.1:{ports.take()}").status == 503
+        refuses_everybody(leaver, queue_name)
         # It may come again.
-        leaver.start()
         assert join(leaver, rest[0].http).status == 200
         agree(cluster.nodes)
         serves(cluster.nodes, queue_name + "-serves")
 
 
 def test_leave_down_to_one(cluster: Cluster, queue_name: str) -> None:
-    """The last one that stays is a cluster of one with all data; leaving a cluster of one is nothing."""
+    """The last one that stays is a cluster of one with all data, and cannot leave: its messages are nowhere else."""
     stays, leaves = cluster.nodes
     with Rpc(leaves.rpc) as rpc:
         rpc.call("push", queue_name, "kept")
@@ -281,7 +413,9 @@ def test_leave_down_to_one(cluster: Cluster, queue_name: str) -> None:
     agree([stays])
     with Rpc(stays.rpc) as rpc:
         assert rpc.call("pull", queue_name, 20)[b"content"] == b"kept"
-    assert leave(stays).status == 200
+    refused = leave(stays)
+    assert (refused.status, refused.json["code"], refused.json["retryable"]) == (409, "conflict", False)
+    assert "alone" in refused.json["detail"]
     serves([stays], queue_name + "-serves")
     # Only the founders' ids were taken: a restart finds what it was.
     stays.restart()

@@ -164,6 +164,9 @@ function whyNoQuorum({ nodes, quorum, self }, name) {
   if (nodes.some((node) => node.id === self && node.state === "removed")) {
     return `${name} was removed from its cluster and serves nothing; let it join again.`;
   }
+  if (nodes.some((node) => node.id === self && node.state === "left")) {
+    return `${name} has left its cluster and serves nothing; let it join one.`;
+  }
   const present = nodes.filter((node) => node.connected).length;
   if (present >= quorum) return `${name} knows no leader, though it reaches ${present} of ${nodes.length} nodes; an election takes a second or two.`;
   return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. Nothing is stored or delivered here until others are started or reconnected; what is shown is this node's own copy.`;

@@ -44,6 +44,8 @@ BACKLOG = 1024
 _FETCH_SITE = "Sec-Fetch-Site"
 _OWN_SITES = frozenset(("none", "same-origin"))
 """What browsers say of requests that no other page has caused. Where no token is needed, any page could have one sent."""
+_SERVED_OUTSIDE = ("/v1/cluster", "/v1/overview", "/v1/log-level", "/metrics", "/console")
+"""What a node that belongs to no cluster still answers: questions about itself, and how to let it join one."""
 _PROTOCOL = "http"
 _LINE_REST_BYTES = len("  HTTP/1.1")
 
@@ -185,6 +187,8 @@ class HttpFrontEnd:
             return _throttled(wait_s, target)
         if resource is None or not resource.is_open_to(request.method):
             try:
+                if self._access.outside is not None and not target.startswith(_SERVED_OUTSIDE):
+                    raise self._access.outside
                 request.principal = self._principal(request)
             except LmqError as exc:
                 if resource is not None:

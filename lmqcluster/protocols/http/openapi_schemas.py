@@ -251,7 +251,16 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "description": "Newest behaviour that this node understands; null until it has been heard of.",
             },
             "state": {
-                "enum": ["leader", "follower", "candidate", "recovering", "installing", "removed", "unreachable"]
+                "enum": [
+                    "leader",
+                    "follower",
+                    "candidate",
+                    "recovering",
+                    "installing",
+                    "left",
+                    "removed",
+                    "unreachable",
+                ]
             },
             "match_index": {"type": ["integer", "null"], "description": "Last log entry known to be on that node."},
             "connected": _BOOLEAN,

@@ -324,6 +324,8 @@ class Connection(asyncio.Protocol):
         """
         if self.principal is not None and self.principal is self.node.access.anonymous:
             return
+        if self.node.access.outside is not None:
+            raise self.node.access.outside
         principal = self.node.access.authenticate(secret)
         if self.principal is not None and self.principal is not principal:
             # Its waiting pulls are the other one's.

@@ -96,7 +96,7 @@ class RpcFrontEnd:
 
     def _admit(self, connection: Connection) -> None:
         anonymous = self.node.access.anonymous
-        if anonymous is not None and connection.is_local:
+        if anonymous is not None and connection.is_local and self.node.access.outside is None:
             connection.admit(anonymous, self._methods)
         else:
             connection.admit(None, self._guarded)
