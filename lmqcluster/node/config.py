@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ..wire.limits import MESSAGE_BYTES_MAX
+from . import config_values as values
 from .address import Address
 
 if TYPE_CHECKING:
@@ -28,71 +29,12 @@ LOG_FORMATS: Final = ("auto", "human", "json")
 EVENT_FILE_BYTES_MIN: Final = 64 * 1024
 STATSD_PREFIX_MAX: Final = 100
 DURABILITIES: Final = ("disk", "process", "memory")
-_SIZE_UNITS: Final = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 
 
 class ConfigError(Exception):
     """The configuration cannot be used. The text is one line that names the option and its source; exit status 78."""
 
     exit_code: Final = 78
-
-
-def _choice(*allowed: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        if value not in allowed:
-            raise ValueError(f"{value!r} is not one of {', '.join(allowed)}")
-        return str(value)
-
-    return parse
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{value!r} is not a non-empty text")
-    return value.strip()
-
-
-def _path(value: object) -> Path:
-    return value if isinstance(value, Path) else Path(_text(value)).expanduser()
-
-
-def _path_or_off(value: object) -> Path | None:
-    return None if value == "off" else _path(value)
-
-
-def _address(value: object) -> Address:
-    if isinstance(value, Address):
-        return value
-    return Address.parse(_text(value))
-
-
-def _address_or_off(value: object) -> Address | None:
-    return None if value == "off" else _address(value)
-
-
-def _addresses(value: object) -> tuple[Address, ...]:
-    parts = value if isinstance(value, (list, tuple)) else _text(value).split(",")
-    return tuple(_address(part) for part in parts if part != "")
-
-
-def _size(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    text = _text(value)
-    unit = next((unit for unit in _SIZE_UNITS if text.endswith(unit)), "")
-    digits = text.removesuffix(unit).strip()
-    if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"{value!r} is not a size: a whole number, optionally with B, KiB, MiB or GiB")
-    return int(digits) * _SIZE_UNITS.get(unit, 1)
-
-
-def _count(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    text = _text(value)
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{value!r} is not a whole number")
-    return int(text)
 
 
 def memory_of_machine() -> int:
@@ -128,7 +70,7 @@ class NodeConfig:
     name: str = field(
         default_factory=lambda: f"lmq@{socket.gethostname()}",
         metadata=_option(
-            _text,
+            values.text,
             "Name of the node, for people: shown in logs, status and statistics.",
             extremes="Nodes of the same name work but cannot be told apart. At most 100 characters.",
             metavar="NAME",
@@ -138,7 +80,7 @@ class NodeConfig:
     data_dir: Path = field(
         default=Path("var/lmq"),
         metadata=_option(
-            _path,
+            values.path,
             "Directory of the node's own files; created if absent. Never shared by two nodes.",
             extremes="A second node in the same directory is refused at start.",
             metavar="DIR",
@@ -148,7 +90,7 @@ class NodeConfig:
     peers: tuple[Address, ...] = field(
         default=(),
         metadata=_option(
-            _addresses,
+            values.addresses,
             "Raft addresses of all founding members, own one included or not. "
             "Without it a fresh node is a cluster of one, which others can join.",
             extremes="Every founding member needs the same list: with different ones two clusters may form. "
@@ -160,17 +102,29 @@ class NodeConfig:
     http: Address | None = field(
         default=Address("127.0.0.1", 9980),
         metadata=_option(
-            _address_or_off,
+            values.address_or_off,
             "Address of the HTTP interface, or off.",
             extremes="0.0.0.0 means all interfaces. Clients from elsewhere need a token: see Access control.",
             metavar="ADDR",
             default="127.0.0.1:9980",
         ),
     )
+    http_hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=_option(
+            values.hosts,
+            "Further host names by which clients on the node's own machine may address the HTTP interface while no token is "
+            "needed. Always allowed are localhost, loopback addresses, and the hosts of http and advertise_raft.",
+            extremes="Requests for other names are refused with 421: by such a name a web page could reach the node. Whoever can "
+            "change what a name given here resolves to can do everything.",
+            metavar="HOST,HOST,...",
+            default="none",
+        ),
+    )
     rpc: Address | None = field(
         default=Address("127.0.0.1", 18800),
         metadata=_option(
-            _address_or_off,
+            values.address_or_off,
             "Address of the MessagePack-RPC interface, or off.",
             extremes="As for http.",
             metavar="ADDR",
@@ -180,7 +134,7 @@ class NodeConfig:
     raft: Address | None = field(
         default=Address("127.0.0.1", 19980),
         metadata=_option(
-            _address_or_off,
+            values.address_or_off,
             "Address on which peers connect, or off for a node that stays alone.",
             extremes="Beyond loopback a cluster secret is required. Port 0 is refused: peers must know the port.",
             metavar="ADDR",
@@ -190,7 +144,7 @@ class NodeConfig:
     advertise_raft: Address | None = field(
         default=None,
         metadata=_option(
-            _address,
+            values.address,
             "Raft address that peers dial, where it differs from the one listened on (0.0.0.0, containers, NAT). "
             "It is the node's identity in the cluster.",
             extremes="An address that peers cannot reach leaves the node without a leader.",
@@ -201,7 +155,7 @@ class NodeConfig:
     durability: str = field(
         default="disk",
         metadata=_option(
-            _choice(*DURABILITIES),
+            values.choice(*DURABILITIES),
             "What an acknowledged write has survived: disk means that a majority of the nodes has synced it to disk, process "
             "that a majority has handed it to the operating system, memory that a majority holds it in memory.",
             extremes="With process a power failure, with memory any stop of a majority of the nodes loses what they hold.",
@@ -213,7 +167,7 @@ class NodeConfig:
         default=None,
         repr=False,
         metadata=_option(
-            _text,
+            values.text,
             "Secret that all nodes of the cluster share; peers prove that they know it before anything else is read. "
             "As a flag it shows in the process list: prefer the environment or a file.",
             extremes="At least 16 bytes. Without it Raft is confined to loopback.",
@@ -224,7 +178,7 @@ class NodeConfig:
     cluster_secret_file: Path | None = field(
         default=None,
         metadata=_option(
-            _path,
+            values.path,
             "File that holds the cluster secret; white space around it is ignored.",
             extremes="Giving both a secret and a file is an error.",
             metavar="FILE",
@@ -234,7 +188,7 @@ class NodeConfig:
     admin_token_file: Path | None = field(
         default=None,
         metadata=_option(
-            _path,
+            values.path,
             "File that holds a token with which everything may be done through this node, and with which the first tokens of the "
             "cluster can be made; white space around it is ignored. Read again on SIGHUP.",
             extremes="At least 16 bytes. With it, clients on the node's own machine need a token too.",
@@ -245,7 +199,7 @@ class NodeConfig:
     tls_cert: Path | None = field(
         default=None,
         metadata=_option(
-            _path,
+            values.path,
             "File with the certificate of the client ports in PEM, followed by those between it and its authority. With it HTTP "
             "and MessagePack-RPC speak TLS only, 1.2 or newer. Read again on SIGHUP.",
             extremes="Needs tls_key. Clients refuse one that has expired: see the metric lmq_tls_certificate_expiry_seconds.",
@@ -256,7 +210,7 @@ class NodeConfig:
     tls_key: Path | None = field(
         default=None,
         metadata=_option(
-            _path,
+            values.path,
             "File with the private key of tls_cert in PEM, without a password. Read again on SIGHUP.",
             extremes="Whoever can read it can pass for the node.",
             metavar="FILE",
@@ -266,7 +220,7 @@ class NodeConfig:
     tls_client_ca: Path | None = field(
         default=None,
         metadata=_option(
-            _path,
+            values.path,
             "File with the certificate of the authority that clients have to have a certificate of; a token is needed besides. "
             "Read at the start only.",
             extremes="Nobody without a certificate gets an answer, those who ask for /livez included.",
@@ -279,7 +233,7 @@ class NodeConfig:
     message_bytes_max: int = field(
         default=MESSAGE_BYTES_MAX,
         metadata=_option(
-            _size,
+            values.size,
             "Largest body of one message, in bytes or with KiB, MiB, GiB. A larger push is refused.",
             extremes="1 to 32MiB. Large messages delay the small ones behind them.",
             metavar="SIZE",
@@ -289,7 +243,7 @@ class NodeConfig:
     connections_per_client_max: int = field(
         default=4000,
         metadata=_option(
-            _count,
+            values.count,
             "How many connections one client address may have on each of the two client ports; further ones are closed at once.",
             extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all.",
             metavar="COUNT",
@@ -299,7 +253,7 @@ class NodeConfig:
     requests_per_client_max: int = field(
         default=0,
         metadata=_option(
-            _count,
+            values.count,
             "How many requests a second one client address may send to each of the two client ports; more are refused, over HTTP "
             "with 429 and Retry-After, over MessagePack-RPC as overloaded. 0 for any number.",
             extremes="Refused requests cost the node work too. The Python clients turn to another node.",
@@ -310,7 +264,7 @@ class NodeConfig:
     request_seconds_max: int = field(
         default=30,
         metadata=_option(
-            _count,
+            values.count,
             "Seconds that a request may take to arrive, and one more for every 64 KiB of it; then its connection ends. It also "
             "ends when nothing comes of a MessagePack-RPC request for 5 s or of an HTTP head within 5 s.",
             extremes="At least 1. Too few, and large messages over slow lines do not get through.",
@@ -321,7 +275,7 @@ class NodeConfig:
     idle_seconds_max: int = field(
         default=3600,
         metadata=_option(
-            _count,
+            values.count,
             "Seconds after which a MessagePack-RPC connection ends on which nothing has come and no pull waits. HTTP connections "
             "end after 5 s, and those whose client owes a token after request_seconds_max.",
             extremes="At least 1. The Python clients connect anew when they have to.",
@@ -332,7 +286,7 @@ class NodeConfig:
     memory_bytes_max: int = field(
         default_factory=lambda: max(memory_of_machine() // 2, MEMORY_BYTES_MIN),
         metadata=_option(
-            _size,
+            values.size,
             "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB. "
             "Beyond it this node refuses pushes as overload until messages are acknowledged.",
             extremes="At least 64MiB. Too high, and the kernel ends the process when memory runs out.",
@@ -343,7 +297,7 @@ class NodeConfig:
     event_journal: Path | None = field(
         default=None,
         metadata=_option(
-            _path_or_off,
+            values.path_or_off,
             "Directory in which the node writes what happens to messages (push, pull, ack and so on), as gzip JSON lines; "
             "created if absent. Nodes of different names may share it. off for none.",
             extremes="Costs about 10 bytes of disk and 2 microseconds of processor time for each event. "
@@ -355,7 +309,7 @@ class NodeConfig:
     event_journal_bytes_max: int = field(
         default=64 * 1024 * 1024,
         metadata=_option(
-            _size,
+            values.size,
             "Compressed size at which a file of the event journal is followed by another, in bytes or with KiB, MiB, GiB.",
             extremes="At least 64KiB. A gzip file cannot be split: large ones keep one reader busy for long.",
             metavar="SIZE",
@@ -365,7 +319,7 @@ class NodeConfig:
     event_journal_files_max: int = field(
         default=16,
         metadata=_option(
-            _count,
+            values.count,
             "How many files of its event journal a node keeps; the oldest are deleted. Every start of the node begins a file.",
             extremes="At least 1. Too few, and events are gone before they were evaluated.",
             metavar="COUNT",
@@ -375,7 +329,7 @@ class NodeConfig:
     statsd: Address | None = field(
         default=None,
         metadata=_option(
-            _address_or_off,
+            values.address_or_off,
             "Address of a StatsD server, which is sent the counters and gauges that LMQ sent, by UDP; or off.",
             extremes="Datagrams are lost without a word when nobody listens.",
             metavar="ADDR",
@@ -385,7 +339,7 @@ class NodeConfig:
     statsd_prefix: str = field(
         default="lmq",
         metadata=_option(
-            _text,
+            values.text,
             "What the names of StatsD's metrics begin with; the queue's name follows.",
             extremes="Without colons, bars, at signs and white space. At most 100 characters.",
             metavar="TEXT",
@@ -395,7 +349,7 @@ class NodeConfig:
     statsd_interval: int = field(
         default=20,
         metadata=_option(
-            _count,
+            values.count,
             "Seconds between the gauges of all queues that StatsD is sent; counters are sent every second.",
             extremes="0 for no gauges. Short intervals and very many queues fill the network.",
             metavar="SECONDS",
@@ -405,7 +359,7 @@ class NodeConfig:
     log_level: str = field(
         default="info",
         metadata=_option(
-            _choice(*LOG_LEVELS),
+            values.choice(*LOG_LEVELS),
             "Least severe log lines to write: debug, info, warning or error.",
             extremes="debug also tells what is wrong with single requests. lmq-admin log-level changes it while the node runs.",
             metavar="LEVEL",
@@ -415,7 +369,7 @@ class NodeConfig:
     log_format: str = field(
         default="auto",
         metadata=_option(
-            _choice(*LOG_FORMATS),
+            values.choice(*LOG_FORMATS),
             "Form of the log on standard error: human, json, or auto (human on a terminal, else json).",
             extremes="human lines are for reading, their form may change; json is for machines.",
             metavar="FORMAT",
@@ -425,7 +379,7 @@ class NodeConfig:
     request_log: str = field(
         default="off",
         metadata=_option(
-            _choice("on", "off"),
+            values.choice("on", "off"),
             "on to log every request at level info: what was asked for, by whom, and of HTTP status and duration; or off.",
             extremes="on costs a busy node most of its speed, and fills disks.",
             metavar="SWITCH",

@@ -52,6 +52,8 @@ ERRORS: dict[str, ErrorSpec] = {
     "unknown_method": ErrorSpec(404, "undef", 2, False, _NO, "There is no such method with so many arguments"),
     "unauthorized": ErrorSpec(401, None, 77, False, _NO, "A token is missing or wrong"),
     "forbidden": ErrorSpec(403, None, 77, False, _NO, "The token does not allow this"),
+    "unknown_host": ErrorSpec(421, None, 77, False, _NO, "The request names a host that this node does not answer for"),
+    "foreign_origin": ErrorSpec(403, None, 77, False, _NO, "The request was sent for a web page from elsewhere"),
     "token_not_found": ErrorSpec(404, None, 66, False, _NO, "There is no such token"),
     "not_found": ErrorSpec(404, "throw:not_found", 66, False, _NO, "There is no such message under lease"),
     "lease_expired": ErrorSpec(410, None, 66, False, _NO, "The batch lease has ended"),

@@ -46,9 +46,14 @@ class Answer:
 
 
 class Connection:
-    """One TCP connection to a node."""
+    """One TCP connection to a node.
+
+    Attributes:
+        address: of the node; `ask` names it as the host.
+    """
 
     def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
+        self.address = address
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -72,7 +77,11 @@ class Connection:
         self, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         """Send a request without waiting for the answer."""
-        lines = [f"{method} {target} HTTP/1.1", "Host: lmq", *(f"{k}: {v}" for k, v in (headers or {}).items())]
+        lines = [
+            f"{method} {target} HTTP/1.1",
+            f"Host: {self.address}",
+            *(f"{k}: {v}" for k, v in (headers or {}).items()),
+        ]
         if body is not None:
             lines.append(f"Content-Length: {len(body)}")
         self.send("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b""))

@@ -85,19 +85,6 @@ def test_a_connection_is_one_principals(tmp_path: Path) -> None:
     run(main)
 
 
-def test_pages_from_elsewhere_cannot_use_a_browser_on_this_machine(tmp_path: Path) -> None:
-    """Such a page may have requests sent, though it does not see the answers."""
-
-    async def main() -> None:
-        async with guarded_node(tmp_path, admin=None) as guarded:
-            url = f"http://127.0.0.1:{guarded.http.port}/messages/q"
-            for site, status in [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]:
-                async with guarded.session.post(url, headers={"sec-fetch-site": site}, data=b"x") as answer:
-                    assert answer.status == status, site
-
-    run(main)
-
-
 def test_deleting_a_token_ends_what_its_holders_wait_for(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:

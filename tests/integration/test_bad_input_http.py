@@ -56,7 +56,7 @@ def test_bodies_of_64_mb_are_refused(victims: Cluster, victim: NodeProcess) -> N
     chunk = b"100000\r\n" + b"x" * MIB + b"\r\n"
     with bounded_memory(victims.nodes, 250 * MIB), open_idle(victim.http, 9) as sockets:
         for sock, (path, framing) in zip(sockets, itertools.product(PUSH_ROUTES, framings), strict=True):
-            head = f"POST {path} HTTP/1.1\r\nHost: lmq\r\nContent-Type: application/json\r\n{framing}\r\n"
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{framing}\r\n"
             sock.sendall(head.encode())
             if "Expect" not in framing:
                 pour(sock, chunk if "chunked" in framing else b"x" * MIB, LARGE)
@@ -67,7 +67,7 @@ def test_problem_of_a_body_over_the_limit_says_so(victim: NodeProcess) -> None:
     """Design 2.3: errors carry application/problem+json; the limit is in the text."""
     with Connection(victim.http) as connection:
         connection.send(
-            b"POST /v1/queues/q/messages HTTP/1.1\r\nHost: lmq\r\nContent-Type: application/json\r\n"
+            b"POST /v1/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 99999999999\r\n\r\n"
         )
         answer = connection.read()
@@ -84,18 +84,18 @@ def test_problem_of_a_body_over_the_limit_says_so(victim: NodeProcess) -> None:
 @pytest.mark.parametrize(
     ("head", "status"),
     [
-        (b"GET /" + b"a" * MIB + b" HTTP/1.1\r\nHost: lmq\r\n\r\n", 414),
-        (b"POST /messages/" + b"n" * MIB + b" HTTP/1.1\r\nHost: lmq\r\nContent-Length: 0\r\n\r\n", 414),
-        (b"GET /messages/" + b"n" * 3000 + b"?t=0 HTTP/1.1\r\nHost: lmq\r\n\r\n", 400),
-        (b"GET /livez HTTP/1.1\r\nHost: lmq\r\nX-Large: " + b"v" * MIB + b"\r\n\r\n", 400),
-        (b"GET /livez HTTP/1.1\r\nHost: lmq\r\n" + b"X-Many: v\r\n" * 100_000 + b"\r\n", 400),
+        (b"GET /" + b"a" * MIB + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414),
+        (b"POST /messages/" + b"n" * MIB + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 414),
+        (b"GET /messages/" + b"n" * 3000 + b"?t=0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Large: " + b"v" * MIB + b"\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"X-Many: v\r\n" * 100_000 + b"\r\n", 400),
         (b"G" * MIB + b"\r\n\r\n", 400),
         (b"\x00" * 1000, 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500, 400),
-        (b"GET / HTTP/9.9\r\nHost: lmq\r\n\r\n", 400),
-        (b"GET /livez HTTP/1.1\r\nHost: lmq\r\nContent-Length: x\r\n\r\n", 400),
-        (b"POST /messages/q HTTP/1.1\r\nHost: lmq\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n", 400),
-        (b"POST /messages/%zz HTTP/1.1\r\nHost: lmq\r\nContent-Length: 0\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400),
+        (b"POST /messages/q HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n", 400),
+        (b"POST /messages/%zz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 400),
         (b"GET /livez HTTP/1.1\r\n\r\n", 400),
     ],
     ids=range(13),
@@ -228,7 +228,7 @@ def test_expressions_that_are_refused_say_why(victim: NodeProcess, pattern: str,
 
 def test_many_half_open_connections(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
     """A thousand clients that say nothing, or half a head: closed after a while, and nobody else notices."""
-    half = b"GET /livez HTTP/1.1\r\nHost: lmq\r\n"
+    half = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
     with bounded_memory(victims.nodes, 200 * MIB):
         with open_idle(victim.http, 1000, lambda i: half[: (i % 3) * 12]):
             canary.check()
@@ -238,13 +238,13 @@ def test_many_half_open_connections(victims: Cluster, victim: NodeProcess, canar
 def test_slow_senders_are_served(victim: NodeProcess) -> None:
     """Requests that come byte by byte are requests like any other."""
     with open_idle(victim.http, 30) as slow:
-        dribble(slow, b"GET /livez HTTP/1.1\r\nHost: lmq\r\nConnection: close\r\n\r\n", 0.02)
+        dribble(slow, b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 0.02)
         assert all(end_of(sock).startswith(b"HTTP/1.1 200") for sock in slow)
 
 
 def test_many_unfinished_bodies_are_bounded_together(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
     """Bodies under way take a bounded amount of memory together; over it a client is told to come again."""
-    head = f"POST /messages/unfinished HTTP/1.1\r\nHost: lmq\r\nContent-Length: {30 * MIB}\r\n\r\n".encode()
+    head = f"POST /messages/unfinished HTTP/1.1\r\nHost: localhost\r\nContent-Length: {30 * MIB}\r\n\r\n".encode()
     with bounded_memory(victims.nodes, 600 * MIB), open_idle(victim.http, 24, lambda _i: head) as sockets:
         for _ in range(28):
             for sock in sockets:
@@ -269,13 +269,17 @@ def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
     """Rubbish of a fixed seed: the connection is answered or closed, and everybody else is served."""
     json_head = b"Content-Type: application/json\r\n"
     samples = [
-        b"GET /livez HTTP/1.1\r\nHost: lmq\r\n\r\n",
-        b"POST /messages/fuzz HTTP/1.1\r\nHost: lmq\r\nContent-Length: 5\r\n\r\nhello",
-        b"POST /messages/fuzz HTTP/1.1\r\nHost: lmq\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-        b"GET /messages/fuzz?t=0&cf=msgpack HTTP/1.1\r\nHost: lmq\r\n\r\n",
-        b"GET /messages?qre=%5Efuzz&t=0 HTTP/1.1\r\nHost: lmq\r\n\r\n",
-        b"PATCH /properties/fuzz HTTP/1.1\r\nHost: lmq\r\n" + json_head + b'Content-Length: 11\r\n\r\n{"retry":1}',
-        b"POST /v1/queues/fuzz/pull HTTP/1.1\r\nHost: lmq\r\n" + json_head + b'Content-Length: 9\r\n\r\n{"max":1}',
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /messages/fuzz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello",
+        b"POST /messages/fuzz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"GET /messages/fuzz?t=0&cf=msgpack HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /messages?qre=%5Efuzz&t=0 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"PATCH /properties/fuzz HTTP/1.1\r\nHost: localhost\r\n"
+        + json_head
+        + b'Content-Length: 11\r\n\r\n{"retry":1}',
+        b"POST /v1/queues/fuzz/pull HTTP/1.1\r\nHost: localhost\r\n"
+        + json_head
+        + b'Content-Length: 9\r\n\r\n{"max":1}',
         b"GET /stats HTTP/1.0\r\n\r\n",
     ]
     with bounded_memory(victims.nodes, 200 * MIB):

@@ -96,7 +96,7 @@ class Stranger:
 
 
 GARBAGE = {
-    "http": b"GET / HTTP/1.1\r\nHost: lmq\r\n\r\n",
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500,
     "4 GB frame": b"\xff\xff\xff\xff",
     "64 MB frame": (64 * MIB).to_bytes(4, "big"),

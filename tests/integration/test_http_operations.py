@@ -130,7 +130,7 @@ def resident_bytes(node: NodeProcess) -> int:
 
 def test_a_message_over_the_limit_is_413_before_its_body_is_read(node: NodeProcess, queue_name: str) -> None:
     """With Expect the body is not even asked for."""
-    head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: {32 * MiB + 1}\r\n"
+    head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {32 * MiB + 1}\r\n"
     for expect in ("", "Expect: 100-continue\r\n"):
         with Connection(node.http) as connection:
             connection.send(f"{head}{expect}\r\n".encode())
@@ -144,7 +144,7 @@ def test_a_chunked_message_over_the_limit_is_413_in_bounded_memory(node: NodePro
     chunk = b"%x\r\n%b\r\n" % (MiB, b"x" * MiB)
     with Connection(node.http) as connection:
         connection.send(
-            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         )
         sent = 0
         try:
@@ -168,7 +168,7 @@ def test_a_message_at_the_limit_passes(node: NodeProcess, queue_name: str) -> No
 
 def test_a_batch_over_the_limit_is_413(node: NodeProcess, queue_name: str) -> None:
     api = Api(node.http)
-    head = f"POST /v1/queues/{queue_name}/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST /v1/queues/{queue_name}/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with Connection(node.http) as connection:
         connection.send(f"{head}Content-Length: {64 * MiB}\r\n\r\n".encode())
         answer = connection.read()
@@ -191,11 +191,11 @@ def test_half_sent_bodies_take_bounded_memory_and_are_told_when_it_is_full(node:
     try:
         for connection in connections[:8]:
             connection.send(
-                f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: {32 * MiB}\r\n\r\n".encode()
+                f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {32 * MiB}\r\n\r\n".encode()
             )
         settle(node.http)
         connections[8].send(
-            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: {MiB}\r\n\r\n".encode()
+            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MiB}\r\n\r\n".encode()
         )
         answer = connections[8].read()
         assert (answer.status, answer["retry-after"]) == (503, b"1")
@@ -209,7 +209,9 @@ def test_half_sent_bodies_take_bounded_memory_and_are_told_when_it_is_full(node:
 
 def test_a_client_that_vanishes_within_its_body_stores_nothing(node: NodeProcess, queue_name: str) -> None:
     with Connection(node.http) as connection:
-        connection.send(f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf".encode())
+        connection.send(
+            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf".encode()
+        )
         settle(node.http)
     settle(node.http)
     assert call(node.http, "GET", f"/messages/{queue_name}?t=0").status == 204

@@ -29,7 +29,7 @@ def push_together(node: NodeProcess, name: str, *pushes: tuple[bytes, str | None
     with Connection(node.http) as connection:
         requests = b""
         for body, content_type in pushes:
-            head = f"POST /messages/{name} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+            head = f"POST /messages/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
             head += f"Content-Type: {content_type}\r\n" if content_type else ""
             requests += head.encode() + b"\r\n" + body
         connection.send(requests)

@@ -11,7 +11,7 @@ import pytest
 from .cluster import NodeProcess
 from .raw_http import Connection, call, open_many, settle
 
-HOST = b"Host: lmq\r\n"
+HOST = b"Host: localhost\r\n"
 
 
 def exchange(node: NodeProcess, request: bytes) -> bytes:
@@ -52,7 +52,7 @@ def test_7_a_pipelined_request_waits_for_a_blocked_pull(node: NodeProcess, queue
 
 def test_7_requests_in_pieces(node: NodeProcess, queue_name: str) -> None:
     """7: a request may arrive byte by byte."""
-    request = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello".encode()
+    request = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello".encode()
     with Connection(node.http) as connection:
         for i in range(len(request)):
             connection.send(request[i : i + 1])
@@ -82,7 +82,7 @@ def test_7_connection_close_is_honoured(node: NodeProcess) -> None:
 def test_7_chunked_body(node: NodeProcess, queue_name: str) -> None:
     """7: Transfer-Encoding: chunked request bodies."""
     with Connection(node.http) as connection:
-        head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         connection.send(head + b"3\r\nabc\r\n")
         connection.send(b"A;extension=1\r\ndefghijklm\r\n0\r\nTrailer: x\r\n\r\n")
         assert connection.read().body == b'{"accum":"no"}'
@@ -91,7 +91,9 @@ def test_7_chunked_body(node: NodeProcess, queue_name: str) -> None:
 
 def test_7_expect_100_continue(node: NodeProcess, queue_name: str) -> None:
     """7: Expect: 100-continue is answered before the body comes."""
-    head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+    head = (
+        f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+    )
     with Connection(node.http) as connection:
         connection.send(head.encode())
         assert connection.read_line() == b"HTTP/1.1 100 Continue"
@@ -161,7 +163,7 @@ def test_7_idle_connections_end_after_5_s_but_blocked_pulls_do_not(node: NodePro
 
 def test_7_at_most_10000_requests_per_connection(node: NodeProcess) -> None:
     """7: the 10,000th request of a connection is its last."""
-    request = b"PUT /stats HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"PUT /stats HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Connection(node.http) as connection:
         for _ in range(99):
             connection.send(request * 100)
@@ -290,7 +292,7 @@ def test_7_large_messages(node: NodeProcess, queue_name: str) -> None:
     assert call(node.http, "POST", f"/messages/{queue_name}", body).status == 200
     with Connection(node.http) as connection:
         connection.send(
-            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         )
         for start in range(0, len(body), 1 << 20):
             piece = body[start : start + (1 << 20)]
@@ -345,15 +347,15 @@ def test_7_1_raw_bytes_in_the_request_line(node: NodeProcess, queue_name: str) -
     body = b"\xff\xfe\n\x80"
     # A connection each: a request line is only known to begin where no earlier request can be under way.
     with Connection(node.http) as connection:
-        connection.send(b"POST /messages/" + name + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n" + body)
+        connection.send(b"POST /messages/" + name + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n" + body)
         assert connection.read().status == 200
     with Connection(node.http) as connection:
-        connection.send(b"GET /messages/" + name + b"?t=0 HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.send(b"GET /messages/" + name + b"?t=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = connection.read()
         assert (answer.body, answer["x-lmq-queue-name"]) == (body, name)
     other = f"/messages/{queue_name}-body".encode()
     with Connection(node.http) as connection:
-        connection.send(b"POST " + other + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\n" + body)
+        connection.send(b"POST " + other + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8\r\n\r\n" + body)
         settle(node.http)
         connection.send(body)
         assert connection.read().status == 200
@@ -361,7 +363,7 @@ def test_7_1_raw_bytes_in_the_request_line(node: NodeProcess, queue_name: str) -
     with Connection(node.http) as connection:
         connection.send(b"GET /messages/" + name[:-1])
         settle(node.http)
-        connection.send(name[-1:] + b"?t=0 HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.send(name[-1:] + b"?t=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         # Only what comes with the beginning of a request is looked at; the rest is refused, not misread.
         assert connection.read().status == 400
 

@@ -67,8 +67,8 @@ def test_8_1_an_absent_body_is_an_empty_one(queue: Queue) -> None:
 def test_8_1_content_types_are_kept_verbatim(queue: Queue, content_type: str) -> None:
     """8.1: Content-Type is stored without validation and returned on pull."""
     with Connection(queue.node.http) as connection:
-        head = f"POST /messages/{queue.name} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\nContent-Length: 1\r\n\r\nx"
-        connection.send(head.encode())
+        head = f"POST /messages/{queue.name} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n"
+        connection.send(f"{head}Content-Length: 1\r\n\r\nx".encode())
         assert connection.read().status == 200
     assert queue.pull()["content-type"] == content_type.encode()
 

@@ -60,7 +60,8 @@ export function change(method, path, body = undefined) {
 }
 
 async function request(method, path, body, signal) {
-  const headers = { accept: "application/json" };
+  // A page from elsewhere could not send this header, which is how the node tells the console's requests from its.
+  const headers = { accept: "application/json", "x-lmq-console": "1" };
   const token = sessionStorage.getItem(TOKEN_KEY);
   if (token) headers.authorization = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";

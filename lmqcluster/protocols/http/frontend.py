@@ -14,6 +14,7 @@ from ...node.limits import ClientLimits
 from ...node.tls import handshake
 from ...wire.errors import LmqError
 from . import lmq_errors, problem
+from .anonymous import AnonymousRequests
 from .body import Budget
 from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
 from .console import ConsoleRoutes
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["HttpFrontEnd"]
 
 BACKLOG = 1024
-_FETCH_SITE = "Sec-Fetch-Site"
-_OWN_SITES = frozenset(("none", "same-origin"))
-"""What browsers say of requests that no other page has caused. Where no token is needed, any page could have one sent."""
 _SERVED_OUTSIDE = ("/v1/cluster", "/v1/overview", "/v1/log-level", "/metrics", "/console")
 """What a node that belongs to no cluster still answers: questions about itself, and how to let it join one."""
 _PROTOCOL = "http"
@@ -66,6 +64,7 @@ class HttpFrontEnd:
         self._port = port
         self._waits = Waits()
         self._access = node.access
+        self._anonymous = AnonymousRequests(node.config)
         self._tls = node.tls
         config = node.config
         self.limits = ClientLimits("http", config.connections_per_client_max, config.requests_per_client_max)
@@ -207,12 +206,11 @@ class HttpFrontEnd:
         """Who asks.
 
         Raises:
-            LmqError: ``unauthorized``, ``forbidden``, or ``no_leader`` if that cannot be known yet.
+            LmqError: ``unauthorized``, ``unknown_host``, ``foreign_origin``, or ``no_leader`` if that cannot be known yet.
         """
         connection = request.protocol
         if self._access.anonymous is not None and isinstance(connection, Connection) and connection.is_local:
-            if request.headers.get(_FETCH_SITE, "none") not in _OWN_SITES:
-                raise LmqError("forbidden", "a page from elsewhere, opened in a browser on this machine, is not served")
+            self._anonymous.check(request)
             return self._access.anonymous
         value = request.raw_header(hdrs.AUTHORIZATION)
         if value is None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
 
-__all__ = ["Query", "check_name", "decode", "has_control", "split_target"]
+__all__ = ["Query", "authority_of", "check_name", "decode", "has_control", "split_target"]
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
@@ -50,6 +50,12 @@ def split_target(target: str) -> tuple[list[bytes], str]:
     if segments and not segments[-1]:
         segments.pop()
     return [decode(segment) for segment in segments], query
+
+
+def authority_of(target: str) -> str | None:
+    """Host and port in the absolute form of a request target, None for a plain path."""
+    match = None if target.startswith("/") else _AUTHORITY.match(target)
+    return None if match is None else match[0].partition("://")[2]
 
 
 def has_control(data: bytes) -> bool:
