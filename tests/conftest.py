@@ -1,7 +1,8 @@
-"""How hard the property tests try.
+"""How hard property tests try, wherever they stand.
 
 The gate runs a fixed set of examples, so that it never fails by chance. To search for new failures:
-`LMQ_PROPERTY_EXAMPLES=5000 pytest tests/property`, which picks new examples every time and prints how to replay a failure.
+`LMQ_PROPERTY_EXAMPLES=5000 pytest tests/property tests/unit`, which picks new examples every time and prints how to replay
+a failure.
 """
 
 from __future__ import annotations
