@@ -62,14 +62,16 @@ class BatchLease:
 
     Attributes:
         count: how many there are.
+        charged: whether the lease has used up a delivery of each message, as leases made under machine version 1 have.
         runs: [queue, first delivery number, how many] in reading order.
         starts: position in the batch of each run's first message.
     """
 
-    __slots__ = ("count", "deadline_us", "runs", "sealed", "starts")
+    __slots__ = ("charged", "count", "deadline_us", "runs", "sealed", "starts")
 
-    def __init__(self, deadline_us: int) -> None:
+    def __init__(self, deadline_us: int, *, charged: bool) -> None:
         self.deadline_us = deadline_us
+        self.charged = charged
         self.count = 0
         self.sealed = False
         self.runs: list[list[Any]] = []
@@ -113,14 +115,18 @@ class Subscription:
     """The batch leases of one consumer.
 
     Attributes:
+        owner: to whose quota it counts.
+        session: the one that may use it; 0 if it was never claimed.
         settled: the highest epoch that was settled.
         batches: by epoch, in growing order.
         used_us: log time of the last command.
     """
 
-    __slots__ = ("batches", "settled", "used_us")
+    __slots__ = ("batches", "owner", "session", "settled", "used_us")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: bytes) -> None:
+        self.owner = owner
+        self.session = 0
         self.settled = 0
         self.used_us = 0
         self.batches: dict[int, BatchLease] = {}
@@ -163,7 +169,7 @@ class BatchLeases:
                 raise ValueError(f"the subscription has {self.BATCHES_MAX} batches that are not settled, the limit")
             if epoch < max(subscription.batches, default=0):
                 raise ValueError("a later epoch has been reserved already")
-            batch = BatchLease(now_us + lease_us)
+            batch = BatchLease(now_us + lease_us, charged=True)
         elif batch.deadline_us <= now_us:
             return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
         if not batch.sealed:
@@ -255,7 +261,7 @@ class BatchLeases:
         if subscription is None:
             if len(self.subscriptions) >= self.SUBSCRIPTIONS_MAX:
                 raise ValueError(f"there are {self.SUBSCRIPTIONS_MAX} subscriptions, the limit")
-            subscription = self.subscriptions[name] = Subscription()
+            subscription = self.subscriptions[name] = Subscription(b"")
         self._touch(name, subscription)
         return subscription
 
@@ -339,21 +345,21 @@ class BatchLeases:
         """The table as of now for a snapshot, least recently used first; it may change while the rows are read."""
         frozen: list[list[object]] = []
         for name, subscription in self.subscriptions.items():
-            head = [name, subscription.settled, subscription.used_us]
-            frozen.append([*head, 0, 0, 0, []])
+            head = [name, subscription.owner, subscription.session, subscription.settled, subscription.used_us]
+            frozen.append([*head, 0, 0, 0, 1, []])
             for epoch, batch in subscription.batches.items():
                 for start in range(0, len(batch.runs), _ROW_RUNS):
                     runs = [list(run) for run in batch.runs[start : start + _ROW_RUNS]]
-                    frozen.append([*head, epoch, batch.deadline_us, int(batch.sealed), runs])
+                    frozen.append([*head, epoch, batch.deadline_us, int(batch.sealed), int(batch.charged), runs])
         return iter(frozen)
 
-    def load(self, rows: Iterable[tuple[bytes, int, int, int, int, int, list[Any]]]) -> None:
+    def load(self, rows: Iterable[tuple[bytes, bytes, int, int, int, int, int, int, int, list[Any]]]) -> None:
         """Add the rows of a snapshot, in the order they were written."""
-        for name, settled, used_us, epoch, deadline_us, sealed, runs in rows:
-            subscription = self.subscriptions.setdefault(name, Subscription())
-            subscription.settled, subscription.used_us = settled, used_us
+        for name, owner, session, settled, used_us, epoch, deadline_us, sealed, charged, runs in rows:
+            subscription = self.subscriptions.setdefault(name, Subscription(owner))
+            subscription.session, subscription.settled, subscription.used_us = session, settled, used_us
             if epoch:
-                batch = subscription.batches.setdefault(epoch, BatchLease(deadline_us))
+                batch = subscription.batches.setdefault(epoch, BatchLease(deadline_us, charged=bool(charged)))
                 batch.sealed = bool(sealed)
                 for queue, first, count in runs:
                     batch.add(queue, _checked(first), _checked(count))

@@ -2,12 +2,15 @@
 
 A command is a list ``[op, argument, ...]`` of integers, byte strings and lists, so that it can be encoded by anything. All
 names are byte strings. Numbers of deliveries stand for message ids; the node renders them.
+
+Operations and arguments behind "v2:" came with machine version 2. A node proposes them only when its own replica has that
+version, so whoever meets them in the log understands them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ __all__ = [
     "Match",
     "Op",
     "PushFlag",
+    "RefusedError",
 ]
 
 Command = list[Any]
@@ -38,8 +42,8 @@ Delivered = tuple[bytes, int, int, "Message"]
 class Op(IntEnum):
     """Operation codes. They are part of the log's format: never renumber."""
 
-    PUSH = 1  # queue, content type or None, [content], producer or None, first producer sequence -> [flag]
-    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]], scope of keys -> [flag]
+    PUSH = 1  # queue, content type or None, [content], producer or None, first producer sequence, v2: owner -> [flag]
+    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]], scope, v2: owner -> [flag]
     PULL = 3  # queue, count -> [Delivered], or None: only exhausted messages were met, as many as one command may drop
     PULL_ANY = 4  # pattern, count -> as PULL
     ACK = 5  # queue, [delivery number] -> [bool], or None if the queue does not exist
@@ -58,7 +62,7 @@ class Op(IntEnum):
     RENEW = 18  # subscription, lease us -> how many batches live
     SETTLE_BATCHES = 19  # subscription, epoch -> ([expired epoch], whether to repeat)
     ABANDON_BATCHES = 20  # subscription -> whether to repeat
-    FORGET_KEYS = 21  # [scope] -> how many keys they held
+    FORGET_KEYS = 21  # [scope], v2: owner -> how many keys they held
     PURGE = 22  # queue, limit -> how many messages were removed, or None if the queue does not exist
     MOVE = 23  # queue, destination, limit -> how many messages were moved, or None if the queue does not exist
     SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
@@ -66,18 +70,34 @@ class Op(IntEnum):
     DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
 
 
-class PushFlag(IntEnum):
+class PushFlag(IntFlag):
     """What became of a pushed message."""
 
     STORED = 0
     WINDOW_OPENED = 1
     WINDOW_JOINED = 2
+    REPLAYED = 4  # v2: added to the flag of the push that first used the key; nothing was stored
 
 
 class Fault(NamedTuple):
-    """The result of a command that could not be carried out; nothing of it is to be relied on."""
+    """The result of a command that could not be carried out.
+
+    Attributes:
+        code: the error code for clients of a command that was understood and refused, with nothing of it applied; empty if the
+            command is broken, and then nothing of it is to be relied on.
+    """
 
     reason: str
+    code: str = ""
+
+
+class RefusedError(Exception):
+    """Raised by a command before it has changed anything; its result is a `Fault` with this code and reason."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
 
 
 class IncompatibleVersionError(RuntimeError):

@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from .batch_leases import BatchLeases
-from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op
+from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op, RefusedError
 from .endings import Ending, Endings
 from .key_scopes import KeyScopes
-from .message import Headers, Meta
+from .keyed_pushes import KeyedPushes
+from .keys import IdempotencyKeys
+from .message import Meta
 from .operations import Operations
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
+from .producers import Producers
 from .properties import Rule, checked_properties, effective, settings_of
 from .queue import COUNTERS, DROPS_MAX, REPEATS_MAX, Queue
-from .sessions import BatchSessions, IdempotencyKeys, Producers
+from .quotas import Quotas, checked_owner
+from .sessions import BatchSessions
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
 from .tokens import Role, Token, TokenResult, Tokens
@@ -46,9 +50,10 @@ class Machine:
         last_sequence: number of the last message stored.
         hooked: the queues whose own properties have hooks.
         tokens: who may use the cluster.
+        quotas: what is kept for each owner.
     """
 
-    VERSION_MAX: ClassVar = 1
+    VERSION_MAX: ClassVar = 2
     """The highest machine version that this program understands."""
 
     def __init__(self, compile_pattern: Compile) -> None:
@@ -65,9 +70,10 @@ class Machine:
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.patterns = PatternIndex(compile_pattern, self.queues)
         self.sessions = BatchSessions()
-        self.producers = Producers(REMEMBER_US)
-        self.keys = IdempotencyKeys(REMEMBER_US)
-        self.key_scopes = KeyScopes(REMEMBER_US)
+        self.quotas = Quotas()
+        self.producers = Producers(REMEMBER_US, self.quotas)
+        self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
+        self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
         self.endings = Endings()
         self.batches = BatchLeases(self)
         self.tokens = Tokens(compile_pattern)
@@ -75,16 +81,17 @@ class Machine:
         self._ready: list[Queue] = []
         self._view: SnapshotView | None = None
         operations = Operations(self)
+        pushes = KeyedPushes(self)
         self._handlers: dict[int, Callable[..., Any]] = {
             Op.PUSH: self._push,
-            Op.PUSH_ITEMS: self._push_items,
+            Op.PUSH_ITEMS: pushes.push_items,
             Op.PULL: self._pull,
             Op.PULL_ANY: self._pull_any,
             Op.ACK: self._ack,
             Op.NACK: self._nack,
             Op.EXTEND: self._extend,
             Op.PUT_BACK: self.put_back,
-            Op.PUSH_ALL: self._push_all,
+            Op.PUSH_ALL: pushes.push_all,
             Op.SET_PROPERTIES: self._set_properties,
             Op.CLEAR_PROPERTIES: self._clear_properties,
             Op.DELETE: self._delete,
@@ -96,7 +103,7 @@ class Machine:
             Op.RENEW: self.batches.renew,
             Op.SETTLE_BATCHES: self.batches.settle,
             Op.ABANDON_BATCHES: self.batches.abandon,
-            Op.FORGET_KEYS: self._forget_keys,
+            Op.FORGET_KEYS: pushes.forget_keys,
             Op.SET_TOKEN: self._set_token,
             Op.DELETE_TOKEN: self._delete_token,
             Op.PURGE: operations.purge,
@@ -127,6 +134,8 @@ class Machine:
     def _execute(self, command: Command) -> Any:
         try:
             return self._handlers[command[0]](*command[1:])
+        except RefusedError as exc:
+            return Fault(exc.reason, exc.code)
         except (MemoryError, IncompatibleVersionError):
             # A replica that ran out of memory or is too old has diverged from the others: it must stop, not go on.
             raise
@@ -180,7 +189,13 @@ class Machine:
     # --- push -----------------------------------------------------------------------------------------------------
 
     def _push(
-        self, name: bytes, content_type: bytes | None, contents: list[bytes], producer: bytes | None, first: int
+        self,
+        name: bytes,
+        content_type: bytes | None,
+        contents: list[bytes],
+        producer: bytes | None,
+        first: int,
+        owner: bytes = b"",
     ) -> list[int]:
         if type(contents) not in _SEQUENCES or (contents and set(map(type, contents)) != _ONLY_BYTES):
             raise ValueError("bodies must be bytes")
@@ -191,66 +206,20 @@ class Machine:
         queue = self.queue(name)
         duplicates = 0
         if producer is not None:
-            duplicates = self.producers.admit(producer, first, len(contents), self.now_us)
+            if self.version < 2:
+                self.producers.expire(self.now_us, None)
+            duplicates = self.producers.admit(checked_owner(owner), producer, first, len(contents), self.now_us)
             if duplicates:
                 contents = contents[duplicates:]
-        flags = self._store(queue, (content_type, ()), contents)
+        flags = self.store(queue, (content_type, ()), contents)
         return [0] * duplicates + flags if duplicates else flags
 
-    def _store(self, queue: Queue, meta: Meta, contents: list[bytes]) -> list[int]:
+    def store(self, queue: Queue, meta: Meta, contents: list[bytes]) -> list[int]:
+        """Put bodies that share one meta into a queue; returns a flag for each."""
         flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
         self.last_sequence += len(contents)
         self.note_due(queue)
         return flags
-
-    def _push_items(self, name: bytes, items: list[list[Any]], scope: bytes = b"") -> list[int]:
-        if type(scope) is not bytes:
-            raise ValueError("a scope must be bytes")
-        checked = [_checked_item(item) for item in items]
-        queue = self.queue(name)
-        if scope:
-            self.key_scopes.use(scope, self.now_us)
-            return [self._push_in_scope(queue, scope, *item) for item in checked]
-        return [self._push_item(queue, *item) for item in checked]
-
-    def _push_in_scope(
-        self,
-        queue: Queue,
-        scope: bytes,
-        content: bytes,
-        content_type: bytes | None,
-        headers: Headers,
-        key: bytes | None,
-    ) -> int:
-        known = None if key is None else self.key_scopes.find(scope, queue.name, key)
-        if known is not None:
-            return known
-        flag = self._push_item(queue, content, content_type, headers, None)
-        if key is not None:
-            self.key_scopes.remember(scope, queue.name, key, flag)
-        return flag
-
-    def _forget_keys(self, scopes: list[bytes]) -> int:
-        if type(scopes) not in _SEQUENCES or not set(map(type, scopes)) <= _ONLY_BYTES:
-            raise ValueError("scopes must be bytes")
-        return self.key_scopes.forget(scopes)
-
-    def _push_item(
-        self, queue: Queue, content: bytes, content_type: bytes | None, headers: Headers, key: bytes | None
-    ) -> int:
-        if key is not None:
-            known = self.keys.find(queue.name, key, self.now_us)
-            if known is not None:
-                return known
-        flag = self._store(queue, (content_type, _preserved(headers, queue.settings.preserved)), [content])[0]
-        if key is not None:
-            self.keys.remember(queue.name, key, flag, self.now_us)
-        return flag
-
-    def _push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
-        content, content_type, headers, _key = _checked_item(item)
-        names = sorted(self.patterns.view(pattern).queues)
-        return [(name, self._push_item(self.queue(name), content, content_type, headers, None)) for name in names]
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
@@ -403,8 +372,12 @@ class Machine:
             raise IncompatibleVersionError(
                 f"the cluster moves to machine version {version}, this program understands up to {self.VERSION_MAX}"
             )
-        self.version = max(self.version, version)
+        self.take_version(max(self.version, version))
         return self.version
+
+    def take_version(self, version: int) -> None:
+        """Carry out commands as this machine version does."""
+        self.version = version
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -466,22 +439,3 @@ def _check_numbers(numbers: list[int]) -> None:
     # Checked before the first is settled, because a command fails as a whole.
     if type(numbers) not in _SEQUENCES or (numbers and set(map(type, numbers)) != _ONLY_INTS):
         raise ValueError("delivery numbers must be integers")
-
-
-def _checked_item(item: list[Any]) -> tuple[bytes, bytes | None, Headers, bytes | None]:
-    content, content_type, headers, key = item
-    if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
-        raise ValueError("a body must be bytes and a content type bytes or None")
-    if not isinstance(key, (bytes, type(None))):
-        raise ValueError("an idempotency key must be bytes or None")
-    checked: Headers = tuple((name, value) for name, value in headers)
-    if any(type(text) is not bytes for header in checked for text in header):
-        raise ValueError("header names and values must be bytes")
-    return content, content_type, checked, key
-
-
-def _preserved(headers: Headers, names: tuple[bytes, ...]) -> Headers:
-    if not headers or not names:
-        return ()
-    values = dict(headers)
-    return tuple((name, values[name]) for name in names if name in values)

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 from .message import Headers, Message, Meta, Part, content_bytes
 from .properties import Rule, checked_properties
 from .queue import COUNTERS, Queue
+from .snapshot_formats import FORMATS, from_format
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["VERSION", "Restoration"]
-
-VERSION = 4
+__all__ = ["Restoration"]
 
 _SEQUENCES = (list, tuple)
 _ONLY_INTS = {int}
@@ -37,6 +36,7 @@ class Restoration:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._format = FORMATS[-1]
         self._count = 0
         self._ended = False
         self._failed = False
@@ -107,9 +107,11 @@ class Restoration:
     # --- tables ---------------------------------------------------------------------------------------------------
 
     def _take_header(self, version: int, *state: Any) -> None:
-        if version != VERSION:
-            raise ValueError(f"the snapshot has version {version}, this program reads version {VERSION}")
-        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired = state
+        if version not in FORMATS:
+            raise ValueError(f"the snapshot has format {version}, this program reads {' and '.join(map(str, FORMATS))}")
+        self._format = version
+        header = from_format(version, "header", ["lmqcluster", version, *state])
+        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, _more = header[2:]
         _ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
         machine = self._machine
         if machine_version > machine.VERSION_MAX:
@@ -119,7 +121,8 @@ class Restoration:
             )
         if machine_version < 1 or type(salt) is not bytes:
             raise ValueError("the snapshot's header is malformed")
-        machine.version, machine.now_us, machine.salt = machine_version, now_us, salt
+        machine.take_version(machine_version)
+        machine.now_us, machine.salt = now_us, salt
         machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
         machine.endings.floor = floor
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
@@ -131,27 +134,34 @@ class Restoration:
     def _take_sessions(self, rows: list[Any]) -> None:
         self._machine.sessions.load(_typed(rows, (bytes, int, int)))
 
+    def _rows(self, kind: str, rows: list[Any], *types: type) -> list[Any]:
+        """The rows in the present format, each with columns of these types."""
+        return _typed([from_format(self._format, kind, row) for row in rows], types)
+
     def _take_producers(self, rows: list[Any]) -> None:
-        self._machine.producers.load(_typed(rows, (bytes, int, int)))
+        self._machine.producers.load(self._rows("producers", rows, bytes, bytes, int, int))
 
     def _take_keys(self, rows: list[Any]) -> None:
-        self._machine.keys.load(_typed(rows, (int, bytes, bytes, int)))
+        self._machine.keys.load(self._rows("keys", rows, int, bytes, bytes, bytes, int, bytes))
 
     def _take_scopes(self, rows: list[Any]) -> None:
-        self._machine.key_scopes.load(_typed(rows, (bytes, int, list)))
+        self._machine.key_scopes.load(self._rows("scopes", rows, bytes, bytes, int, list))
 
     def _take_endings(self, rows: list[Any]) -> None:
         self._machine.endings.load(_typed(rows, (int, int)))
 
     def _take_batches(self, rows: list[Any]) -> None:
-        self._machine.batches.load(_typed(rows, (bytes, int, int, int, int, int, list)))
+        types = (bytes, bytes, int, int, int, int, int, int, int, list)
+        self._machine.batches.load(self._rows("batches", rows, *types))
 
     def _take_tokens(self, rows: list[Any]) -> None:
         self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int)))
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
-    def _take_queue(self, name: bytes, own: list[Any], window: int, counters: list[int], suspended: int) -> None:
+    def _take_queue(self, *columns: Any) -> None:
+        record = from_format(self._format, "queue", ["queue", *columns])
+        name, own, window, counters, suspended, _watched_us = record[1:]
         self._check_window()
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")

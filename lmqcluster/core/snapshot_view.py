@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from .message import Message, Meta, Part
 from .pre_images import PreImages
 from .queue import COUNTERS, Queue
-from .snapshot import VERSION
+from .snapshot_formats import format_of, to_format
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -44,7 +44,8 @@ class SnapshotView:
         self._machine: Machine | None = machine
         self._pre_images = pre_images
         self._begun = False
-        self._header = _header(machine)
+        self._format = format_of(machine.version)
+        self._header = to_format(self._format, "header", _header(machine))
         self._tables = [
             ("sessions", machine.sessions.rows()),
             ("producers", machine.producers.rows()),
@@ -54,7 +55,10 @@ class SnapshotView:
             ("batches", machine.batches.rows()),
             ("tokens", machine.tokens.rows()),
         ]
-        self._queues = {name: _FrozenQueue(queue, pre_images) for name, queue in machine.queues.items()}
+        self._queues = {
+            name: _FrozenQueue(queue, to_format(self._format, "queue", _queue_record(queue)), pre_images)
+            for name, queue in machine.queues.items()
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +107,7 @@ class SnapshotView:
     def _body(self) -> Iterator[list[Any]]:
         yield self._header
         for kind, rows in self._tables:
-            yield from _slices(kind, rows)
+            yield from _slices(kind, (to_format(self._format, kind, row) for row in rows))
         for name in sorted(self._queues):
             frozen = self._queues.get(name)
             if frozen is None:
@@ -119,9 +123,9 @@ class _FrozenQueue:
 
     __slots__ = ("_delayed", "_leased", "_numbers", "_parts", "_pre_images", "_queue", "_ready", "_record", "_window")
 
-    def __init__(self, queue: Queue, pre_images: PreImages | None) -> None:
+    def __init__(self, queue: Queue, record: list[Any], pre_images: PreImages | None) -> None:
         self._queue = queue
-        self._record = _queue_record(queue)
+        self._record = record
         self._window = queue.window
         self._parts = len(queue.window.content) if queue.window is not None else 0
         self._ready = queue.ready.copy()
@@ -217,7 +221,7 @@ class _FrozenQueue:
 def _header(machine: Machine) -> list[Any]:
     return [
         "lmqcluster",
-        VERSION,
+        format_of(machine.version),
         machine.version,
         machine.now_us,
         machine.salt,
@@ -226,13 +230,14 @@ def _header(machine: Machine) -> list[Any]:
         machine.endings.floor,
         [[rule.pattern, [list(pair) for pair in rule.properties]] for rule in machine.rules],
         [machine.retired[counter] for counter in COUNTERS],
+        [],
     ]
 
 
 def _queue_record(queue: Queue) -> list[Any]:
     window = queue.window.sequence if queue.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
-    return ["queue", queue.name, own, window, list(_counters_of(queue)), int(queue.suspended)]
+    return ["queue", queue.name, own, window, list(_counters_of(queue)), int(queue.suspended), 0]
 
 
 def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:

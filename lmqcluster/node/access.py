@@ -40,15 +40,17 @@ class Principal:
 
     Attributes:
         name: of the token.
+        owner: to whom the state machine counts what it keeps for it; empty for clients that need no token.
         role: a `Role`, or 0 from the moment on that the token is revoked.
         everywhere: whether its pattern finds all queues.
         is_root: whether it may do everything.
     """
 
-    __slots__ = ("_known", "_matches", "everywhere", "is_root", "name", "pattern", "role")
+    __slots__ = ("_known", "_matches", "everywhere", "is_root", "name", "owner", "pattern", "role")
 
-    def __init__(self, name: str, role: Role, pattern: bytes) -> None:
+    def __init__(self, name: str, role: Role, pattern: bytes, owner: bytes = b"") -> None:
         self.name = name
+        self.owner = owner
         self.role: int = role
         self.pattern = pattern
         self.everywhere = pattern in _WHOLE
@@ -232,7 +234,7 @@ class Access:
             known = former.get(token.digest)
             if known is None or known[0] != token:
                 name = token.name.decode("utf-8", "backslashreplace")
-                known = (token, Principal(name, token.role, token.pattern))
+                known = (token, Principal(name, token.role, token.pattern, token.name))
             self._principals[token.digest] = known
         gone = [
             principal
@@ -304,7 +306,9 @@ class Access:
             return
         if self._admin is not None:
             self._admin.revoke()
-        self._admin = None if secret is None else Principal(ADMIN_FILE_NAME, Role.ADMIN, EVERY_QUEUE)
+        self._admin = (
+            None if secret is None else Principal(ADMIN_FILE_NAME, Role.ADMIN, EVERY_QUEUE, ADMIN_FILE_NAME.encode())
+        )
         self._admin_digest = digest
 
     def _revise(self, *, changed: bool = False) -> None:

@@ -224,7 +224,7 @@ def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], f
     if offer is None:
         offer = offered[queue] = _Offer()
     offer.bodies += bodies
-    offer.flags += flags
+    offer.flags += [flag for flag in flags if flag < PushFlag.REPLAYED]
 
 
 def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bool) -> list[Event]:

@@ -324,9 +324,7 @@ class Proposer:
         group.answered = True
         try:
             if isinstance(result, Fault):
-                group.sink.failed(
-                    group, LmqError("bad_request", f"the state machine refused the command: {result.reason}")
-                )
+                group.sink.failed(group, _error_of(result))
             else:
                 group.sink.completed(group, result)
         except Exception:
@@ -379,6 +377,12 @@ class Proposer:
                 "no_leader", f"no leader has taken the request within {NO_LEADER_AFTER_S:g} s; it was not applied"
             )
             self._refuse(group, error)
+
+
+def _error_of(fault: Fault) -> LmqError:
+    if fault.code:
+        return LmqError(fault.code, fault.reason)
+    return LmqError("bad_request", f"the state machine refused the command: {fault.reason}")
 
 
 def _producer_of(group: Group) -> bytes | None:

@@ -166,7 +166,8 @@ class QueueService:
         if not 0 < len(key) <= KEY_BYTES_MAX:
             raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
         machine = self.machine()
-        if len(machine.keys) + len(machine.key_scopes) >= KEYS_MAX:
+        # From machine version 2 on each owner has a quota.
+        if machine.version < 2 and len(machine.keys) + len(machine.key_scopes) >= KEYS_MAX:
             reason = (
                 f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly, or in scopes that are ended"
             )
@@ -188,8 +189,15 @@ class QueueService:
 
     # --- push -----------------------------------------------------------------------------------------------------
 
-    async def push(self, queue: bytes, items: Sequence[PushItem]) -> list[int]:
-        """Store messages; returns a `PushFlag` for each, in order."""
+    def owned(self, owner: bytes) -> list[bytes]:
+        """The last argument of a command whose effect is kept for an owner; none as long as old programs could not read it."""
+        return [owner] if owner and self.machine().version >= 2 else []
+
+    async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[int]:
+        """Store messages; returns a `PushFlag` for each, in order.
+
+        Their keys belong to `owner`. Raises ``key_reused`` if a key came with another body before; nothing is stored then.
+        """
         self.check_name(queue)
         if len(items) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
@@ -200,7 +208,8 @@ class QueueService:
             return [await self._push_plain(queue, items[0])]
         rows = [_row(item) for item in items]
         size = sum(map(_row_bytes, items))
-        flags: list[int] = await self.propose([Op.PUSH_ITEMS, queue, rows], size)
+        command = [Op.PUSH_ITEMS, queue, rows, b"", *self.owned(owner)]
+        flags: list[int] = await self.propose(command, size)
         return flags
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from ..core import Fault, Machine, Op
+from ..core import Fault, Machine, Op, PushFlag
 from ..core.commands import Command, Delivered
 from .address import Address
 from .service import MESSAGE_OVERHEAD_BYTES
@@ -75,7 +75,7 @@ class StatsdSender:
             if not result or type(result) is Fault:
                 continue
             if op in _PUSHES:
-                self._pushed[command[1]] += len(result)
+                self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag in result)
             elif op == Op.PUSH_ALL:
                 self._pushed.update(name for name, _flag in result)
             elif op in _PULLS:

@@ -109,7 +109,7 @@ def test_values_of_the_wrong_kind_are_refused(command: list[Any]) -> None:
     driver = Driver()
     assert isinstance(driver.batch(command)[0], Fault)
     assert driver.batch([Op.PULL, b"q", 1]) == [[]]
-    assert not driver.machine.producers.records()
+    assert not list(driver.machine.producers.rows())
     assert msgpack.packb(list(driver.machine.snapshot()))
 
 

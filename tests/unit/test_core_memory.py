@@ -6,7 +6,8 @@ import pytest
 
 from lmqcluster.core.lease import LeaseTable
 from lmqcluster.core.machine import REMEMBER_US
-from lmqcluster.core.sessions import BatchSessions, Producers
+from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.sessions import BatchSessions
 from tests.property.driver import SECOND, Driver, bodies, numbers
 
 Q = b"q"
@@ -100,7 +101,7 @@ def test_idempotency_keys_are_forgotten_after_their_window() -> None:
     driver.wait(REMEMBER_US / SECOND)
     driver.push_item(Q, b"x", key=b"last")
     assert len(driver.machine.keys) == 1
-    assert len(driver.machine.keys.records()) == 1
+    assert len(list(driver.machine.keys.rows())) == 1
 
 
 def test_producers_are_forgotten_after_their_window() -> None:
@@ -113,11 +114,11 @@ def test_producers_are_forgotten_after_their_window() -> None:
 
 
 def test_the_producers_used_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Producers, "PRODUCERS_MAX", 3)
+    monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.PRODUCERS: 3})
     driver = Driver()
     for producer in (b"a", b"b", b"c", b"a", b"d"):
         driver.produce(Q, producer, 1, b"x")
-    assert [record[0] for record in driver.machine.producers.records()] == [b"c", b"a", b"d"]
+    assert [record[1] for record in driver.machine.producers.rows()] == [b"c", b"a", b"d"]
 
 
 def test_the_nodes_heard_of_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:

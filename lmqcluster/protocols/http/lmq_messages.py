@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs
 
-from ...node.service import PushItem
+from ...node.service import PushFlag, PushItem
 from ...wire.errors import LmqError
 from . import parameters
 from .compact_json import dumps
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from .request import Request
     from .waits import Waits
 
-__all__ = ["FLAGS", "MessageRoutes"]
+__all__ = ["ACCUMULATION", "FLAGS", "REPLAYED", "MessageRoutes"]
 
 FLAGS = ("no", "new", "yes")
 """What a push says of accumulation: none, a window was opened, a window was joined."""
+ACCUMULATION = 3
+"""The part of a push's flag that is an index of `FLAGS`."""
+REPLAYED = b"idempotency-replayed: true\r\n"
+"""Header of an answer to a push that was stored before, under the same idempotency key."""
 _PUSHED = tuple(dumps({"accum": flag}).encode() for flag in FLAGS)
 
 _DELIVERED = (
@@ -64,8 +68,10 @@ class MessageRoutes:
 
     async def push(self, request: Request, name: bytes) -> Reply:
         """Store the body as one message."""
-        flags = await self._service.push(check_name(name), (await self._item(request),))
-        return Reply(200, JSON, _PUSHED[flags[0]])
+        item = await self._item(request)
+        flag = (await self._service.push(check_name(name), (item,), request.principal.owner))[0]
+        head = JSON + REPLAYED if flag & PushFlag.REPLAYED else JSON
+        return Reply(200, head, _PUSHED[flag & ACCUMULATION])
 
     async def push_all(self, request: Request) -> Reply:
         """Store the body in every queue whose name matches."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...node.service import PushItem
+from ...node.service import PushFlag, PushItem
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ...wire.properties import parse_properties
 from .lmq_errors import no_content
-from .lmq_messages import FLAGS
+from .lmq_messages import ACCUMULATION, FLAGS
 from .lmq_properties import shown
 from .media import content_of, read_value, reply_media
 from .problem import on_error, refuse
@@ -93,8 +93,8 @@ class QueueRoutes:
         body = object_of(await read_value(request, REQUEST_BYTES_MAX), {"messages"})
         messages = list_of(body, "messages", PUSH_COUNT_MAX)
         items = [self._item(message, place, base_key, len(messages)) for place, message in enumerate(messages)]
-        flags = await self._service.push(name, items) if items else []
-        return reply_media(request).reply({"results": [{"accum": FLAGS[flag]} for flag in flags]})
+        flags = await self._service.push(name, items, request.principal.owner) if items else []
+        return reply_media(request).reply({"results": [_pushed(flag) for flag in flags]})
 
     async def pull(self, request: Request, name: bytes) -> Reply:
         """Deliver up to `max` messages, as soon as there is one, waiting up to `timeout` seconds for it."""
@@ -135,6 +135,11 @@ class QueueRoutes:
             # One header covers the batch: each message gets a key of its own that a retry makes again.
             key = base_key if count == 1 else b"%b:%d" % (base_key, place)
         return PushItem(content, content_type, (), key)
+
+
+def _pushed(flag: int) -> dict[str, object]:
+    shown: dict[str, object] = {"accum": FLAGS[flag & ACCUMULATION]}
+    return {**shown, "replayed": True} if flag & PushFlag.REPLAYED else shown
 
 
 def _results(request: Request, done: list[bool]) -> Reply:

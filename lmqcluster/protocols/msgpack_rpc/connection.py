@@ -83,6 +83,7 @@ class Connection(asyncio.Protocol):
         self.waiting: set[Waiter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.producer: bytes | None = None
+        self.producer_owner: list[bytes] = []
         self.next_sequence = 1
         self.push_error: LmqError | None = None
         self.partial_since_s: float | None = None
@@ -342,6 +343,13 @@ class Connection(asyncio.Protocol):
             raise self.node.access.refusal()
         return self.principal
 
+    def owned(self) -> list[bytes]:
+        """The last argument of a command whose effect is kept for the client, see `QueueService.owned`.
+
+        Raises: as `known_principal`.
+        """
+        return self.service.owned(self.known_principal().owner)
+
     # --- requests -------------------------------------------------------------------------------------------------
 
     def _dispatch(self, message: Any) -> None:
@@ -391,6 +399,7 @@ class Connection(asyncio.Protocol):
         # A growing group must not go on under another producer.
         self.service.proposer.tail = None
         self.producer, self.next_sequence, self.push_error = producer, first_sequence, None
+        self.producer_owner = self.owned()
         self._encoder = None
 
     def push_refused(self, error: LmqError) -> None:
@@ -427,7 +436,7 @@ class Connection(asyncio.Protocol):
             proposer.grew(tail, size + 8)
             return
         service.check_name(name)
-        command = [_PUSH, name, CONTENT_TYPE, [body], self.producer, sequence]
+        command = [_PUSH, name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner]
         proposer.add(Group(command, [msgid], self), size + 64)
 
     def pull(self, msgid: Any, arguments: list[Any]) -> None:

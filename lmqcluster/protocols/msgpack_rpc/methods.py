@@ -64,7 +64,7 @@ def _ok(_result: Any) -> bytes:
 
 
 def _flag_list(flags: list[int]) -> bytes:
-    return replies.array_header(len(flags)) + b"".join([replies.FLAG_TEXTS[flag] for flag in flags])
+    return replies.array_header(len(flags)) + b"".join([replies.FLAG_TEXTS[flag & 3] for flag in flags])
 
 
 def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -77,7 +77,7 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     if key is None:
         connection.push(msgid, arguments[:2])
         return
-    _push_keyed(connection, msgid, name, [arguments[1]], [key], lambda flags: replies.FLAG_TEXTS[flags[0]])
+    _push_keyed(connection, msgid, name, [arguments[1]], [key], lambda flags: replies.FLAG_TEXTS[flags[0] & 3])
 
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -107,7 +107,7 @@ def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
     for body in bodies:
         connection.service.check_push(len(body))
     size = sum(map(len, bodies)) + 8 * len(bodies) + 64
-    command = [Op.PUSH, name, CONTENT_TYPE, bodies, connection.producer, first]
+    command = [Op.PUSH, name, CONTENT_TYPE, bodies, connection.producer, first, *connection.producer_owner]
     _propose(connection, msgid, command, size, _flag_list)
 
 
@@ -130,7 +130,7 @@ def _push_keyed(
         connection.service.check_key(key)
         rows.append([body, content_type or CONTENT_TYPE, [], key])
         size += len(body) + len(content_type or b"") + 64
-    _propose(connection, msgid, [Op.PUSH_ITEMS, name, rows, scope], size, render)
+    _propose(connection, msgid, [Op.PUSH_ITEMS, name, rows, scope, *connection.owned()], size, render)
 
 
 def _content_types(value: Any, contents: list[Any]) -> list[bytes | None] | None:
@@ -274,7 +274,7 @@ def _forget_keys(connection: Connection, msgid: Any, arguments: Arguments) -> No
     """``forget_keys([scope]) -> how many keys they held``."""
     arity(arguments, 1, 1)
     scopes = texts(arguments[0], PUSH_COUNT_MAX)
-    _propose(connection, msgid, [Op.FORGET_KEYS, scopes], 64 + sum(map(len, scopes)), pack)
+    _propose(connection, msgid, [Op.FORGET_KEYS, scopes, *connection.owned()], 64 + sum(map(len, scopes)), pack)
 
 
 def _settle_many(op: Op) -> Handler:

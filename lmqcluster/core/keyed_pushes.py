@@ -1,0 +1,146 @@
+"""Pushes with headers and idempotency keys. Every public method is one command of the state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .commands import PushFlag, RefusedError
+from .keys import KnownPush, digest_of
+from .message import Headers
+from .quotas import Kind, checked_owner
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .queue import Queue
+
+__all__ = ["KeyedPushes"]
+
+_ONLY_BYTES = {bytes}
+_SEQUENCES = (list, tuple)
+
+
+class _Item(NamedTuple):
+    content: bytes
+    content_type: bytes | None
+    headers: Headers
+    key: bytes | None
+
+
+class KeyedPushes:
+    """The commands. A push under a key that is known stores nothing, and has the result of the first one."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def push_items(self, name: bytes, items: list[list[Any]], scope: bytes = b"", owner: bytes = b"") -> list[int]:
+        """Store messages, each perhaps with a key of its own, which belongs to the owner and, if one is named, to a scope.
+
+        Raises:
+            RefusedError: ``quota_exceeded``; ``key_reused`` if a key came with another body before.
+        """
+        if type(scope) is not bytes:
+            raise ValueError("a scope must be bytes")
+        machine = self._machine
+        checked = [_checked_item(item) for item in items]
+        checked_owner(owner)
+        queue = machine.queue(name)
+        if scope:
+            return self._push_in_scope(queue, owner, scope, checked)
+        if machine.version < 2:
+            if any(item.key is not None for item in checked):
+                machine.keys.expire(machine.now_us, None)
+            return [self._push_keyed(queue, b"", item, b"") for item in checked]
+        digests = self._check_keys(queue, owner, checked)
+        return [self._push_keyed(queue, owner, item, digest) for item, digest in zip(checked, digests, strict=True)]
+
+    def push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
+        """Store a message in every queue whose name the pattern finds."""
+        machine = self._machine
+        checked = _checked_item(item)
+        names = sorted(machine.patterns.view(pattern).queues)
+        return [(name, self._store(machine.queue(name), checked)) for name in names]
+
+    def forget_keys(self, scopes: list[bytes], owner: bytes = b"") -> int:
+        """Let go of the keys of the owner's scopes; returns how many there were."""
+        if type(scopes) not in _SEQUENCES or not set(map(type, scopes)) <= _ONLY_BYTES:
+            raise ValueError("scopes must be bytes")
+        return self._machine.key_scopes.forget(checked_owner(owner), scopes)
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _check_keys(self, queue: Queue, owner: bytes, items: Iterable[_Item]) -> list[bytes]:
+        """Refuse keys that are too many or came with another body; returns the digests of the keyed bodies."""
+        found = self._machine.keys.find
+        new: dict[bytes, bytes] = {}
+        digests: list[bytes] = []
+        for item in items:
+            digest = b"" if item.key is None else digest_of(item.content)
+            digests.append(digest)
+            if item.key is None:
+                continue
+            known = found(owner, queue.name, item.key)
+            before = new.setdefault(item.key, digest) if known is None else known.digest
+            if before not in (b"", digest):
+                raise RefusedError(
+                    "key_reused",
+                    f"the idempotency key {item.key!r} was used for another body on this queue; nothing is stored",
+                )
+        if new:
+            self._machine.quotas.check(Kind.KEYS, owner, len(new))
+        return digests
+
+    def _push_keyed(self, queue: Queue, owner: bytes, item: _Item, digest: bytes) -> int:
+        machine = self._machine
+        if item.key is None:
+            return self._store(queue, item)
+        known = machine.keys.find(owner, queue.name, item.key)
+        if known is not None:
+            return known.flag | PushFlag.REPLAYED if machine.version >= 2 else known.flag
+        flag = self._store(queue, item)
+        machine.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), machine.now_us)
+        return flag
+
+    def _push_in_scope(self, queue: Queue, owner: bytes, scope: bytes, items: list[_Item]) -> list[int]:
+        machine = self._machine
+        scopes = machine.key_scopes
+        if machine.version < 2:
+            scopes.expire(machine.now_us, None)
+        else:
+            keys = {item.key for item in items if item.key is not None}
+            new = sum(scopes.find(owner, scope, queue.name, key) is None for key in keys)
+            machine.quotas.check(Kind.KEYS, owner, new)
+            if not scopes.knows(owner, scope):
+                machine.quotas.check(Kind.SCOPES, owner)
+        scopes.use(owner, scope, machine.now_us)
+        flags: list[int] = []
+        for item in items:
+            known = None if item.key is None else scopes.find(owner, scope, queue.name, item.key)
+            flag = self._store(queue, item) if known is None else known
+            if known is None and item.key is not None:
+                scopes.remember(owner, scope, queue.name, item.key, flag)
+            flags.append(flag)
+        return flags
+
+    def _store(self, queue: Queue, item: _Item) -> int:
+        meta = (item.content_type, _preserved(item.headers, queue.settings.preserved))
+        return self._machine.store(queue, meta, [item.content])[0]
+
+
+def _checked_item(item: list[Any]) -> _Item:
+    content, content_type, headers, key = item
+    if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
+        raise ValueError("a body must be bytes and a content type bytes or None")
+    if not isinstance(key, (bytes, type(None))):
+        raise ValueError("an idempotency key must be bytes or None")
+    checked: Headers = tuple((name, value) for name, value in headers)
+    if any(type(text) is not bytes for header in checked for text in header):
+        raise ValueError("header names and values must be bytes")
+    return _Item(content, content_type, checked, key)
+
+
+def _preserved(headers: Headers, names: tuple[bytes, ...]) -> Headers:
+    if not headers or not names:
+        return ()
+    values = dict(headers)
+    return tuple((name, values[name]) for name in names if name in values)

@@ -1,0 +1,98 @@
+"""How much of each kind of state is kept for one owner.
+
+An owner is the name of the principal that a command came from; the empty name stands for clients that need no token. What is
+counted is part of the state: each table takes what it keeps and gives back what it lets go of, also when a snapshot is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import ClassVar
+
+from .commands import RefusedError
+
+__all__ = ["OWNER_BYTES_MAX", "Kind", "Quotas", "checked_owner"]
+
+OWNER_BYTES_MAX = 100
+
+
+class Kind(Enum):
+    """What is kept for an owner."""
+
+    KEYS = "idempotency keys"
+    SCOPES = "scopes of idempotency keys"
+    PRODUCERS = "producers"
+    MARKS = "marks of writers"
+    NOTE_BYTES = "bytes of writers' notes"
+    SUBSCRIPTIONS = "subscriptions"
+
+
+class Quotas:
+    """What each owner uses of each kind.
+
+    Attributes:
+        LIMITS: the most of each kind that one owner may have.
+    """
+
+    LIMITS: ClassVar[Mapping[Kind, int]] = {
+        Kind.KEYS: 1_000_000,
+        Kind.SCOPES: 10_000,
+        Kind.PRODUCERS: 200_000,
+        Kind.MARKS: 100_000,
+        Kind.NOTE_BYTES: 256 * 1024 * 1024,
+        Kind.SUBSCRIPTIONS: 2_000,
+    }
+
+    def __init__(self) -> None:
+        self._used: dict[Kind, dict[bytes, int]] = {kind: {} for kind in Kind}
+        self._totals: dict[Kind, int] = dict.fromkeys(Kind, 0)
+
+    def used(self, kind: Kind, owner: bytes) -> int:
+        """How much an owner has."""
+        return self._used[kind].get(owner, 0)
+
+    def total(self, kind: Kind) -> int:
+        """How much all owners have together."""
+        return self._totals[kind]
+
+    def check(self, kind: Kind, owner: bytes, count: int = 1) -> None:
+        """Refuse what would exceed the owner's quota. A command checks before it changes anything.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        used, limit = self.used(kind, owner), self.LIMITS[kind]
+        if used + count > limit:
+            holder = f"token {owner.decode('utf-8', 'backslashreplace')!r}" if owner else "clients without a token"
+            raise RefusedError(
+                "quota_exceeded",
+                f"{holder}: {used} {kind.value} are kept and {count} more are asked for, the quota is {limit}",
+            )
+
+    def take(self, kind: Kind, owner: bytes, count: int = 1) -> None:
+        """Count what was added; the quota is not looked at, see `check`."""
+        used = self._used[kind]
+        used[owner] = used.get(owner, 0) + count
+        self._totals[kind] += count
+
+    def give(self, kind: Kind, owner: bytes, count: int = 1) -> None:
+        """Count what was let go of."""
+        used = self._used[kind]
+        left = used[owner] - count
+        if left:
+            used[owner] = left
+        else:
+            del used[owner]
+        self._totals[kind] -= count
+
+
+def checked_owner(owner: bytes) -> bytes:
+    """The owner that a command names.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if type(owner) is not bytes or len(owner) > OWNER_BYTES_MAX:
+        raise ValueError(f"an owner must be at most {OWNER_BYTES_MAX} bytes")
+    return owner
