@@ -38,6 +38,10 @@ class BatchSessions:
             self._sessions.popitem(last=False)
         return "applied"
 
+    def incarnation(self, origin: bytes) -> int:
+        """The newest incarnation of that node of which a batch was applied, 0 if none."""
+        return self._sessions.get(origin, (0, 0))[0]
+
     def last_sequence(self, origin: bytes, incarnation: int) -> int:
         """The last applied sequence of that incarnation, 0 if none."""
         known, last = self._sessions.get(origin, (0, 0))

@@ -22,6 +22,7 @@ from ..replication.settings import RaftSettings
 from ..replication.storage.disk import Disk, Folder
 from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.errors import LmqError
+from . import incarnation as incarnation_of_node
 from . import joining
 from .access import Access, read_admin_token
 from .config import NodeConfig
@@ -29,7 +30,7 @@ from .event_journal import EventJournal
 from .identity import fresh_id
 from .metrics import Metrics
 from .patterns import compile_pattern
-from .proposer import Group, Proposer
+from .proposer import Group
 from .pulls import Pulls
 from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
 from .state_log import StateLog
@@ -166,7 +167,7 @@ class Node:
             self.events.begin(self.replica.machine)
         self._follow_tokens()
         self.access.exclude(None)
-        proposer = Proposer(self, self._meta.node_id.encode(), self._meta.incarnation)
+        proposer = incarnation_of_node.begin(self, self._meta, self.replica.machine.sessions)
         pulls = Pulls(proposer, self._machine, self.replica.clock)
         if hasattr(self, "service"):
             self.service.proposer, self.service.pulls = proposer, pulls
@@ -350,6 +351,8 @@ class Node:
             self.statsd.batch_applied(now_us, commands, applied.results)
         if own:
             proposer.applied(sequence, applied)
+            if applied.status == "duplicate":
+                incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.sessions)
         if applied.ready:
             pulls.notice(applied.ready)
 
@@ -378,8 +381,7 @@ class Node:
         machine = self.replica.machine
         if self.events is not None:
             self.events.begin(machine)
-        proposer = self.service.proposer
-        proposer.covered(machine.sessions.last_sequence(proposer.origin, proposer.incarnation))
+        incarnation_of_node.state_replaced(self.service.proposer, self._meta, machine.sessions)
         self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
         self.service.pulls.notice_all()
 

@@ -91,11 +91,12 @@ class _Batch:
 
 
 class Proposer:
-    """The batches of one incarnation of this node.
+    """The batches of this node.
 
     Attributes:
         tail: the group that was added last and may still grow, or None. Hot paths append to its command and tickets if they
             fit, and then call `grew`; a group is small, so only `add` checks the bounds.
+        last_sequence: number of the last batch made in this incarnation.
         items_total, batches_total, resends_total: counters.
         failed_total: items that were taken and then failed, by error code.
         durations: seconds from taking a group until it was applied, by operation, counted for each of its items.
@@ -121,7 +122,7 @@ class Proposer:
         self._inflight: deque[_Batch] = deque()
         self._inflight_bytes = 0
         self._patience_s = RESEND_AFTER_S
-        self._last_sequence = 0
+        self.last_sequence = 0
         self._scheduled = False
         self._refusing: LmqError | None = None
         self._closed = False
@@ -205,16 +206,23 @@ class Proposer:
         if not self._pending:
             self.tail = None
         self._pending_bytes -= size
-        payload = msgpack.packb([self.origin, self.incarnation, self._last_sequence + 1, commands])
+        payload = self._encode(commands)
         if len(payload) > BATCH_PAYLOAD_BYTES_MAX:
             # Front ends bound what they add, so this is a second line of defence.
             log.error("batch too large", size=len(payload), ops=[command[0] for command in commands])
             for group in groups:
                 self._refuse(group, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))
             return None
-        self._last_sequence += 1
         self.batches_total += 1
-        batch = _Batch(self._last_sequence, payload, groups, min(oldest))
+        return self._number(groups, payload, min(oldest))
+
+    def _encode(self, commands: list[Command]) -> bytes:
+        payload: bytes = msgpack.packb([self.origin, self.incarnation, self.last_sequence + 1, commands])
+        return payload
+
+    def _number(self, groups: list[Group], payload: bytes, since_s: float) -> _Batch:
+        self.last_sequence += 1
+        batch = _Batch(self.last_sequence, payload, groups, since_s)
         self._inflight.append(batch)
         self._inflight_bytes += len(payload)
         return batch
@@ -241,6 +249,20 @@ class Proposer:
             self.resend()
 
     # --- outcomes -------------------------------------------------------------------------------------------------
+
+    def begin_anew(self, incarnation: int) -> None:
+        """The cluster takes nothing of this incarnation any more, because it knows a later one: go on as `incarnation`.
+
+        What is in flight was not applied and never will be, so it is sent again under new numbers, unless it was given up.
+        """
+        batches = [batch for batch in self._inflight if not batch.given_up]
+        self.incarnation = incarnation
+        self.last_sequence = 0
+        self._inflight.clear()
+        self._inflight_bytes = 0
+        for batch in batches:
+            self._number(batch.groups, self._encode([group.command for group in batch.groups]), batch.since_s)
+        self.resend()
 
     def applied(self, sequence: int, applied: Applied) -> None:
         """A batch of this incarnation was met in the log."""

@@ -7,6 +7,7 @@ before both are on disk, so the older of the two is never too old.
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,10 @@ from .storage.disk import DamagedFileError, Disk
 
 __all__ = ["FILE_NAMES", "NodeMeta", "boot_id"]
 
-FORMAT = 2
+FORMAT = OLDEST_FORMAT = 2
+"""What this program writes, and the oldest that it reads. It rises only when an earlier program could not read the file any
+more: fields that it does not know are ignored, and the file of a program that wrote fewer has their defaults.
+"""
 FILE_NAMES = ("node.json", "node.copy.json")
 
 log = structlog.get_logger("lmq.storage")
@@ -30,6 +34,8 @@ class NodeMeta:
 
     Attributes:
         node_id: member id, for ever the same as long as the data folder lives.
+        origin: the name under which the cluster counts the batches of this data folder. It is drawn with the folder, so
+            that a node that has lost its disk is not taken for its former self; earlier programs used the node's id.
         incarnation: grows with every start, so that batches of a former life are told apart.
         term, vote: Raft's durable state.
         members: id to Raft address of the members at the beginning of the log; without a durable log, the last ones committed.
@@ -48,6 +54,7 @@ class NodeMeta:
         self._disk = disk
         self._revision: int = fields["revision"]
         self.node_id: str = fields["id"]
+        self.origin: str = fields.get("origin", self.node_id)
         self.incarnation: int = fields["incarnation"]
         self.term: int = fields["term"]
         self.vote: str | None = fields["vote"]
@@ -97,12 +104,13 @@ class NodeMeta:
             DamagedFileError: as `read`.
             OSError: the folder cannot be read or written.
         """
-        # Wall-clock milliseconds make the incarnation grow even if the folder was lost.
+        # Wall-clock milliseconds make the incarnation grow even if the folder is an old copy.
         incarnation = int(time.time() * 1000)
         meta = cls.read(disk)
         if meta is None:
             first = _first_fields(new_id, founders)
             meta = cls(disk, first, restarted=False)
+            meta.origin = _fresh_origin(new_id)
             meta.founding = len(founders) > 1
         meta.incarnation = max(incarnation, meta.incarnation + 1)
         meta.save()
@@ -111,6 +119,7 @@ class NodeMeta:
     def begin_anew(self, node_id: str, members: Mapping[str, str], *, joining: bool, left: bool = False) -> None:
         """Give up this identity and its past for another one; the log is wiped at the next opening."""
         self.node_id = node_id
+        self.origin = _fresh_origin(node_id)
         self.incarnation = max(int(time.time() * 1000), self.incarnation + 1)
         self.term, self.vote = 0, None
         self.members = dict(members)
@@ -123,6 +132,11 @@ class NodeMeta:
         """Void log and snapshots, keeping identity, term and vote: the leader brings everything back, the members included."""
         self.wipe = self.joining = self.recovering = True
         self.members = {}
+        self.save()
+
+    def outlive(self, incarnation: int) -> None:
+        """The cluster has heard of an incarnation of this node that is not below the present one: begin one above it."""
+        self.incarnation = incarnation + 1
         self.save()
 
     def save_vote(self, term: int, vote: str | None) -> None:
@@ -166,6 +180,8 @@ class NodeMeta:
         }
         if self.left:
             fields["left"] = True
+        if self.origin != self.node_id:
+            fields["origin"] = self.origin
         text = json.dumps({"format": FORMAT, "checksum": _checksum(fields), "node": fields}, indent=2, sort_keys=True)
         for name in FILE_NAMES:
             file = self._disk.create(f"{name}.tmp")
@@ -184,6 +200,10 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def _fresh_origin(node_id: str) -> str:
+    return f"{node_id}:{secrets.token_hex(4)}"
 
 
 def _first_fields(node_id: str, founders: Mapping[str, str]) -> dict[str, Any]:
@@ -226,6 +246,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "founding": (bool,),
     "left": (bool,),
 }
+_OPTIONAL: dict[str, tuple[type, ...]] = {"origin": (str,)}
 
 
 def _read(disk: Disk, name: str) -> dict[str, Any]:
@@ -236,16 +257,24 @@ def _read(disk: Disk, name: str) -> dict[str, Any]:
         file.close()
     try:
         document = json.loads(data)
-        known = document["format"]
+        known = OLDEST_FORMAT <= document["format"] <= FORMAT
         fields: dict[str, Any] = document["node"]
         sound = document["checksum"] == _checksum(fields)
     except (ValueError, LookupError, TypeError) as exc:
         raise DamagedFileError(disk.path(name), 0, f"it is not a node's identity ({exc})") from exc
-    if known != FORMAT:
-        raise DamagedFileError(disk.path(name), 0, f"it has format {known}, this program reads format {FORMAT}")
+    if not known:
+        reason = f"it has format {document['format']}, this program reads format {FORMAT}"
+        raise DamagedFileError(disk.path(name), 0, reason)
     if not sound:
         raise DamagedFileError(disk.path(name), 0, "its checksum is wrong")
     fields = {**_LATER_FIELDS, **fields}
-    if fields.keys() != _TYPES.keys() or not all(type(fields[key]) in kinds for key, kinds in _TYPES.items()):
+    if not _is_complete(fields):
         raise DamagedFileError(disk.path(name), 0, "its fields are not those of a node's identity")
     return fields
+
+
+def _is_complete(fields: Mapping[str, Any]) -> bool:
+    """Whether all that has to be there is, and of its type; what this program does not know is for later ones."""
+    return fields.keys() >= _TYPES.keys() and all(
+        type(fields[key]) in kinds for key, kinds in (_TYPES | _OPTIONAL).items() if key in fields
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import types
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -130,6 +131,13 @@ def _boot() -> str:
     return f"boot {Host.acting.boots}" if Host.acting is not None else ""
 
 
+def _token(size_bytes: int) -> str:
+    """What tells one data folder from another; not drawn, so that it does not change what else is."""
+    host = Host.acting
+    name = "" if host is None else f"{host.id} {host.life}"
+    return hashlib.blake2b(name.encode(), digest_size=size_bytes).hexdigest()
+
+
 def _clocks(clock: Clock) -> types.SimpleNamespace:
     """The module `time`, as the process that runs just now sees it."""
 
@@ -151,6 +159,7 @@ def storage_world(clock: Clock) -> Iterator[None]:
     with contextlib.ExitStack() as patches, mock.patch.dict(JOURNAL_DEFAULTS, cache_bytes=CACHE_BYTES):
         for module, name, value in (
             (replication.meta, "time", _clocks(clock)),
+            (replication.meta, "secrets", types.SimpleNamespace(token_hex=_token)),
             (replication.meta, "log", _Silence()),
             (replication.node_storage, "log", _Silence()),
             (replication.node_storage, "boot_id", _boot),

@@ -8,6 +8,8 @@ from unittest import mock
 
 from pysyncobj import SyncObj
 
+import lmqcluster.node.incarnation
+import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage
 import lmqcluster.replication.replica
 import lmqcluster.replication.storage.disk_journal
@@ -230,6 +232,7 @@ def _patches() -> dict[str, Patches]:
     segments = lmqcluster.replication.storage.segment
     storage = lmqcluster.replication.node_storage
     replica = lmqcluster.replication.replica
+    meta = lmqcluster.replication.meta
     return {
         "D1": [(RaftCore, "_on_append", _truncating)],
         "D2": [(RaftCore, "_on_append", _committing_all)],
@@ -257,6 +260,10 @@ def _patches() -> dict[str, Patches]:
         "D23": [(RaftCore, "_SyncObj__connectedToAnyone", _campaigning_at_once)],
         "D24": [(RaftCore, "_SyncObj__changeCluster", _library_change)],
         "D25": [(RaftCore, "_members_from_log", _members_never_undone)],
+        "origin and incarnation": [
+            (meta, "_fresh_origin", lambda node_id: node_id),
+            (lmqcluster.node.incarnation, "outlive", _nothing),
+        ],
         "recovering": [(NodeStorage, "_has_forgotten", lambda _self: False)],
         "founding": [(NodeMeta, "open", staticmethod(_trusted_at_once))],
         "forgetful": [(RaftCore, "__init__", _never_forgetful)],

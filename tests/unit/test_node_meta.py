@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 
 from lmqcluster.replication.meta import FILE_NAMES, NodeMeta, boot_id
 from lmqcluster.replication.storage.disk import DamagedFileError, Folder
@@ -79,6 +80,41 @@ def test_the_incarnation_grows_even_if_the_clock_goes_back(disk: SimDisk, monkey
     monkeypatch.setattr("time.time", lambda: 10.0)
     after = opened(disk).incarnation
     assert (before, after) == (1_000_000, 1_000_001)
+
+
+def test_a_new_folder_has_an_origin_of_its_own_and_keeps_it(disk: SimDisk) -> None:
+    """The cluster counts batches by it: a node that lost its disk must not count where others believe it to be further."""
+    first = opened(disk).origin
+    assert read(disk).origin == opened(disk).origin == first
+    assert opened(SimDisk(random.Random(1))).origin != first
+    meta = read(disk)
+    meta.begin_anew("a", FOUNDERS, joining=False)
+    assert read(disk).origin not in {first, "a"}
+
+
+def test_a_folder_of_an_earlier_program_keeps_the_id_for_its_origin(disk: SimDisk) -> None:
+    opened(disk)
+    document = json.loads(disk.content(FILE_NAMES[0]))
+    del document["node"]["origin"]
+    reseal(disk, document)
+    assert opened(disk).origin == "a"
+    assert "origin" not in json.loads(disk.content(FILE_NAMES[0]))["node"], "the earlier program can be started again"
+
+
+def test_a_later_program_may_add_fields_that_this_one_ignores(disk: SimDisk) -> None:
+    opened(disk).save_vote(3, "b")
+    document = json.loads(disk.content(FILE_NAMES[0]))
+    document["node"]["colour"] = "red"
+    reseal(disk, document)
+    assert (read(disk).term, read(disk).vote) == (3, "b")
+
+
+def reseal(disk: SimDisk, document: dict[str, Any]) -> None:
+    """Write a changed document with the right checksum."""
+    text = json.dumps(document["node"], sort_keys=True)
+    document["checksum"] = xxhash.xxh3_64_hexdigest(text.encode())
+    for name in FILE_NAMES:
+        overwrite(disk, name, json.dumps(document).encode())
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["process", "power"])
@@ -184,6 +220,7 @@ def test_both_damaged_is_said_with_the_file(disk: SimDisk) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        ({"format": 3}, "format 3, this program reads format 2"),
         ({"format": 1}, "format 1, this program reads format 2"),
         ({"checksum": "0" * 16}, "its checksum is wrong"),
         ({"node": []}, "its checksum is wrong"),

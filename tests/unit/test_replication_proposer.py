@@ -283,6 +283,43 @@ def test_snapshot_that_covers_batches_makes_their_results_unknown_and_the_rest_i
     run(scenario)
 
 
+def test_batches_of_an_earlier_incarnation_are_sent_again_under_a_later_one() -> None:
+    """The cluster knows a later life of the node than the node itself does, because disk and clock went back."""
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for number in range(3):
+            push(bench, sink, b"%d" % number, number)
+            await bench.turn()
+        bench.machine.sessions.load([(ORIGIN, 99, 5)])
+        assert [bench.apply(position) for position in range(3)] == ["duplicate"] * 3
+        assert sink.told == []
+        bench.proposer.begin_anew(100)
+        for number in range(3, 5):
+            push(bench, sink, b"%d" % number, number)
+        bench.sent[:3] = []
+        await bench.settle()
+        assert [told[:2] for told in sink.told] == [("ok", [number]) for number in range(5)]
+        assert [msgpack.unpackb(payload)[1:3] for _, payload in bench.sent] == [
+            [100, number] for number in (1, 2, 3, 4)
+        ]
+
+    run(scenario)
+
+
+def test_what_was_given_up_is_not_sent_again_under_a_later_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SWEEP_S", 0.005)
+    monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 0.0)
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, sink, b"x")
+        await until(lambda: sink.told)
+        bench.sent.clear()
+        bench.proposer.begin_anew(100)
+        assert (bench.sent, bench.proposer.pending()) == ([], 0)
+
+    run(scenario)
+
+
 def test_close_refuses_what_waits_and_does_not_know_what_was_sent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x", "sent")
