@@ -111,6 +111,12 @@ class _Scrape:
         page.value("lmq_waiters", pulls.waiting())
         connections = (((protocol,), count()) for protocol, count in metrics.connections.items())
         page.values("lmq_connections", connections)
+        gates = self._node.gates
+        page.values("lmq_stranger_connections", (((gate.port,), len(gate.strangers)) for gate in gates.all))
+        ended = (((gate.port, why.value), count) for gate in gates.all for why, count in gate.endings.items())
+        page.values("lmq_connections_ended_total", ended)
+        held = {"clients": gates.memory.clients_bytes, "strangers": gates.memory.strangers_bytes}
+        page.values("lmq_client_memory_bytes", (((of,), size) for of, size in held.items()))
 
     def _raft(self) -> None:
         page = self._page

@@ -105,6 +105,25 @@ SECTIONS: Final = (
             Definition("lmq_empty_pulls_total", "counter", "Pulls whose wait ended without a message."),
             Definition("lmq_waiters", "gauge", "Pulls that wait for a message."),
             Definition("lmq_connections", "gauge", "Open connections of clients.", ("protocol",)),
+            Definition(
+                "lmq_stranger_connections",
+                "gauge",
+                "Accepted connections, those in their TLS handshake included, on which nobody has said yet who he is.",
+                ("port",),
+            ),
+            Definition(
+                "lmq_connections_ended_total",
+                "counter",
+                "Connections that the node ended or did not take: client_full, port_full, strangers_full and memory for want of "
+                "room, not_authenticated and too_slow for want of time, handshake and bad_request for what came, idle.",
+                ("port", "reason"),
+            ),
+            Definition(
+                "lmq_client_memory_bytes",
+                "gauge",
+                "Unfinished requests, decoded values and unread answers: of known clients, and of strangers.",
+                ("of",),
+            ),
         ),
     ),
     Section(

@@ -25,8 +25,10 @@ from ..wire.errors import LmqError
 from . import incarnation as incarnation_of_node
 from . import joining
 from .access import Access, read_admin_token
+from .address import is_loopback
 from .config import NodeConfig
 from .event_journal import EventJournal
+from .gates import Gates
 from .identity import fresh_id
 from .metrics import Metrics
 from .patterns import compile_pattern
@@ -63,6 +65,7 @@ class Node:
         failure: set with the error if replication stops; the process must then end.
         events: the event journal, None if it is off.
         access: who may do what on the client ports.
+        gates: what the ports take.
         tls: what the client ports speak; None for plain TCP.
         statsd: what sends metrics to StatsD, None if that is off.
         totals: sums over all queues.
@@ -85,6 +88,7 @@ class Node:
         self._statsd_task: asyncio.Task[None] | None = None
         self.on_leave: list[Callable[[], None]] = []
         self.access = Access(config.admin_token)
+        self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
         self._settling: asyncio.Task[None] | None = None
         self.replica: Replica
@@ -133,6 +137,7 @@ class Node:
             )
         self._build()
         self._tell_opened()
+        self.gates.tell()
         await self._listen()
         if config.statsd is not None:
             self.statsd = StatsdSender(config.statsd, config.statsd_prefix, config.statsd_interval, self._machine)
@@ -144,6 +149,9 @@ class Node:
         self._tick_access()
         self.peer_vitals = PeerVitals(self)
         self._history = asyncio.create_task(self.totals.keep_history())
+
+    def _must_authenticate(self, address: object) -> bool:
+        return self.access.anonymous is None or not is_loopback(address)
 
     def _disk(self, folder: str) -> Disk:
         return Folder(self.config.data_dir / folder)
@@ -257,6 +265,7 @@ class Node:
             self._statsd_task.cancel()
             await asyncio.wait([self._statsd_task])
         self._history.cancel()
+        self.gates.close()
         self.peer_vitals.close()
         if not self.failure.done():
             await hand_over(self.replica)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.node.limits import ClientLimits
+from lmqcluster.ports import Bounds, Gate, Listener, Memory
 from lmqcluster.protocols.http import body, reply
 from lmqcluster.protocols.http.body import Budget
 from lmqcluster.protocols.http.connection import HttpServer
@@ -26,9 +26,10 @@ def serve(handler: Handler, client: Client, budget: Budget | None = None) -> Non
     """Run a client against a server that has this handler only."""
 
     async def main() -> None:
-        server = HttpServer(handler, budget or Budget(), ClientLimits("http", 10, 0))
-        listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        server = HttpServer(handler, budget or Budget())
+        gate = Gate("http", Bounds(10, 10), Memory(1 << 30), lambda _address: False)
+        listener = Listener(gate, server.connect)
+        reader, writer = await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0))
         try:
             await client(reader, writer)
         finally:

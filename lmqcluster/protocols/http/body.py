@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import EMPTY_PAYLOAD, hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 
-from ...node.limits import ARRIVAL_BYTES_PER_S
+from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...wire.errors import LmqError
 from .reply import CONTINUE
 

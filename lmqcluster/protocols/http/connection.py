@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooL
 from aiohttp.web_protocol import RequestHandler
 
 from ...node.address import is_loopback
-from ...node.limits import ClientBudget, ClientLimits
+from ...ports import Place
 from .body import Budget
 from .reply import Reply
 from .request import Request
@@ -30,7 +30,6 @@ IDLE_S: Final = 5.0
 LINGER_S: Final = 5.0
 """How long the rest of a refused body is read and dropped, so that the client gets to see the answer."""
 READ_BUFFER_BYTES: Final = 64 * 1024
-CONNECTIONS_MAX: Final = 10_000
 
 _log = structlog.get_logger(__name__)
 # llhttp refuses a method it does not know; the line it complains of is only in the text of the error.
@@ -45,12 +44,12 @@ class Connection(RequestHandler):
     Attributes:
         served: requests answered so far.
         is_local: whether the client is on this machine.
-        budget: what its address may do.
+        place: what it counts for.
     """
 
-    __slots__ = ("_in_head", "_peer", "budget", "is_local", "served")
+    __slots__ = ("_in_head", "is_local", "place", "served")
 
-    def __init__(self, manager: HttpServer, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, manager: HttpServer, place: Place, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
             manager,
             loop=loop,
@@ -65,9 +64,8 @@ class Connection(RequestHandler):
             auto_decompress=False,
         )
         self.served = 0
-        self.is_local = False
-        self._peer: object = None
-        self.budget: ClientBudget | None = None
+        self.place = place
+        self.is_local = is_loopback(place.address)
         self._in_head = False
 
     def data_received(self, data: bytes) -> None:
@@ -89,22 +87,13 @@ class Connection(RequestHandler):
         self._in_head = in_head and self._request_count == requests
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, unless there are too many; notice a peer that died silently within a minute."""
-        manager = cast("HttpServer", self._manager)
+        """Take the connection; notice a peer that died silently within a minute."""
         super().connection_made(transport)
-        self._peer = transport.get_extra_info("peername")
-        self.is_local = is_loopback(self._peer)
-        self.budget, allowed = manager.limits.connected(self._peer)
-        if not allowed:
-            self.force_close()
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             for name, seconds in _KEEPALIVE_OPTIONS:
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
-        if len(manager.connections) > CONNECTIONS_MAX:
-            _log.warning("connection refused", reason="too many connections", limit=CONNECTIONS_MAX)
-            self.force_close()
 
     def close(self) -> None:
         """End the connection: at once if it is idle, else when its request has been answered.
@@ -118,12 +107,8 @@ class Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection has ended."""
-        # The parser's class lets go of its manager.
-        limits = cast("HttpServer", self._manager).limits if self._manager is not None else None
         super().connection_lost(exc)
-        if limits is not None and self.budget is not None:
-            limits.disconnected(self._peer, self.budget)
-            self.budget = None
+        self.place.ended()
 
     def handle_error(
         self,
@@ -160,26 +145,19 @@ def _status_of(exc: HttpProcessingError) -> int:
 
 
 class HttpServer(web.Server):
-    """One port: makes a `Connection` for each client, and a `Request` for each request.
+    """One port: makes a `Connection` for each client, and a `Request` for each request."""
 
-    Attributes:
-        limits: what each client address may do.
-    """
-
-    def __init__(
-        self, handler: Callable[[Request], Awaitable[web.StreamResponse]], budget: Budget, limits: ClientLimits
-    ) -> None:
+    def __init__(self, handler: Callable[[Request], Awaitable[web.StreamResponse]], budget: Budget) -> None:
         super().__init__(
             cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", handler),
             request_factory=self._new_request,
             handler_cancellation=True,
         )
-        self.limits = limits
         self._budget = budget
 
-    def __call__(self) -> Connection:
-        """A protocol instance for a new connection."""
-        return Connection(self, loop=self._loop)
+    def connect(self, place: Place) -> Connection:
+        """The protocol of a new connection."""
+        return Connection(self, place, loop=self._loop)
 
     def _new_request(self, message, payload, protocol, writer, task) -> Request:  # type: ignore[no-untyped-def]
         return Request(message, payload, protocol, writer, task, self._loop, budget=self._budget)

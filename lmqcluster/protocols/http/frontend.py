@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import hdrs
 
-from ...node.limits import ClientLimits
 from ...node.tls import handshake
+from ...ports import Listener
 from ...wire.errors import LmqError
 from . import lmq_errors, problem
 from .anonymous import AnonymousRequests
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpFrontEnd"]
 
-BACKLOG = 1024
 _SERVED_OUTSIDE = ("/v1/cluster", "/v1/overview", "/v1/log-level", "/metrics", "/console")
 """What a node that belongs to no cluster still answers: questions about itself, and how to let it join one."""
 _PROTOCOL = "http"
@@ -55,7 +54,7 @@ class HttpFrontEnd:
 
     Attributes:
         router: all routes.
-        limits: what each client address may do.
+        gate: what the port takes.
     """
 
     def __init__(self, node: Node, host: str, port: int) -> None:
@@ -67,7 +66,7 @@ class HttpFrontEnd:
         self._anonymous = AnonymousRequests(node.config)
         self._tls = node.tls
         config = node.config
-        self.limits = ClientLimits("http", config.connections_per_client_max, config.requests_per_client_max)
+        self.gate = node.gates.http
         self._request_s = config.request_seconds_max
         self.router = Router()
         MessageRoutes(node, self._waits).add_to(self.router)
@@ -83,7 +82,7 @@ class HttpFrontEnd:
         ConsoleRoutes().add_to(self.router)
         LogLevelRoute().add_to(self.router)
         self._server: HttpServer | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
         self._metrics = node.metrics
         self._metrics.connections[_PROTOCOL] = self._connections
         self._in_flight = 0
@@ -103,12 +102,9 @@ class HttpFrontEnd:
         Raises:
             OSError: the address cannot be listened on.
         """
-        self._server = HttpServer(self._handle, Budget(request_s=self._request_s), self.limits)
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            self._server, self._host, self._port, backlog=BACKLOG, **handshake(self._tls)
-        )
-        self._port = self._listener.sockets[0].getsockname()[1]
+        self._server = HttpServer(self._handle, Budget(request_s=self._request_s))
+        self._listener = Listener(self.gate, self._server.connect, handshake(self._tls))
+        self._port = await self._listener.start(self._host, self._port)
 
     def retire(self) -> None:
         """Stop listening; requests that wait for a message are answered at once, as if their time were up."""
@@ -182,13 +178,15 @@ class HttpFrontEnd:
         resource, values = self.router.find(segments)
         if resource is not None:
             request.route = resource.path
-        if self.limits.rate and (wait_s := self._take(request)):
+        if self.gate.bounds.requests_per_s and (wait_s := self._take(request)):
             return _throttled(wait_s, target)
         if resource is None or not resource.is_open_to(request.method):
             try:
                 if self._access.outside is not None and not target.startswith(_SERVED_OUTSIDE):
                     raise self._access.outside
                 request.principal = self._principal(request)
+                if isinstance(request.protocol, Connection):
+                    request.protocol.place.admit()
             except LmqError as exc:
                 if resource is not None:
                     return resource.on_error(exc)
@@ -199,8 +197,10 @@ class HttpFrontEnd:
 
     def _take(self, request: Request) -> float:
         """Charge the client for a request; returns 0, or the seconds that it has to wait."""
-        budget = getattr(request.protocol, "budget", None)
-        return 0.0 if budget is None else budget.take(asyncio.get_running_loop().time())
+        connection = request.protocol
+        if not isinstance(connection, Connection):
+            return 0.0
+        return connection.place.client.take(asyncio.get_running_loop().time())
 
     def _principal(self, request: Request) -> Principal:
         """Who asks.

@@ -18,9 +18,10 @@ from ...core import Op
 from ...core.commands import Delivered
 from ...node.access import Principal
 from ...node.address import is_loopback
-from ...node.limits import ARRIVAL_BYTES_PER_S, ClientBudget
+from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...node.proposer import Group
 from ...node.pulls import Waiter
+from ...ports import Ending, Place
 from ...wire.errors import LmqError, Outcome
 from ...wire.legacy_msgpack import CONTENT_TYPE, make_unpacker, pack
 from ...wire.limits import NAME_BYTES_MAX, REQUEST_BYTES_MAX
@@ -68,18 +69,17 @@ class Connection(asyncio.Protocol):
 
     Attributes:
         principal: who the client is, None before it has said so.
-        address: where it is, as sockets give it.
+        place: what it counts for.
         is_local: whether it is on this machine.
-        budget: what its address may do.
     """
 
-    def __init__(self, owner: RpcFrontEnd) -> None:
+    def __init__(self, owner: RpcFrontEnd, place: Place) -> None:
         self.node = owner.node
         self.service = owner.node.service
         self.closed = False
         self.principal: Principal | None = None
-        self.is_local = False
-        self.address: Any = None
+        self.place = place
+        self.is_local = is_loopback(place.address)
         self.waiting: set[Waiter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.producer: bytes | None = None
@@ -87,9 +87,8 @@ class Connection(asyncio.Protocol):
         self.next_sequence = 1
         self.push_error: LmqError | None = None
         self.partial_since_s: float | None = None
-        self.budget: ClientBudget | None = None
         self._partial_began_s = 0.0
-        self._rated = owner.limits.rate > 0
+        self._rated = owner.gate.bounds.requests_per_s > 0
         # What had come when it was last looked at, and since when it has been so.
         self._seen = -1
         self._seen_s = 0.0
@@ -124,8 +123,6 @@ class Connection(asyncio.Protocol):
             for name, seconds in _KEEPALIVE:
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
-        self.address = transport.get_extra_info("peername")
-        self.is_local = is_loopback(self.address)
         self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
@@ -173,6 +170,8 @@ class Connection(asyncio.Protocol):
             if self._reading and not self.closed:
                 self._transport.resume_reading()
         self._whole = whole
+        if whole and self.principal is not None:
+            self.place.admit()
         if whole == self._fed:
             self.partial_since_s = None
             if self._partial_bytes:
@@ -227,11 +226,11 @@ class Connection(asyncio.Protocol):
         late_s = self._partial_began_s + request_s + (self._fed - self._whole) / ARRIVAL_BYTES_PER_S
         return self.partial_since_s < now_s - stall_s or late_s < now_s
 
-    def is_idle(self, now_s: float, idle_s: float, stranger_s: float) -> bool:
-        """Whether nothing has come for `idle_s` and nothing is under way, or the client has owed a token for `stranger_s`."""
-        if self._seen < 0 or (self.principal is not None and (self._fed != self._seen or self.waiting or self._tasks)):
+    def is_idle(self, now_s: float, idle_s: float) -> bool:
+        """Whether nothing has come for `idle_s` and nothing is under way."""
+        if self._fed != self._seen or self.waiting or self._tasks:
             self._seen, self._seen_s = self._fed, now_s
-        return self._seen_s < now_s - (idle_s if self.principal is not None else min(idle_s, stranger_s))
+        return self._seen_s < now_s - idle_s
 
     def pause_writing(self) -> None:
         """The client does not read its responses: take no more requests from it."""
@@ -267,7 +266,7 @@ class Connection(asyncio.Protocol):
         if answer is None:
             self._close(reason)
             return
-        log.info("connection refused", peer=self.peer(), reason=reason)
+        self.place.note(Ending.BAD_REQUEST, reason)
         # What is still coming is read and dropped until the client or the time limit ends it: closing now could make the
         # client's machine throw the answer away.
         self._refused = True
@@ -287,7 +286,7 @@ class Connection(asyncio.Protocol):
             return None
 
     def _close(self, reason: str) -> None:
-        log.info("connection closed", peer=self.peer(), reason=reason)
+        self.place.note(Ending.BAD_REQUEST, reason)
         self._flush()
         self._transport.close()
         # Nothing more is taken, even of what has arrived already.
@@ -309,7 +308,8 @@ class Connection(asyncio.Protocol):
 
     def peer(self) -> str:
         """Address of the client."""
-        return f"{self.address[0]}:{self.address[1]}" if self.address else "?"
+        address: Any = self.place.address
+        return f"{address[0]}:{address[1]}" if address else "?"
 
     # --- who it is --------------------------------------------------------------------------------------------------
 
@@ -390,7 +390,7 @@ class Connection(asyncio.Protocol):
         Raises:
             LmqError: ``overloaded`` if its address has used up what it may send.
         """
-        if self.budget is not None and self.budget.take(self._loop.time()):
+        if self.place.client.take(self._loop.time()):
             self.next_sequence += pushes_of(method, arguments)
             raise LmqError("overloaded", "this address sends more requests a second than it may; wait a little")
 

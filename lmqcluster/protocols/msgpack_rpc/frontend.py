@@ -6,9 +6,9 @@ import asyncio
 
 import structlog
 
-from ...node.limits import ClientLimits
 from ...node.node import Node
 from ...node.tls import handshake
+from ...ports import Ending, Listener, Place
 from .connection import Connection
 from .methods import METHODS
 from .permissions import guarded
@@ -21,7 +21,6 @@ log = structlog.get_logger("lmq.rpc")
 PARTIAL_S_MAX = 5.0
 SWEEP_S = 0.5
 HOLD_S = 0.005
-CONNECTIONS_MAX = 10_000
 
 
 class RpcFrontEnd:
@@ -30,7 +29,7 @@ class RpcFrontEnd:
     Attributes:
         port: the bound port, once started.
         partial_bytes: bytes of unfinished large requests; connections keep it.
-        limits: what each client address may do.
+        gate: what the port takes.
     """
 
     def __init__(self, node: Node, host: str, port: int) -> None:
@@ -39,13 +38,13 @@ class RpcFrontEnd:
         self.port = port
         self.partial_bytes = 0
         config = node.config
-        self.limits = ClientLimits("rpc", config.connections_per_client_max, config.requests_per_client_max)
+        self.gate = node.gates.rpc
         self._connections: set[Connection] = set()
         self._held: set[Connection] = set()
         is_logged = config.request_log == "on"
         self._methods = logged(METHODS) if is_logged else METHODS
         self._guarded = logged(guarded(METHODS)) if is_logged else guarded(METHODS)
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
         node.on_leave.append(self._end_connections)
         node.access.on_change.append(self._review)
         node.metrics.connections["msgpack_rpc"] = lambda: len(self._connections)
@@ -58,17 +57,17 @@ class RpcFrontEnd:
         Raises:
             OSError: the address cannot be bound.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), self.host, self.port, backlog=1024, **handshake(self.node.tls)
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listener = Listener(self.gate, self._connect, handshake(self.node.tls))
+        self.port = await self._listener.start(self.host, self.port)
         self._sweep()
+
+    def _connect(self, place: Place) -> Connection:
+        return Connection(self, place)
 
     def retire(self) -> None:
         """Accept nobody any more. Requests are still read: the node refuses them, which tells a client more than silence."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
 
     async def stop(self, grace_s: float) -> None:
         """Let requests in flight be answered for up to `grace_s`, then close the connections."""
@@ -87,12 +86,6 @@ class RpcFrontEnd:
         """A client connected."""
         self._connections.add(connection)
         self._admit(connection)
-        connection.budget, allowed = self.limits.connected(connection.address)
-        if not allowed:
-            connection.close()
-        elif len(self._connections) > CONNECTIONS_MAX:
-            log.warning("too many connections, refusing one", limit=CONNECTIONS_MAX)
-            connection.close()
 
     def _admit(self, connection: Connection) -> None:
         anonymous = self.node.access.anonymous
@@ -114,9 +107,7 @@ class RpcFrontEnd:
         """A client is gone."""
         self._connections.discard(connection)
         self._held.discard(connection)
-        if connection.budget is not None:
-            self.limits.disconnected(connection.address, connection.budget)
-            connection.budget = None
+        connection.place.ended()
 
     def hold(self, connection: Connection) -> None:
         """Read no more from this client until the node has worked off what is pending."""
@@ -140,8 +131,8 @@ class RpcFrontEnd:
         now_s, config = loop.time(), self.node.config
         for connection in list(self._connections):
             if connection.is_stalled(now_s, PARTIAL_S_MAX, config.request_seconds_max):
-                log.info("request not completed in time, closing", peer=connection.peer())
+                connection.place.note(Ending.TOO_SLOW, "a request was not completed in time")
                 connection.close()
-            elif connection.is_idle(now_s, config.idle_seconds_max, config.request_seconds_max):
-                log.debug("nothing came for long, closing", peer=connection.peer())
+            elif connection.is_idle(now_s, config.idle_seconds_max):
+                connection.place.note(Ending.IDLE)
                 connection.close()

@@ -1,0 +1,71 @@
+"""The bounds of this node's ports, from its configuration and from what its process may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from ..ports import Bounds, Gate, Memory, Shares
+from ..ports.gate import AUTHENTICATION_S
+from .config import NodeConfig, memory_of_machine
+
+__all__ = ["ARRIVAL_BYTES_PER_S", "Gates"]
+
+log = structlog.get_logger("lmq.node")
+
+ARRIVAL_BYTES_PER_S = 64 * 1024
+"""A request that arrives more slowly than this gets no more time than a small one."""
+
+
+class Gates:
+    """One gate for each port, and the budget of memory that they share.
+
+    Attributes:
+        memory: what is held for clients.
+        http: the gate of the HTTP port.
+        rpc: of MessagePack-RPC.
+        raft: of the Raft port, where everybody has to authenticate.
+    """
+
+    def __init__(self, config: NodeConfig, must_authenticate: Callable[[object], bool]) -> None:
+        """Share out what there is; `must_authenticate` tells of an address whether clients there have to show a token."""
+        self._shares = shares = Shares.of_process()
+        self.memory = Memory(memory_of_machine())
+        bounds = Bounds(
+            connections=shares.client_port,
+            per_client=min(config.connections_per_client_max, shares.client_port),
+            requests_per_s=config.requests_per_client_max,
+            authentication_s=min(AUTHENTICATION_S, config.request_seconds_max),
+        )
+        self.http = Gate("http", bounds, self.memory, must_authenticate)
+        self.rpc = Gate("msgpack_rpc", bounds, self.memory, must_authenticate)
+        self.raft = Gate("raft", Bounds(shares.raft_port, shares.raft_port), self.memory, lambda _address: True)
+
+    @property
+    def all(self) -> tuple[Gate, ...]:
+        """All of them."""
+        return (self.http, self.rpc, self.raft)
+
+    def tell(self) -> None:
+        """Log the bounds."""
+        shares, memory = self._shares, self.memory
+        log.info(
+            "descriptors shared out",
+            limit=shares.limit,
+            reserve=shares.reserve,
+            each_client_port=shares.client_port,
+            raft_port=shares.raft_port,
+            strangers_per_port=self.http.bounds.strangers,
+        )
+        log.info(
+            "memory for clients",
+            all_bytes=memory.clients_bytes_max,
+            one_client_bytes=memory.client_bytes_max,
+            strangers_bytes=memory.strangers_bytes_max,
+        )
+
+    def close(self) -> None:
+        """Look after connections no more."""
+        for gate in self.all:
+            gate.close()

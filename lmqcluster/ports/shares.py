@@ -1,0 +1,44 @@
+"""How the descriptors of the process are shared out among its ports and its files."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from typing import Self
+
+__all__ = ["Shares"]
+
+CLIENT_PORT_MAX = 10_000
+RAFT_PORT_MAX = 256
+RESERVE_MIN, RESERVE_MAX = 128, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A share of its own for each port: who floods one takes nothing from the others, nor from the files.
+
+    Attributes:
+        limit: descriptors that the process may have.
+        reserve: those of them for the journal, snapshots, connections to peers and whatever else is no accepted connection.
+        client_port: connections on each of the two client ports.
+        raft_port: connections on the Raft port.
+    """
+
+    limit: int
+    reserve: int
+    client_port: int
+    raft_port: int
+
+    @classmethod
+    def of(cls, limit: int) -> Self:
+        """The shares for this many descriptors."""
+        reserve = min(max(RESERVE_MIN, limit // 8), RESERVE_MAX)
+        free = max(limit - reserve, 48)
+        raft = min(RAFT_PORT_MAX, free // 8)
+        return cls(limit, reserve, min(CLIENT_PORT_MAX, (free - raft) // 2), raft)
+
+    @classmethod
+    def of_process(cls) -> Self:
+        """The shares for the limit that this process has now."""
+        limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return cls.of((1 << 20) if limit == resource.RLIM_INFINITY else limit)

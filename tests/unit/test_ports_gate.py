@@ -1,0 +1,235 @@
+"""The bounds of a port: connections, strangers, time and memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from lmqcluster.ports import Bounds, Ending, Gate, Memory, Place, Shares, gate
+from lmqcluster.ports.clients import Client, client_of
+from lmqcluster.ports.notes import Notes
+
+Ended = list[Place]
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def make(
+    connections: int, per_client: int, *, must_authenticate: bool = True, memory: Memory | None = None, **more: Any
+) -> Gate:
+    bounds = Bounds(connections, per_client, **more)
+    return Gate("http", bounds, memory or Memory(0), lambda _address: must_authenticate)
+
+
+def enter(port: Gate, host: str, ended: Ended, *, known: bool = False) -> Place:
+    place = port.enter((host, 1000))
+    assert place is not None
+    place.ends_by(lambda: ended.append(place))
+    if known:
+        place.admit()
+    return place
+
+
+def test_a_client_uses_up_what_it_may_send_and_gets_it_again() -> None:
+    client = Client("10.0.0.1", 10)
+    assert [client.take(100.0) for _ in range(10)] == [0.0] * 10
+    assert client.take(100.0) == 0.1
+    assert client.take(100.0625) > 0
+    assert client.take(100.125) == 0.0
+    assert client.take(100.125) > 0
+    # A quiet time does not add up to more than a second's worth.
+    assert [client.take(1000.0) for _ in range(10)] == [0.0] * 10
+    assert client.take(1000.0) > 0
+
+
+@pytest.mark.parametrize(
+    ("host", "client"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:bbbb:1:2:3", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("", ""),
+    ],
+)
+def test_a_client_is_an_ipv4_address_or_64_bits_of_an_ipv6_address(host: str, client: str) -> None:
+    assert client_of((host, 1, 0, 0)) == client
+
+
+def test_bounds_by_client_hold_for_a_whole_ipv6_network() -> None:
+    async def main() -> None:
+        port, ended = make(100, 3), Ended()
+        places = [enter(port, f"2001:db8::{number}", ended, known=True) for number in range(1, 4)]
+        assert {place.client.name for place in places} == {"2001:db8::/64"}
+        assert port.enter(("2001:db8::ffff", 1, 0, 0)) is None
+        assert port.endings[Ending.CLIENT_FULL] == 1
+        enter(port, "2001:db8:0:1::1", ended, known=True)
+        assert not ended
+
+    run(main)
+
+
+def test_who_is_known_stays_and_only_then_is_a_new_connection_refused() -> None:
+    async def main() -> None:
+        port, ended = make(100, 2), Ended()
+        known, silent = enter(port, "10.0.0.1", ended, known=True), enter(port, "10.0.0.1", ended)
+        third = enter(port, "10.0.0.1", ended, known=True)
+        assert ended == [silent]
+        assert port.enter(("10.0.0.1", 1)) is None
+        known.ended()
+        known.ended()
+        enter(port, "10.0.0.1", ended)
+        assert port.connections == third.client.connections == 2
+
+    run(main)
+
+
+def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
+    async def main() -> None:
+        port, ended = make(8, 8), Ended()
+        assert port.bounds.strangers == 4
+        lone = enter(port, "10.0.0.1", ended)
+        crowd = [enter(port, "10.0.0.2", ended) for _ in range(3)]
+        newcomer = enter(port, "10.0.0.3", ended)
+        assert ended == crowd[:1]
+        # Whoever says who he is makes room: from then on he is none of them.
+        newcomer.admit()
+        newcomer.admit()
+        crowd += [enter(port, "10.0.0.2", ended) for _ in range(100)]
+        assert len(port.strangers) == 4
+        assert lone in port.strangers
+        assert newcomer not in ended
+        assert port.connections == 5
+
+    run(main)
+
+
+def test_a_full_port_takes_whom_it_does_not_know_in_the_place_of_another_one() -> None:
+    async def main() -> None:
+        port, ended = make(4, 4), Ended()
+        for number in range(3):
+            enter(port, f"10.0.0.{number}", ended, known=True)
+        stranger = enter(port, "10.0.0.9", ended)
+        late = enter(port, "10.0.0.8", ended, known=True)
+        assert ended == [stranger]
+        assert port.enter(("10.0.0.7", 1)) is None
+        assert port.endings[Ending.PORT_FULL] == 2
+        late.ended()
+        assert port.enter(("10.0.0.7", 1)) is not None
+
+    run(main)
+
+
+def test_whoever_does_not_say_who_he_is_in_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "SWEEP_S", 0.01)
+
+    async def main() -> None:
+        port, ended = make(10, 10, authentication_s=0.05), Ended()
+        known, stranger = enter(port, "10.0.0.1", ended, known=True), enter(port, "10.0.0.1", ended)
+        gone = asyncio.Event()
+        stranger.ends_by(gone.set)
+        await gone.wait()
+        assert not known.is_over
+        port.close()
+        # Where nobody has to say who he is, nobody is late.
+        port = make(10, 10, must_authenticate=False, authentication_s=0.0)
+        stranger = enter(port, "10.0.0.1", ended)
+        await asyncio.sleep(0.05)
+        assert not stranger.is_over
+        port.close()
+
+    run(main)
+
+
+def test_memory_is_bounded_for_all_strangers_together_and_the_largest_goes() -> None:
+    async def main() -> None:
+        memory = Memory(0)
+        memory.strangers_bytes_max = 1000
+        first, second = make(10, 10, memory=memory), make(10, 10, memory=memory)
+        ended = Ended()
+        large, small = enter(first, "10.0.0.1", ended), enter(first, "10.0.0.2", ended)
+        assert large.hold(800)
+        assert small.hold(100)
+        # The other port has nobody who could go.
+        elsewhere = enter(second, "10.0.0.3", ended)
+        assert not elsewhere.hold(200)
+        assert small.hold(300)
+        assert ended == [large]
+        assert memory.strangers_bytes == 300
+        assert not small.hold(1001)
+        assert small.held_bytes == 300
+        # Who is known is counted elsewhere.
+        small.admit()
+        assert (memory.strangers_bytes, memory.clients_bytes) == (0, 300)
+        small.ended()
+        assert small.hold(10_000)
+        assert (memory.strangers_bytes, memory.clients_bytes) == (0, 0)
+
+    run(main)
+
+
+def test_memory_is_bounded_for_one_client_and_for_all() -> None:
+    async def main() -> None:
+        memory = Memory(0)
+        memory.client_bytes_max, memory.clients_bytes_max = 1000, 1500
+        port, ended = make(10, 10, memory=memory), Ended()
+        one, same, other = (enter(port, host, ended, known=True) for host in ("10.0.0.1", "10.0.0.1", "10.0.0.2"))
+        assert one.hold(600)
+        assert not same.hold(401)
+        assert same.hold(400)
+        assert not other.hold(501)
+        assert other.hold(500)
+        same.ended()
+        assert other.hold(900)
+        assert one.client.held_bytes == 600
+        assert one.hold(0)
+        assert memory.clients_bytes == 900
+        assert not ended
+
+    run(main)
+
+
+def test_to_connect_anew_gives_nobody_more_than_his_share() -> None:
+    async def main() -> None:
+        port, ended = make(10, 10, requests_per_s=1), Ended()
+        place = enter(port, "10.0.0.1", ended)
+        now_s = asyncio.get_running_loop().time()
+        assert place.client.take(now_s) == 0.0
+        place.ended()
+        again = enter(port, "10.0.0.1", ended)
+        assert again.client is place.client
+        assert again.client.take(now_s) > 0
+
+    run(main)
+
+
+@pytest.mark.parametrize("limit", [256, 1024, 1500, 4096, 20_000, 32_768, 1 << 20])
+def test_all_ports_together_leave_descriptors_in_reserve(limit: int) -> None:
+    shares = Shares.of(limit)
+    assert 2 * shares.client_port + shares.raft_port + shares.reserve <= limit
+    assert shares.reserve >= 128
+    assert shares.client_port >= min(10_000, limit // 8)
+    assert shares.raft_port >= 12
+
+
+def test_a_client_gets_one_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = Notes("http")
+    for _ in range(1000):
+        notes.take("10.0.0.1", Ending.BAD_REQUEST, "not a request", 100.0)
+    notes.review(159.0)
+    assert capsys.readouterr().out.count("connections ended") == 1
+    notes.review(160.5)
+    assert "count=999" in capsys.readouterr().out.replace("\x1b[35m", "").replace("\x1b[0m", "")
+    assert notes.totals[Ending.BAD_REQUEST] == 1000
+    # However many clients there are, so many lines.
+    for number in range(5000):
+        notes.take(f"client {number}", Ending.HANDSHAKE, "", 200.0)
+    assert capsys.readouterr().out.count("connections ended") <= 1025
