@@ -111,8 +111,8 @@ def test_a_request_that_comes_byte_by_byte_is_not_awaited(tmp_path: Path) -> Non
 
     async def main() -> None:
         async with guarded_node(tmp_path, admin=None, request_seconds_max=1) as guarded:
-            body = b"POST /v1/queues/q/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
-            head = b"POST /messages/q HTTP/1.1\r\nhost: x\r\nx-more: "
+            body = b"POST /v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n"
+            head = b"POST /messages/q HTTP/1.1\r\nhost: localhost\r\nx-more: "
             push = b"\x94\x00\x01\xa4push\x92\xa1q\xdb\x00\x01\x00\x00"
             answers = await asyncio.gather(
                 trickle(guarded.http.port, body), trickle(guarded.http.port, head), trickle(guarded.rpc.port, push)
