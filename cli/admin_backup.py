@@ -18,6 +18,7 @@ from lmqcluster.replication.node_storage import Disks
 from lmqcluster.replication.storage.disk import DamagedFileError, Folder
 from lmqcluster.replication.storage.snapshot_file import PREFIX
 
+from .confirm import agreed, yes_option
 from .data_dir import hold_data_dir
 from .errors import CliError, ExitCode
 from .output import print_json
@@ -91,7 +92,7 @@ def restore(file: Path, data_dir: Path, raft: str) -> None:
 
 @click.command(short_help="Make the survivor of a lost quorum a cluster of its own.")
 @data_dir_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def recover(data_dir: Path, yes: bool) -> None:
     """Make a stopped node the only member of its cluster, when most of the others are lost for ever.
 
@@ -107,10 +108,7 @@ def recover(data_dir: Path, yes: bool) -> None:
             file=sys.stderr,
         )
         print("What the others acknowledged behind that entry is lost.", file=sys.stderr)
-        if not yes:
-            if not sys.stdin.isatty():
-                raise CliError("nobody is there to ask: say --yes", ExitCode.USAGE)
-            click.confirm("Go on?", abort=True, err=True)
+        agreed(f"make node {found.node_id} a cluster of its own", yes=yes)
         offline.recover(disks_of(data_dir))
     print(f"Start it with: lmq start --data-dir {data_dir}", file=sys.stderr)
 

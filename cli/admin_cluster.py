@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import click
 
+from .admin_queues import all_queues
 from .confirm import agreed, destructive_options
 from .errors import CliError, ExitCode
-from .output import Column, print_json
+from .output import Column, plural, print_json
 from .peer import peer_to_join
 from .reads import Report, reads
 from .target import Target, queue_text, target_options
@@ -95,12 +96,15 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
     """Take the node out of its cluster. The others keep everything.
 
     The node finishes what it has taken, is empty then, and refuses clients until it joins a cluster (lmq-admin join), also after
-    a restart. To let it begin anew as a cluster of its own, stop it and delete its data folder. At a terminal it asks first.
+    a restart. To let it begin anew as a cluster of its own, stop it and delete its data folder. It asks first;
+    where nobody can be asked it needs --yes.
     """
-    if not yes:
+    if not yes or dry_run:
         others = len(target.api.get("/v1/cluster")["nodes"]) - 1
-        what = f"take {target.node} out of its cluster and empty it; {others} other nodes keep everything"
-        if not agreed(what, yes=yes, dry_run=dry_run, unattended=True):
+        what = (
+            f"take {target.node} out of its cluster and empty it; {plural(others, 'other node')} would keep everything"
+        )
+        if not agreed(what, yes=yes, dry_run=dry_run):
             return
     cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(target, cluster, f"{target.node} has left, is empty, and refuses clients until it joins a cluster.")
@@ -112,15 +116,16 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
 @destructive_options
 @target_options
 def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -> None:
-    """Take a dead node out of the cluster. NODE is its name or id, as status shows it. At a terminal it asks first.
+    """Take a dead node out of the cluster. NODE is its name or id, as status shows it.
 
-    A live node is better told to leave. If the removed one comes back, it can no longer take part, and has to join anew.
+    It asks first; where nobody can be asked it needs --yes. A live node is better told to leave. If the removed one comes
+    back, it can no longer take part, and has to join anew.
     """
-    if not yes:
+    if not yes or dry_run:
         nodes = target.api.get("/v1/cluster")["nodes"]
         state = next((node["state"] for node in nodes if member in (node["name"], node["id"])), "unknown here")
-        what = f"remove {member} ({state}), which leaves {len(nodes) - 1} nodes"
-        if not agreed(what, yes=yes, dry_run=dry_run, unattended=True):
+        what = f"remove {member} ({state}), which leaves {plural(len(nodes) - 1, 'node')}"
+        if not agreed(what, yes=yes, dry_run=dry_run):
             return
     cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(target, cluster, f"{member} is removed; the cluster has {len(cluster['nodes'])} nodes now.")
@@ -155,15 +160,15 @@ def _done(target: Target, answer: Mapping[str, Any], text: str) -> None:
 
 
 def _may_discard(target: Target) -> bool:
-    """Ask a person whether messages that the node holds may go; False if there is nobody to ask."""
+    """Ask a person whether messages that the node holds may go. Where nobody can be asked, the node refuses to lose any."""
     if not sys.stdin.isatty():
         return False
-    queues = target.api.get("/v1/queues")["queues"]
+    queues = list(all_queues(target.api, fields="size"))
     count = sum(queue["size"] for queue in queues)
     if not count:
         return False
-    text = f"{target.node} holds {count:,} messages in {len(queues):,} queues, which will be thrown away. Go on?"
-    return click.confirm(text, abort=True, err=True)
+    what = f"throw away {plural(count, 'message')} in {plural(len(queues), 'queue')} that {target.node} holds"
+    return agreed(what, yes=False)
 
 
 def _why_no_quorum(cluster: Mapping[str, Any]) -> str:

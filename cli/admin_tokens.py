@@ -87,8 +87,8 @@ def token_list(target: Target) -> Report:
 @destructive_options
 @target_options
 def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Delete a token. Whoever uses it is refused from now on, and his connections end. At a terminal it asks first."""
-    if agreed(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run, unattended=True):
+    """Delete a token. Whoever uses it is refused from now on, and his connections end."""
+    if agreed(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run):
         target.api.delete(f"/v1/tokens/{Api.segment(name)}")
 
 

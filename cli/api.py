@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final
 
-from lmqcluster.wire.errors import ERRORS, LmqError
+from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 from .credentials import credentials
 from .errors import CliError, ExitCode
@@ -126,15 +126,19 @@ class Api:
             raise CliError(text, ExitCode.UNAVAILABLE) from exc
 
     def _problem(self, answer: urllib.error.HTTPError, path: str) -> Exception:
+        retryable: bool | None
+        outcome: Outcome | None
         try:
             with answer:
                 problem = json.loads(answer.read())
             code, detail = problem["code"], problem.get("detail") or problem.get("title") or ""
+            retryable, outcome = bool(problem["retryable"]), Outcome(problem["outcome"])
         except (ValueError, KeyError, TypeError, AttributeError):
             # LMQ's own routes have empty bodies; this header says why.
             code, _colon, detail = (answer.headers.get("x-lmq-error") or "").partition(": ")
+            retryable, outcome = None, None
         if code in ERRORS:
-            return LmqError(code, f"{self.address}: {detail}")
+            return LmqError(code, f"{self.address}: {detail}", retryable=retryable, outcome=outcome)
         text = f"{self.address} answered {answer.code} {answer.reason} to {path.partition('?')[0]}"
         return CliError(text, _EXIT_OF_STATUS.get(answer.code, ExitCode.BUG))
 

@@ -8,27 +8,32 @@ from typing import Any
 
 import click
 
-__all__ = ["agreed", "destructive_options"]
+from .errors import CliError, ExitCode
+
+__all__ = ["agreed", "destructive_options", "yes_option"]
+
+
+def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--yes``."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
 
 
 def destructive_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--yes`` and ``--dry-run``."""
-    function = click.option("--dry-run", is_flag=True, help="Only say what would happen.")(function)
-    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+    return yes_option(click.option("--dry-run", is_flag=True, help="Only say what would happen.")(function))
 
 
-def agreed(what: str, *, yes: bool, dry_run: bool, unattended: bool = False) -> bool:
+def agreed(what: str, *, yes: bool, dry_run: bool = False) -> bool:
     """Whether to go on with it: after a question at a terminal, by ``--yes`` elsewhere; never with ``--dry-run``.
 
     Args:
         what: what will happen, with counts, as it completes "would ...".
         yes: whether ``--yes`` was given.
         dry_run: whether ``--dry-run`` was given.
-        unattended: whether a script need not say ``--yes``, because LMQ's command did not ask either.
 
     Raises:
         click.UsageError: nobody is there to be asked.
-        click.Abort: the answer was no.
+        CliError: the answer was no.
     """
     if dry_run:
         print(f"would {what}")
@@ -36,8 +41,7 @@ def agreed(what: str, *, yes: bool, dry_run: bool, unattended: bool = False) -> 
     if yes:
         return True
     if not sys.stdin.isatty():
-        if unattended:
-            return True
-        raise click.UsageError(f"this would {what}: say --yes")
-    click.confirm(f"{what[0].upper()}{what[1:]}?", abort=True, err=True)
+        raise click.UsageError(f"this would {what}, and nobody is there to ask: say --yes")
+    if not click.confirm(f"{what[0].upper()}{what[1:]}?", err=True):
+        raise CliError("not done", ExitCode.INTERRUPTED)
     return True

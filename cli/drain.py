@@ -13,7 +13,7 @@ from lmqcluster import AsyncClient, Message
 from lmqcluster.wire.errors import LmqError
 
 from .contents import json_value
-from .errors import CliError, ExitCode
+from .errors import CliError, exit_code_of
 
 __all__ = ["Drain", "DrainReport", "message_object"]
 
@@ -105,7 +105,7 @@ class Drain:
                     acknowledged = await client.done_many(queue, [message.id for message in messages])
                 except LmqError as exc:
                     text = f"queue {queue.decode(errors='replace')}: {exc.message}"
-                    raise CliError(text, ExitCode(exc.spec.exit_code)) from exc
+                    raise CliError(text, exit_code_of(exc)) from exc
                 self.report.unconfirmed += acknowledged.count(False)
                 self.report.queues[queue] += len(messages)
                 self._on_progress(self.report)

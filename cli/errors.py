@@ -13,9 +13,9 @@ from typing import Any, Final, NoReturn
 import click
 
 from lmqcluster.node.config import ConfigError
-from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.errors import LmqError, Outcome
 
-__all__ = ["EXIT_CODES_HELP", "CliError", "ExitCode", "complaint", "debug_option", "run"]
+__all__ = ["EXIT_CODES_HELP", "CliError", "ExitCode", "complaint", "debug_option", "exit_code_of", "run"]
 
 
 class ExitCode(IntEnum):
@@ -36,14 +36,14 @@ class ExitCode(IntEnum):
 _MEANINGS: Final = {
     ExitCode.DONE: "done",
     ExitCode.USAGE: "usage: wrong arguments",
-    ExitCode.BAD_DATA: "bad data",
+    ExitCode.BAD_DATA: "bad data, or what contradicts the state of the cluster",
     ExitCode.NOT_FOUND: "no such queue or message",
-    ExitCode.UNAVAILABLE: "node unreachable or no quorum",
+    ExitCode.UNAVAILABLE: "node unreachable or no quorum, or at a limit: try again later",
     ExitCode.BUG: "a bug in lmqcluster",
     ExitCode.UNKNOWN: "timed out or outcome unknown",
     ExitCode.NOT_AUTHORISED: "not authorised",
     ExitCode.CONFIGURATION: "configuration",
-    ExitCode.INTERRUPTED: "interrupted (Ctrl-C)",
+    ExitCode.INTERRUPTED: "interrupted (Ctrl-C), or the answer was no",
 }
 
 # \b keeps click from re-wrapping the table.
@@ -56,6 +56,18 @@ class CliError(Exception):
     def __init__(self, message: str, exit_code: ExitCode) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def exit_code_of(error: LmqError) -> ExitCode:
+    """The exit status for an error of the cluster or of a client.
+
+    75 is for what may have happened. A refusal that a retry may overcome is 69, any other one is as its code says.
+    """
+    if error.code == "internal":
+        return ExitCode.BUG
+    if error.outcome is Outcome.UNKNOWN:
+        return ExitCode.UNKNOWN
+    return ExitCode.UNAVAILABLE if error.retryable else ExitCode(error.spec.exit_code)
 
 
 _debug: ContextVar[bool] = ContextVar("debug", default=False)
@@ -99,6 +111,9 @@ def _invoke(command: click.Command, name: str) -> int:
         return result if isinstance(result, int) else ExitCode.DONE
     except click.exceptions.Exit as exc:
         return exc.exit_code
+    except click.exceptions.NoArgsIsHelpError as exc:
+        click.echo(exc.ctx.get_help())
+        return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         return _say(name, "interrupted", ExitCode.INTERRUPTED)
     except click.UsageError as exc:
@@ -110,7 +125,7 @@ def _invoke(command: click.Command, name: str) -> int:
     except ConfigError as exc:
         return _say(name, exc, ExitCode.CONFIGURATION)
     except LmqError as exc:
-        return _say(name, exc, exc.spec.exit_code)
+        return _say(name, exc, exit_code_of(exc))
     except CliError as exc:
         return _say(name, exc, exc.exit_code)
     except BrokenPipeError:

@@ -22,6 +22,8 @@ from lmqcluster.replication import offline
 
 from .admin_backup import data_dir_option, disks_of, told
 from .api import NODE_DEFAULT, Api
+from .completion import completion_command
+from .confirm import agreed, yes_option
 from .credentials import credential_options
 from .data_dir import hold_data_dir
 from .dev import DevCluster, DevSettings
@@ -139,7 +141,7 @@ def ping(node: str, timeout: float, ready: bool) -> int:
 
 @cli.command(short_help="Throw away the damaged data of a stopped node.")
 @data_dir_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def repair(data_dir: Path, yes: bool) -> None:
     """Throw away the log and snapshots of a stopped node whose files are damaged.
 
@@ -147,12 +149,9 @@ def repair(data_dir: Path, yes: bool) -> None:
     nodes, so use this only while a majority of them is well. A node that is alone has nobody to get anything from: restore a
     backup instead.
     """
-    if not yes:
-        if not sys.stdin.isatty():
-            raise CliError("nobody is there to ask: say --yes", ExitCode.USAGE)
-        click.confirm(f"Throw away what {data_dir} holds, and get it from the other nodes?", abort=True, err=True)
     if not data_dir.is_dir():
         raise CliError(f"there is no data folder {data_dir}", ExitCode.CONFIGURATION)
+    agreed(f"throw away what {data_dir} holds, and get it from the other nodes", yes=yes)
     with told(), hold_data_dir(data_dir):
         meta = offline.discard_data(disks_of(data_dir))
     if meta is None:
@@ -197,6 +196,9 @@ def config_docs() -> None:
     print("| Option | Default | Meaning | At the extremes |\n|---|---|---|---|")
     for option in OPTIONS:
         print(f"| `{option.name}` {option.metavar} | {option.default} | {option.help} | {option.extremes} |")
+
+
+cli.add_command(completion_command(cli, "lmq", "commands and options"))
 
 
 def _shown(loaded: NodeConfig, name: str) -> str:

@@ -12,7 +12,7 @@ import click
 
 from lmqcluster.wire.errors import LmqError
 
-from .errors import CliError, ExitCode
+from .errors import CliError, ExitCode, exit_code_of
 
 __all__ = ["Finding", "Limits", "MonitoringCommand", "State", "graded", "line_of", "worst"]
 
@@ -105,7 +105,7 @@ class MonitoringCommand(click.Command):
         except click.UsageError as exc:
             _end(State.UNKNOWN, exc.format_message())
         except LmqError as exc:
-            _end(_state_of(exc.spec.exit_code), exc.message)
+            _end(_state_of(exit_code_of(exc)), exc.message)
         except CliError as exc:
             _end(_state_of(exc.exit_code), str(exc))
 

@@ -16,7 +16,7 @@ from rich.console import Console, JustifyMethod, OverflowMethod
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Column", "Form", "View", "human_bytes", "make_console", "print_json", "print_table", "table_of"]
+__all__ = ["Column", "Form", "View", "human_bytes", "make_console", "plural", "print_json", "print_table", "table_of"]
 
 # Names come from anybody: control characters must neither break lines nor reach the terminal.
 _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
@@ -232,6 +232,11 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> li
 def make_console(*, stderr: bool = False) -> Console:
     """Where people read; without any styles if ``NO_COLOR`` is set."""
     return Console(stderr=stderr, highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
+
+
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """A count with its noun, for people: ``1 row``, ``2,000 rows``; `nouns` where it takes more than an s."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
 def human_bytes(count: float) -> str:

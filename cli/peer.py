@@ -7,7 +7,7 @@ from lmqcluster.wire.errors import LmqError
 
 from .api import Api
 from .credentials import credentials
-from .errors import CliError, ExitCode
+from .errors import CliError, ExitCode, exit_code_of
 
 __all__ = ["peer_to_join"]
 
@@ -33,7 +33,7 @@ def peer_to_join(peer: str) -> str:
     except ValueError:
         return peer
     except LmqError as exc:
-        if exc.spec.exit_code == ExitCode.NOT_AUTHORISED:
+        if exit_code_of(exc) == ExitCode.NOT_AUTHORISED:
             raise
         return peer
     except CliError:

@@ -13,7 +13,7 @@ import click
 
 from lmqcluster.wire.errors import LmqError
 
-from .errors import CliError, ExitCode, complaint
+from .errors import CliError, ExitCode, complaint, exit_code_of
 from .output import Column, Form, View, make_console, print_json, print_table
 from .target import Target, target_options
 
@@ -175,7 +175,7 @@ def _watch(look: Callable[[], Report], view: View, interval_s: float) -> int:
 
 def passes(error: CliError | LmqError) -> bool:
     """Whether it is trouble of the cluster that may pass, so that it is worth looking again."""
-    return (error.spec.exit_code if isinstance(error, LmqError) else error.exit_code) in _PASSING
+    return (exit_code_of(error) if isinstance(error, LmqError) else error.exit_code) in _PASSING
 
 
 def _one_look(look: Callable[[], Report]) -> tuple[CliError | LmqError | None, Report | None]:

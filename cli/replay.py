@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from lmqcluster import AsyncClient
 from lmqcluster.wire.errors import LmqError
 
-from .errors import CliError, ExitCode
+from .errors import CliError, ExitCode, exit_code_of
 from .interrupt import in_thread
 from .rows import BadRow, Row
 
@@ -180,7 +180,7 @@ class Replay:
         except LmqError as exc:
             name = queue.decode(errors="replace")
             text = f"lines {rows[0].line} to {rows[-1].line}, queue {name}: {exc.message}"
-            raise CliError(text, ExitCode(exc.spec.exit_code)) from exc
+            raise CliError(text, exit_code_of(exc)) from exc
         self.report.rows += len(rows)
         self.report.content_bytes += sum(map(len, contents))
         counted = queue in self.report.queues or len(self.report.queues) < QUEUES_DEALT_MAX

@@ -27,7 +27,7 @@ class ErrorSpec:
     Attributes:
         http: HTTP status.
         rpc: text of the MessagePack-RPC error element; ``None`` sends ``code: message``.
-        exit_code: exit status of the command-line tools (sysexits).
+        exit_code: exit status of the command-line tools (sysexits) where a retry does not help.
         retryable: whether sending the same request again is safe and may succeed.
         outcome: what is known of the operation.
         title: a short human name, the same for every occurrence.
@@ -60,8 +60,8 @@ ERRORS: dict[str, ErrorSpec] = {
     "subscription_not_found": ErrorSpec(404, None, 66, False, _NO, "There is no such subscription"),
     "batch_not_found": ErrorSpec(404, None, 66, False, _NO, "The subscription has no such batch"),
     "queue_not_found": ErrorSpec(404, "throw:queue_not_found", 66, False, _NO, "There is no such queue"),
-    "conflict": ErrorSpec(409, None, 75, True, _NO, "The request conflicts with one under way"),
-    "fenced": ErrorSpec(409, None, 75, False, _NO, "A later consumer has taken over the subscription"),
+    "conflict": ErrorSpec(409, None, 65, True, _NO, "The request conflicts with one under way"),
+    "fenced": ErrorSpec(409, None, 65, False, _NO, "A later consumer has taken over the subscription"),
     "out_of_sequence": ErrorSpec(409, None, 65, False, _NO, "The writer's position is not the next one of its stream"),
     "key_reused": ErrorSpec(422, None, 65, False, _NO, "The idempotency key was used for another body"),
     "quota_exceeded": ErrorSpec(429, None, 69, True, _NO, "As much is kept for the client as may be"),

@@ -126,8 +126,8 @@ def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(
         assert code == 0
         assert [line.split("\t")[:3] for line in table.splitlines()[-1:]] == [["worker", "write", "^jobs"]]
         assert node.admin("token", "create", "worker", "--role", "read")[0] == 75
-        assert node.admin("token", "delete", "worker")[0] == 0
-        assert node.admin("token", "delete", "worker")[0] == 66
+        assert node.admin("token", "delete", "worker", "--yes")[0] == 0
+        assert node.admin("token", "delete", "worker", "--yes")[0] == 66
         with pytest.raises(LmqError) as refused, client(node, worker):
             pass
         assert refused.value.code == "unauthorized"

@@ -138,7 +138,7 @@ def test_a_dead_node_is_replaced_and_does_not_disturb_when_it_comes_back(cluster
     rest = cluster.alive
     unreachable = wait_for(lambda: _dead_ones(rest[0]), "the dead node is missed")
     assert unreachable == [dead.raft]
-    done(admin(rest[0], "remove", dead.name))
+    done(admin(rest[0], "remove", dead.name, "--yes"))
     agree(rest)
     fresh = cluster.add_node()
     done(admin(fresh, "join", rest[1].http))
@@ -175,11 +175,11 @@ def _own_state(node: NodeProcess) -> str:
 def test_a_live_node_is_removed_only_by_force(cluster: Cluster, queue_name: str) -> None:
     """The leader too; the removed one knows it, and the rest serves on."""
     leader, asked = cluster.leader(), cluster.followers()[0]
-    refused = admin(asked, "remove", leader.name)
-    assert refused.code == 75
+    refused = admin(asked, "remove", leader.name, "--yes")
+    assert refused.code == 65
     assert "is alive" in refused.one_line_error()
     agree(cluster.nodes)
-    done(admin(asked, "remove", leader.name, "--force"))
+    done(admin(asked, "remove", leader.name, "--force", "--yes"))
     rest = [node for node in cluster if node is not leader]
     agree(rest)
     serves(rest, queue_name)
@@ -189,20 +189,20 @@ def test_a_live_node_is_removed_only_by_force(cluster: Cluster, queue_name: str)
 def test_removals_that_cannot_be(cluster: Cluster) -> None:
     """Nobody, oneself, and what would leave no quorum: refused at once, with the reason, and nothing changes."""
     asked, dead, live = cluster.leader(), *cluster.followers()
-    nobody = admin(asked, "remove", "n9")
+    nobody = admin(asked, "remove", "n9", "--yes")
     assert nobody.code == 65
     assert "there is no one member 'n9'; the members are n1 (" in nobody.one_line_error()
-    myself = admin(asked, "remove", asked.name)
+    myself = admin(asked, "remove", asked.name, "--yes")
     assert "let it leave" in myself.one_line_error()
     dead.kill()
     wait_for(lambda: _dead_ones(asked), "the dead node is missed")
-    harmful = admin(asked, "remove", live.name, "--force")
-    assert harmful.code == 75
+    harmful = admin(asked, "remove", live.name, "--force", "--yes")
+    assert harmful.code == 65
     assert "would have no quorum" in harmful.one_line_error()
     assert len(members(asked)) == 3
     live.kill()
     wait_for(lambda: not asked.get_json("/v1/cluster")["has_quorum"], "loss of the quorum")
-    assert admin(asked, "remove", dead.name).code in (69, 75)
+    assert admin(asked, "remove", dead.name, "--yes").code in (69, 75)
 
 
 # --- leave and move ---------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_the_leader_leaves_under_load(cluster: Cluster, queue_name: str) -> None
     rest = [node for node in cluster if node is not leader]
     with Load(rest, queue_name) as load:
         load.progress()
-        done(admin(leader, "leave"))
+        done(admin(leader, "leave", "--yes"))
         load.progress()
     load.check_exactly_once()
     print(f"leave of the leader: pause {load.pause_s:.2f} s")

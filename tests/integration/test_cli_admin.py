@@ -218,7 +218,14 @@ def test_wrong_arguments_are_one_line_and_an_exit_code(admin, arguments: list[st
 
 @pytest.mark.parametrize(
     "command",
-    [["status"], ["stats"], ["queue", "ls"], ["leave"], ["join", "127.0.0.1:2"], ["message", "push", "q", "x"]],
+    [
+        ["status"],
+        ["stats"],
+        ["queue", "ls"],
+        ["leave", "--yes"],
+        ["join", "127.0.0.1:2"],
+        ["message", "push", "q", "x"],
+    ],
 )
 def test_an_unreachable_node(command: list[str]) -> None:
     result = run("lmq-admin", "--node", "127.0.0.1:1", *command)
@@ -299,7 +306,10 @@ def test_a_server_that_is_no_node(other_server: str) -> None:
 
 @pytest.mark.parametrize("address", ["http", "raft", "lmq"])
 def test_join_and_leave(tmp_path: Path, address: str) -> None:
-    """LMQ 12.2: join and leave print nothing and exit 0 on success; 12.4: a node that joins loses its own data."""
+    """LMQ 12.2: join and leave print nothing and exit 0 on success, but leave wants --yes.
+
+    12.4: a node that joins loses its own data.
+    """
     with Cluster(1, directory=tmp_path) as cluster:
         [old] = cluster
         new = cluster.add_node()
@@ -307,7 +317,7 @@ def test_join_and_leave(tmp_path: Path, address: str) -> None:
         run("lmq-admin", "--node", new.http, "message", "push", "dropped", "x")
         peer = {"http": old.http, "raft": old.raft, "lmq": f"lmq@{old.raft}"}[address]
         refused = run("lmq-admin", "--node", new.http, "join", peer)
-        assert refused.code == 75
+        assert refused.code == 65
         assert "holds 1 messages of its own" in refused.one_line_error()
         assert run("lmq-admin", "--node", new.http, "join", peer, "--discard-data") == (0, "", "")
         new.wait_ready()
@@ -318,7 +328,7 @@ def test_join_and_leave(tmp_path: Path, address: str) -> None:
             }
         assert {row["queue"] for row in table(run("lmq-admin", "--node", new.http, "queue", "ls").out)} == {"kept"}
 
-        assert run("lmq-admin", "--node", new.http, "leave") == (0, "", "")
+        assert run("lmq-admin", "--node", new.http, "leave", "--yes") == (0, "", "")
         for one in cluster:
             one.wait_ready()
             assert [row["raft"] for row in table(run("lmq-admin", "--node", one.http, "status").out)] == [one.raft]

@@ -229,5 +229,6 @@ def test_completion_goes_for_every_command_that_takes_a_queue(admin, node: NodeP
 def test_people_are_asked_before_a_node_leaves(node: NodeProcess) -> None:
     dry = run_here("--node", node.http, "leave", "--dry-run")
     assert (dry.code, dry.out.startswith(f"would take {node.http} out of its cluster")) == (0, True)
-    code, seen = run_in_terminal("lmq-admin", "--node", node.http, "leave", typed=b"n\n")
+    code, seen = run_in_terminal("lmq-admin", "--node", node.http, "leave", typed=b"n\n", typed_at=b"[y/N]")
     assert (code, f"Take {node.http} out of its cluster" in seen) == (130, True)
+    assert seen.splitlines()[-1] == "lmq-admin: not done"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import click
 import pytest
 from lmqcluster_cli.admin import cli as admin_cli
-from lmqcluster_cli.errors import CliError, ExitCode, run
+from lmqcluster_cli.errors import CliError, ExitCode, exit_code_of, run
 from lmqcluster_cli.lmq import cli as lmq_cli
+from lmqcluster_cli.pipeline import cli as pipeline_cli
 
 from lmqcluster.node.config import ConfigError
-from lmqcluster.wire.errors import ERRORS, LmqError
+from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 CONTRACT = {
     0: "done",
@@ -63,7 +65,7 @@ def outcome_of(
         (KeyboardInterrupt(), 130),
         (click.Abort(), 130),
         (ZeroDivisionError("by zero\nand more"), 70),
-        *((LmqError(name, f"it was {name}"), spec.exit_code) for name, spec in ERRORS.items()),
+        *((error, exit_code_of(error)) for error in (LmqError(name, f"it was {name}") for name in ERRORS)),
     ],
     ids=lambda value: repr(value) if isinstance(value, BaseException) else str(value),
 )
@@ -85,3 +87,55 @@ def test_a_bug_shows_where_on_request(capsys: pytest.CaptureFixture[str], monkey
     status, text = outcome_of(ZeroDivisionError("by zero"), capsys, monkeypatch)
     assert status == 70
     assert "Traceback" in text
+
+
+# --- which code ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retryable", [False, True])
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (code, outcome)
+        for code, outcome in itertools.product(ERRORS, Outcome)
+        if code != "unknown_outcome" or outcome is Outcome.UNKNOWN
+    ],
+)
+def test_the_exit_code_tells_refusals_from_what_may_have_happened(code: str, retryable: bool, outcome: Outcome) -> None:
+    """75 is for unknown outcomes only and for all of them, so that a script may repeat what ended with 69."""
+    error = LmqError(code, "it failed", retryable=retryable, outcome=outcome)
+    found = exit_code_of(error)
+    assert found in CONTRACT
+    if code == "internal":
+        assert found == 70
+    elif outcome is Outcome.UNKNOWN:
+        assert found == 75
+    elif retryable:
+        assert found == 69
+    else:
+        assert found not in (0, 70, 75)
+        assert found == ERRORS[code].exit_code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["lmq"], ["lmq", "config"], ["lmq-admin"], ["lmq-admin", "queue"], ["lmq-admin", "token"], ["lmq-pipeline"]],
+)
+def test_a_program_or_group_without_a_command_prints_its_help(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole page on standard output, not one line of it as a complaint; the status says that no command was given."""
+    program, *rest = arguments
+    commands = {"lmq": lmq_cli, "lmq-admin": admin_cli, "lmq-pipeline": pipeline_cli}
+    monkeypatch.setattr("sys.argv", arguments)
+    with pytest.raises(SystemExit) as caught:
+        run(commands[program], program)
+    bare = capsys.readouterr()
+    monkeypatch.setattr("sys.argv", [*arguments, "--help"])
+    with pytest.raises(SystemExit) as asked:
+        run(commands[program], program)
+    assert (caught.value.code, asked.value.code) == (2, 0)
+    assert bare.out == capsys.readouterr().out
+    assert bare.out.startswith(f"Usage: {' '.join([program, *rest])} ")
+    assert bare.out.count("\n") > 5
+    assert bare.err == ""

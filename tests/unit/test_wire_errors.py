@@ -67,7 +67,7 @@ def test_lmqs_status_codes(code: str, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("code", "exit_code"),
-    [("bad_request", 65), ("queue_not_found", 66), ("not_found", 66), ("no_leader", 69), ("unreachable", 69),
+    [("bad_request", 65), ("queue_not_found", 66), ("not_found", 66), ("no_leader", 69), ("conflict", 65), ("unreachable", 69),
      ("internal", 70), ("unknown_outcome", 75), ("unauthorized", 77), ("forbidden", 77)],
 )  # fmt: skip
 def test_exit_codes_of_the_contract(code: str, exit_code: int) -> None:

@@ -1,0 +1,153 @@
+"""What destroys something does nothing without a terminal to ask at, unless the command line says --yes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+from lmqcluster_cli.admin import cli as lmq_admin
+from lmqcluster_cli.lmq import cli as lmq
+
+from lmqcluster import Client
+
+from .cluster import Cluster, NodeProcess
+from .programs import Result, run, run_here, run_in_terminal
+
+# Words that make each command do its worst, in a cluster as `full` prepares it.
+DESTRUCTIVE: Final = {
+    "queue clear": ["kept"],
+    "queue purge": ["kept"],
+    "queue move": ["kept", "elsewhere"],
+    "queue rm": ["kept"],
+    "defaults set": ["-"],
+    "defaults add": ["^kept$", "--retry", "0"],
+    "defaults rm": ["^ruled$"],
+    "token delete": ["worker"],
+    "subscription abandon": ["keeper"],
+    "leave": [],
+    "remove": ["n1", "--force"],
+}
+# These ask too, in ways of their own: an editor comes first, or the node does not run.
+ELSEWHERE: Final = {"defaults edit", "lmq repair", "recover"}
+# Nothing is lost by these that cannot be had back, or its loss is what the command line itself says.
+HARMLESS: Final = {
+    "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue suspend",
+    "queue resume", "message push", "message pull", "message ack", "message nack", "message extend", "message peek",
+    "defaults show", "subscription ls", "subscription show", "replay", "drain", "bench", "join", "transfer-leader", "log-level",
+    "snapshot", "backup", "restore", "token create", "token list", "tls init", "completion", "lmq start", "lmq dev", "lmq ping",
+    "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
+}  # fmt: skip
+
+
+def commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command of a program with the words that call it."""
+    for name, command in group.commands.items():
+        if not isinstance(command, click.Group):
+            yield f"{prefix}{name}", command
+            continue
+        if command.invoke_without_command:
+            yield f"{prefix}{name}", command
+        yield from commands(command, f"{prefix}{name} ")
+
+
+def test_every_command_is_known_to_destroy_or_not() -> None:
+    """A new command has to be put into one of the tables; --yes goes with those that destroy, and with no others."""
+    found = dict(commands(lmq_admin)) | dict(commands(lmq, "lmq "))
+    assert set(found) == {*DESTRUCTIVE, *ELSEWHERE, *HARMLESS}
+    for name, command in found.items():
+        asks = any(parameter.name == "yes" for parameter in command.params)
+        assert asks == (name not in HARMLESS), name
+
+
+Admin = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node of this module's own."""
+    with Cluster(1, directory=tmp_path_factory.mktemp("confirm")) as cluster:
+        yield cluster[0]
+
+
+@pytest.fixture(scope="module")
+def admin(node: NodeProcess) -> Admin:
+    """Runs lmq-admin against a node that has something of everything that can be destroyed."""
+    root = run_here("--node", node.http, "token", "create", "root", "--role", "admin").out.strip()
+
+    def call(*arguments: str, stdin: str = "") -> Result:
+        return run_here("--node", node.http, *arguments, stdin=stdin, environment={"LMQ_TOKEN": root})
+
+    for arguments in (
+        ["token", "create", "worker", "--role", "write"],
+        ["message", "push", "kept", "letter"],
+        ["queue", "set", "kept", "--retry", "5"],
+        ["defaults", "add", "^ruled$", "--retry", "3", "--yes"],
+    ):
+        assert call(*arguments).code == 0
+    with Client([node.rpc], token=root) as client:
+        client.push("held", "letter")
+        assert client.reserve_batch("keeper", 1, queue="held", count=1).count == 1
+    return call
+
+
+def state(admin: Admin) -> list[Any]:
+    """All that a destructive command could change, without what the time alone changes."""
+    commands = ("queue show kept", "queue ls", "defaults show", "token list", "status")
+    columns = {"queue ls": ["--columns", "queue,ready,leased"], "status": ["--columns", "node,state,raft"]}
+    shown = [admin(*words.split(), *columns.get(words, ["--json"])).out for words in commands]
+    batches = json.loads(admin("subscription", "ls", "--json").out)["subscriptions"]
+    return [re.sub(r'"oldest_age_s": [^,}]+', "", text) for text in shown] + [
+        [one["name"], len(one["batches"])] for one in batches
+    ]
+
+
+@pytest.mark.parametrize("name", DESTRUCTIVE)
+def test_without_a_terminal_and_without_yes_nothing_happens(admin: Admin, name: str) -> None:
+    before = state(admin)
+    words = [*name.split(), *DESTRUCTIVE[name]]
+    refused = admin(*words, stdin="[]")
+    assert (refused.code, refused.out) == (2, "")
+    complaint = refused.err.splitlines()[-1]
+    assert complaint.startswith(f"lmq-admin {name}: this would ")
+    assert "nobody is there to ask: say --yes" in complaint
+    dry = admin(*words, "--dry-run", stdin="[]")
+    assert (dry.code, dry.out.startswith("would ")) == (0, True)
+    # Saying both changes nothing either.
+    both = admin(*words, "--dry-run", "--yes", stdin="[]")
+    assert (both.code, both.out.startswith("would ")) == (0, True)
+    assert state(admin) == before
+
+
+@pytest.mark.parametrize("name", [name for name in DESTRUCTIVE if name not in {"leave", "remove"}])
+def test_with_yes_it_is_done(admin: Admin, name: str) -> None:
+    """In the order of the table each command still finds what it destroys."""
+    assert admin("message", "push", "kept", "letter").code == 0
+    before = state(admin)
+    done = admin(*name.split(), *DESTRUCTIVE[name], "--yes", stdin='[["^ruled$", {"retry": 9}]]')
+    assert done.code == 0, done
+    assert state(admin) != before
+
+
+@pytest.mark.parametrize(("program", "command"), [("lmq", "repair"), ("lmq-admin", "recover")])
+def test_a_stopped_nodes_data_is_not_touched_without_yes(program: str, command: str, tmp_path: Path) -> None:
+    with Cluster(1, directory=tmp_path) as cluster:
+        folder = cluster[0].data_dir
+
+    def files() -> dict[Path, bytes]:
+        # The identity counts how often it was opened.
+        paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("node."))
+        return {path: path.read_bytes() for path in paths}
+
+    before = files()
+    assert before
+    refused = run(program, command, "--data-dir", str(folder))
+    assert refused.code == 2
+    assert "nobody is there to ask: say --yes" in refused.err.splitlines()[-1]
+    code, seen = run_in_terminal(program, command, "--data-dir", str(folder), typed=b"n\n", typed_at=b"[y/N]")
+    assert (code, seen.splitlines()[-1]) == (130, f"{program}: not done")
+    assert files() == before
