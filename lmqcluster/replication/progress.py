@@ -60,6 +60,7 @@ class Progress:
         reset_sequence: replies to older messages that report a mismatch are void.
         commit_sent: highest commit index told.
         inflight: (last index, bytes) of unanswered messages with entries.
+        log_bytes: how long the log may become until the follower has caught up after a snapshot.
         timed_sequence: the message whose answer is timed, 0 for none; one at a time is.
         timed_s: when it was sent.
     """
@@ -74,6 +75,7 @@ class Progress:
     inflight_bytes: int = 0
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     snapshot: SnapshotTransfer | None = None
+    log_bytes: int = 0
     timed_sequence: int = 0
     timed_s: float = 0.0
 

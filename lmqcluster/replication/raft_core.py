@@ -209,17 +209,33 @@ class RaftCore(SyncObj):
         if self._durable:
             latest = self._snapshots.latest()
             limit = 0 if latest is None else latest.index
-        # What follows a snapshot on its way to a follower is needed as soon as it has arrived.
-        limit = min([limit, *(p.snapshot.info.index for p in self._progress.values() if p.snapshot is not None)])
-        if self.is_leader() and journal.size_bytes <= settings.log_bytes_hard:
-            waiting = [node for node in self._receivers() if self._needs_log(node)]
-            limit = min([limit, *(self._SyncObj__raftMatchIndex.get(node, 0) for node in waiting)])
+        limit = min([limit, *self._kept_snapshots()])
+        if self.is_leader():
+            for node in self._receivers():
+                if self._needs_log(node) and journal.size_bytes <= self._log_bytes_for(node):
+                    limit = min(limit, self._SyncObj__raftMatchIndex.get(node, 0))
         if limit > journal.first_index:
             self._drop_before(limit)
 
+    def _kept_snapshots(self) -> list[int]:
+        """Indexes of snapshots on their way to a follower, or soon to be: what follows is needed as soon as one has arrived."""
+        kept = [p.snapshot.info.index for p in self._progress.values() if p.snapshot is not None]
+        if self.is_leader() and any(self._awaits_snapshot(node) for node in self._receivers()):
+            latest, under_way = self._snapshots.latest(), self._snapshots.under_way()
+            soon = [latest.index if latest is not None else 0, under_way or 0]
+            kept += [index for index in soon if index >= self._journal.first_index]
+        return kept
+
+    def _awaits_snapshot(self, node: PeerNode) -> bool:
+        return self._needs_log(node) and self._progress_of(node).next_index <= self._journal.first_index
+
     def _needs_log(self, node: PeerNode) -> bool:
-        """Whether the node goes on from an entry that is still in the log."""
+        """Whether the node goes on from an entry that is still in the log, or will do so from a snapshot."""
         return node in self._SyncObj__connectedNodes and self._progress_of(node).snapshot is None
+
+    def _log_bytes_for(self, node: PeerNode) -> int:
+        """How long the log may become for the sake of a node."""
+        return max(self._settings.log_bytes_hard, self._progress_of(node).log_bytes)
 
     def _drop_before(self, index: int) -> None:
         for _, command in self._journal.drop_before(index):
@@ -673,6 +689,8 @@ class RaftCore(SyncObj):
         if message["installed"]:
             index = progress.snapshot.info.index
             progress.snapshot = None
+            # It has to catch up with what was added meanwhile; cutting that would send it another snapshot, and so for ever.
+            progress.log_bytes = 2 * self._journal.size_bytes
             if index > self._SyncObj__raftMatchIndex.get(node, 0):
                 self._SyncObj__raftMatchIndex[node] = index
             progress.probe_from(index + 1)

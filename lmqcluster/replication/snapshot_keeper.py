@@ -99,9 +99,9 @@ class SnapshotKeeper:
         """The newest complete snapshot."""
         return self._store.latest
 
-    def is_taking(self) -> bool:
-        """Whether a snapshot is being taken."""
-        return self._taking is not None
+    def under_way(self) -> int | None:
+        """Log index of the one that is being taken."""
+        return None if self._taking is None else self._taking.index
 
     def request(self) -> None:
         """Take a snapshot of the present state, unless one is being taken or the disk has just refused one. Call it in a step."""
@@ -114,7 +114,7 @@ class SnapshotKeeper:
             return
         machine = self._owner.machine
         writer = self._store.create(index, term, members, machine.now_us)
-        self._taking = _Taking(machine.freeze_view(), writer)
+        self._taking = _Taking(index, machine.freeze_view(), writer)
         self._began_s = time.monotonic()
         self._loop.call_soon(self._slice)
 
@@ -290,7 +290,8 @@ def _ignore(_accepted: bool) -> None:
 class _Taking:
     """A snapshot being written."""
 
-    def __init__(self, view: SnapshotView, writer: SnapshotWriter) -> None:
+    def __init__(self, index: int, view: SnapshotView, writer: SnapshotWriter) -> None:
+        self.index = index
         self.view = view
         self.writer = writer
         self._records = view.records()

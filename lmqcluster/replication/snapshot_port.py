@@ -40,6 +40,9 @@ class SnapshotPort(Protocol):
     def latest(self) -> SnapshotInfo | None:
         """The newest complete one."""
 
+    def under_way(self) -> int | None:
+        """Log index of the one that is being taken."""
+
     def request(self) -> None:
         """A follower needs one that the log goes on from: take one soon, unless one is being taken."""
 

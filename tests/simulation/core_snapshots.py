@@ -61,6 +61,9 @@ class InlineSnapshots:
     def latest(self) -> SnapshotInfo | None:
         return self._store.latest
 
+    def under_way(self) -> int | None:
+        return None
+
     def request(self) -> None:
         index, term, members = self._position()
         latest = self._store.latest

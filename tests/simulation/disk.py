@@ -2,6 +2,8 @@
 
 It keeps what is durable apart from what was only written. A crash of the process loses nothing that was written; a power failure
 keeps of each sector some version since the last sync, and of the folder's changes some that may have reached the disk.
+A sync of a file that fails takes the written pages for clean: they can be read until the power fails, but no later sync
+writes them.
 """
 
 from __future__ import annotations
@@ -58,6 +60,10 @@ class _Content:
                 self.durable[page] = bytes(self.pages[page])
         self.unsynced.clear()
         self.durable_size = self.size
+
+    def sync_failed(self) -> None:
+        """What was written counts as clean from now on, though it has not reached the disk."""
+        self.unsynced.clear()
 
     def lose_power(self, rng: random.Random) -> None:
         """Keep of each sector the durable version or a later one; a sector's versions come in the order of its writes."""
@@ -302,7 +308,11 @@ class _SimFile:
 
     def sync(self) -> None:
         self._check()
-        self._disk._count()
+        try:
+            self._disk._count()
+        except OSError:
+            self._content.sync_failed()
+            raise
         self._disk.syncs += 1
         self._content.sync()
 

@@ -261,7 +261,28 @@ def follower_lost_in_transfer(subject: Subject) -> set[str]:
         return kinds | stage.finish()
 
 
+def snapshot_under_load(subject: Subject) -> set[str]:
+    """A follower that needs a snapshot gets one that the log goes on from, and catches up, however long the snapshot takes."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (follower, other) = stage.elect()
+        leader.disk_s = (1.0, 2.0)
+        stage.cut([follower], [leader, other])
+        for _ in range(20):
+            stage.propose(leader, 10)
+            stage.run_for(0.05)
+        stage.join_all()
+        for _ in range(300):
+            stage.propose(leader, 10)
+            stage.run_for(0.05)
+        behind = follower.replica.journal.view.last + 20 < leader.replica.journal.view.last
+        taken = leader.replica.node.replica.snapshots.taken_total
+        kinds = {"not caught up"} if behind else set()
+        return kinds | ({"useless snapshots"} if taken > 2 else set()) | stage.finish()
+
+
 OWN_SCENARIOS = {
+    "snapshot under load": Scenario(snapshot_under_load, None, mended=("node",), log_entries=10),
     "follower lost in transfer": Scenario(follower_lost_in_transfer, None, log_entries=10),
     "D14 a long term": Scenario(back_up_a_long_term, None, mended=("core",)),
     "D4 snapshot refused": Scenario(snapshot_refused, None, mended=("core",), log_entries=10),

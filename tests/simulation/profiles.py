@@ -73,7 +73,7 @@ PROFILES = {
         _on_disk("crash", CRASHES),
         _on_disk("power", POWER),
         _on_disk("powerall", {**POWER, "power_all": 2.0}),
-        _on_disk("full", {"full": 4.0, "bad_write": 3.0, "restart": 0.5}),
+        _on_disk("full", {"full": 4.0, "bad_write": 3.0, "restart": 0.5, "power": 1.0}),
         _on_disk("slowdisk", {"slow_disk": 5.0, "power": 1.0, "restart": 1.0}),
         _on_disk("damage", {"damage": 4.0, "crash_in_opening": 1.0, "crash_in_writing": 1.0, "power_in_writing": 1.0}),
         _on_disk("lostdisk", {"lose_disk": 4.0, "crash_in_opening": 1.0, "power_in_writing": 2.0}),

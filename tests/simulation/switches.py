@@ -13,6 +13,7 @@ import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage
 import lmqcluster.replication.replica
 import lmqcluster.replication.storage.disk_journal
+import lmqcluster.replication.storage.recovery
 import lmqcluster.replication.storage.segment
 from lmqcluster.core.sessions import BatchSessions
 from lmqcluster.node.proposer import Proposer
@@ -260,6 +261,8 @@ def _patches() -> dict[str, Patches]:
         "D23": [(RaftCore, "_SyncObj__connectedToAnyone", _campaigning_at_once)],
         "D24": [(RaftCore, "_SyncObj__changeCluster", _library_change)],
         "D25": [(RaftCore, "_members_from_log", _members_never_undone)],
+        "tail written again": [(lmqcluster.replication.storage.recovery._Replay, "rewrite", _nothing)],
+        "log kept for a snapshot": [(RaftCore, "_kept_snapshots", lambda _self: [])],
         "origin and incarnation": [
             (meta, "_fresh_origin", lambda node_id: node_id),
             (lmqcluster.node.incarnation, "outlive", _nothing),

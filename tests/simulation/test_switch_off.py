@@ -70,6 +70,8 @@ CASES = [
     Case("D23", "core", "leader disturbed", script="D23 deaf follower"),
     Case("D24", "core", "commits differ", script="D24 two changes at once"),
     Case("D25", "core", "not converged", script="joins by a list that fails"),
+    Case("tail written again", "core", "exception", profile="full", seed=8),
+    Case("log kept for a snapshot", "node", "not caught up", script="snapshot under load"),
     Case("origin and incarnation", "node", "stuck", profile="lostclock", seed=8),
     Case("recovering", "core", "leader lacks committed entry", profile="restart", seed=2),
     Case("founding", "core", "two leaders in a term", profile="lostdisk", seed=4),

@@ -51,6 +51,29 @@ def test_a_new_journal_has_a_base_only() -> None:
     assert (log.getRaftCommitIndex(), log.created, log.torn_bytes, log.dirty) == (1, True, 0, False)
 
 
+@pytest.mark.parametrize("calls", range(1, 12))
+def test_what_a_failed_sync_left_in_the_cache_is_written_again(calls: int) -> None:
+    """The system takes the pages of a failed sync for clean: what the next life reads from them must not count as durable."""
+    disk, log = simulated(1, 1)
+    disk.fail_after(calls, lambda: OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(OSError, match="Input/output error"):
+        _fill(log)
+    disk.process_crash()
+    found = open_journal(disk)[:]
+    assert len(found) >= 3
+    disk.power_failure(random.Random(calls))
+    again = open_journal(disk)
+    assert again[:] == found
+    again.add(b"\x00y", again.last_index + 1, 3)
+    again.sync()
+
+
+def _fill(log: DiskJournal) -> None:
+    for index in range(4, 60):
+        log.add(b"\x00" + b"x" * 150, index, 2)
+        log.sync()
+
+
 def test_real_files_hold_the_log(tmp_path: Path) -> None:
     rng = random.Random(4)
     entries = [Entry(BASE, 1, 0)]

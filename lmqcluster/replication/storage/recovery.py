@@ -70,6 +70,7 @@ def recover(disk: Disk, *, sync: bool, segment_bytes: int) -> Recovered:
             file.close()
         raise
     # What is read may so far be in the system's cache only. From now on it counts as durable.
+    replay.rewrite(opened[-1])
     opened[-1].sync()
     disk.sync()
     mark_file = disk.open(MARK_NAME)
@@ -182,6 +183,8 @@ class _Replay:
         self.chain = 0
         self.torn_bytes = 0
         self._torn = b""
+        self._unsure_from = 0
+        self._unsure = b""
 
     def read(self, file: DiskFile) -> None:
         """Read the next segment."""
@@ -202,11 +205,20 @@ class _Replay:
             if header.number == self._mark.segment and self.end < self._mark.offset:
                 raise self._damage(header, self.end, f"no valid record, but {self._mark.offset} bytes were durable")
             self._torn = bytes(data[self.end :]).rstrip(b"\0")
+            self._unsure_from = self._mark.offset if header.number == self._mark.segment else HEADER_BYTES
+            self._unsure = bytes(data[self._unsure_from : self.end])
 
     def cut(self, file: DiskFile) -> None:
         """Erase what is behind the last whole record of the last segment."""
         self.torn_bytes = len(self._torn)
         zero(file, self.end, self.end + len(self._torn))
+
+    def rewrite(self, file: DiskFile) -> None:
+        """Write again what no sync is known to have reached.
+
+        After a sync that failed the system takes the pages for written, and a further sync alone would not write them.
+        """
+        file.write_at(self._unsure_from, self._unsure)
 
     def _carry_out(self, header: SegmentHeader, record: Record, data: memoryview) -> None:
         table = self.table
