@@ -62,6 +62,10 @@ class Principal:
         """Whether it has the role on a queue."""
         return role <= self.role and (self.everywhere or self.covers(queue))
 
+    def allows_role(self, role: Role) -> bool:
+        """Whether its role includes another one."""
+        return role <= self.role
+
     def covers(self, queue: bytes) -> bool:
         """Whether its pattern is found in the name."""
         known = self._known.get(queue)

@@ -35,6 +35,10 @@ class Address(NamedTuple):
             raise ValueError(f"{text!r}: write an IPv6 host in brackets, as in [::1]:{digits}")
         if any(c.isspace() or c in "/@[]" for c in host):
             raise ValueError(f"{text!r}: {host!r} is not a host name or IP address")
+        try:
+            host.encode("idna")
+        except UnicodeError as exc:
+            raise ValueError(f"{text!r}: {host!r} is not a host name: {exc}") from exc
         if not (digits.isascii() and digits.isdigit()) or int(digits) > PORT_MAX:
             raise ValueError(f"{text!r}: {digits!r} is not a port (0 to {PORT_MAX})")
         return cls("127.0.0.1" if host == "localhost" else host, int(digits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -34,9 +35,8 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
     if human:
         colors = target.isatty() and not os.environ.get("NO_COLOR")
         renderer = [
-            structlog.dev.ConsoleRenderer(
-                colors=colors, pad_event_to=32, exception_formatter=structlog.dev.plain_traceback
-            )
+            _escape_values,
+            structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=32, exception_formatter=_plain_traceback),
         ]
     else:
         # Local variables may hold messages and secrets; they stay out of the log.
@@ -70,3 +70,22 @@ def set_log_level(level: str) -> None:
     root.setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def _escaped(text: str) -> str:
+    """Text without what a terminal would obey: characters that are not printable are shown as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+
+
+def _escape_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Escape whatever came from outside, wherever it stands; other values than texts are shown by `repr`, which does so."""
+    return {name: _escaped(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _plain_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    """Write a traceback, whose last line quotes the exception, line by line."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    stream.write("\n".join(map(_escaped, text.getvalue().split("\n"))))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from .errors import LmqError
+from .headers import is_reserved
 
 __all__ = [
     "HOOK_MODULES",
@@ -30,9 +31,6 @@ Properties = list[tuple[str, object]]
 Rules = list[tuple[str, Properties]]
 
 HOOK_MODULES = ("lmq_hook_preserve_header",)
-FRAMING_HEADERS = frozenset(
-    ("connection", "content-length", "date", "keep-alive", "server", "te", "trailer", "transfer-encoding", "upgrade")
-)
 RULES_MAX = 1000
 HOOK_ARGUMENTS_MAX = 64
 HOOKS_BYTES_MAX = 16 * 1024
@@ -77,6 +75,10 @@ def _text(value: object, what: str) -> str:
             raise _invalid(f"{what} is not UTF-8") from exc
     if not isinstance(value, str):
         raise _invalid(f"{what} must be a string, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise _invalid(f"{what} is not UTF-8, or holds half of a surrogate pair") from exc
     return value
 
 
@@ -91,8 +93,10 @@ def _hook_module(entry: object, point: str) -> tuple[str, list[str]]:
         raise _invalid(f"arguments of hook module {module!r} must be a list of at most {HOOK_ARGUMENTS_MAX} names")
     names = [_text(argument, "a hook argument") for argument in arguments]
     for name in names:
-        if name in FRAMING_HEADERS:
-            raise _invalid(f"header {name!r} cannot be preserved: it would break the answer that carries the message")
+        if is_reserved(name):
+            raise _invalid(
+                f"header {name!r} cannot be preserved: it is not a message's to set, or shows who its producer is"
+            )
     return module, names
 
 

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-__all__ = ["Answer", "Connection", "call", "open_many", "settle"]
+__all__ = ["GUARDS", "Answer", "Connection", "call", "open_many", "settle"]
 
 TIMEOUT_S = 15.0
 _OURS = (b"date: ", b"server: ")
+GUARDS = [b"x-content-type-options: nosniff", b"content-security-policy: sandbox; default-src 'none'"]
+"""What every delivered message carries besides LMQ's headers."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Answer:
     def json(self) -> Any:
         """The body, decoded."""
         return json.loads(self.body)
+
+    @property
+    def boundary(self) -> bytes:
+        """The boundary of a multipart body."""
+        return self["content-type"].partition(b"multipart/mixed; boundary=")[2]
 
     def __getitem__(self, name: str) -> bytes:
         """A header by its exact, lower-case name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster, NodeProcess, wait_for
+from .guarded_node import ADMIN, guarded_node
 from .raw_http import Connection, call, open_many, settle
 from .test_http_v1 import Api
 
@@ -36,6 +38,26 @@ def test_readyz(node: NodeProcess) -> None:
     assert any(line.startswith("[+]leader ok") for line in lines)
     excluded = call(node.http, "GET", "/readyz?verbose&exclude=leader").body.decode()
     assert "leader ok" not in excluded
+
+
+def test_strangers_learn_from_readyz_only_which_check_failed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            token = await guarded.token("reader", "read")
+            stranger = (await guarded.ask("GET", "/readyz?verbose", None))[2].splitlines()
+            assert "[+]leader ok" in stranger
+            assert not any(":" in line for line in stranger)
+            for known in (token, ADMIN):
+                assert "[+]leader ok: " in (await guarded.ask("GET", "/readyz?verbose", known))[2]
+            assert (await guarded.ask("GET", "/readyz?verbose", "wrong"))[2].splitlines() == stranger
+
+    asyncio.run(main())
+
+
+def test_browsers_are_led_to_the_console(node: NodeProcess) -> None:
+    answer = call(node.http, "GET", "/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (answer.status, answer["location"]) == (302, b"console/")
+    assert call(node.http, "GET", "/").status == 404
 
 
 def test_metrics(node: NodeProcess, queue_name: str) -> None:

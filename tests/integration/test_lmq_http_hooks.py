@@ -64,9 +64,11 @@ def test_6_compound_messages_have_them_in_their_parts(node: NodeProcess, hooked:
     answer = call(node.http, "GET", f"/messages/{hooked}?t=10")
     identifier = answer["x-lmq-message-id"]
     assert answer.body == (
-        b"\r\n--" + identifier + b"\r\ncontent-type: text/x\r\nx-foo: 1\r\ncontent-transfer-encoding: binary\r\n\r\na"
-        b"\r\n--" + identifier + b"\r\ncontent-type: application/octet-stream\r\nuser-agent: u\r\n"
-        b"content-transfer-encoding: binary\r\n\r\nb\r\n--" + identifier + b"--\r\n"
+        b"\r\n--"
+        + answer.boundary
+        + b"\r\ncontent-type: text/x\r\nx-foo: 1\r\ncontent-transfer-encoding: binary\r\n\r\na"
+        b"\r\n--" + answer.boundary + b"\r\ncontent-type: application/octet-stream\r\nuser-agent: u\r\n"
+        b"content-transfer-encoding: binary\r\n\r\nb\r\n--" + answer.boundary + b"--\r\n"
     )
     assert "x-foo" not in answer.headers
     target = f"/messages/{hooked}/{identifier.decode()}?reply=nack"
@@ -139,6 +141,25 @@ def test_6_malformed_hooks_are_400(node: NodeProcess, queue_name: str, hooks: st
     body = f'{{"retry":9,"hooks":{hooks}}}'.encode()
     assert call(node.http, "PATCH", f"/properties/{queue_name}", body, JSON).status == 400
     assert call(node.http, "GET", f"/properties/{queue_name}").body == b'{"accum":0,"retry":2,"timeout":30}'
+
+
+RESERVED = [
+    "x-lmq-message-id", "X-LMQ-Queue-Name", "content-encoding", "content-type", "content-length", "transfer-encoding",
+    "connection", "set-cookie", "set-cookie2", "location", "access-control-allow-origin", "content-security-policy",
+    "x-content-type-options", "www-authenticate", "content-transfer-encoding", "service-worker-allowed", "Authorization",
+    "cookie", "proxy-authorization",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_headers_that_are_not_a_messages_cannot_be_preserved(node: NodeProcess, queue_name: str, name: str) -> None:
+    """An answer must not lie about what it carries, nor change what a browser does; secrets of producers stay secret."""
+    hooks = f'{{"hooks":{{"pre_http_push":[["lmq_hook_preserve_header",["x-foo","{name}"]]]}}}}'.encode()
+    refused = call(node.http, "PATCH", f"/properties/{queue_name}", hooks, JSON)
+    assert refused.status == 400
+    assert name.encode() in refused["x-lmq-error"]
+    assert call(node.http, "PATCH", f"/v1/queues/{queue_name}/properties", hooks, JSON).json["code"] == "bad_property"
+    assert call(node.http, "PUT", "/properties", b'[["x",' + hooks + b"]]", JSON).status == 400
 
 
 @pytest.fixture

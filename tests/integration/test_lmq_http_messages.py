@@ -11,7 +11,7 @@ import pytest
 
 from .cluster import NodeProcess
 from .lmq_queue import Queue
-from .raw_http import Connection, call, open_many
+from .raw_http import GUARDS, Connection, call, open_many
 
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
@@ -106,6 +106,7 @@ def test_8_2_pull_answers_byte_for_byte(queue: Queue) -> None:
         b"x-lmq-message-id: " + identifier,
         b"x-lmq-message-type: normal",
         b"x-lmq-retry-remaining: 2",
+        *GUARDS,
         b"content-length: 4",
     ]
     assert answer.body == b"body"

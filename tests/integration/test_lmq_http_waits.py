@@ -12,7 +12,7 @@ import pytest
 
 from .cluster import NodeProcess
 from .lmq_queue import Queue
-from .raw_http import Connection, call, open_many, settle
+from .raw_http import GUARDS, Connection, call, open_many, settle
 
 
 @pytest.fixture
@@ -193,6 +193,7 @@ def test_8_5_pull_any_answers_like_a_pull(node: NodeProcess, queue_name: str) ->
         b"x-lmq-message-id: " + answer["x-lmq-message-id"],
         b"x-lmq-message-type: normal",
         b"x-lmq-retry-remaining: 2",
+        *GUARDS,
         b"content-length: 1",
     ]
     assert queue.reply(answer, "ack") == 204

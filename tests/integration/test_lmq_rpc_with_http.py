@@ -231,7 +231,7 @@ def test_window_opened_by_rpc_and_joined_by_http(rpc: Rpc, web: Http, queue_name
     # The same message over HTTP (5.1).
     assert rpc.call("release", queue_name, message[b"id"]) == b"ok"
     answer = web.pull(queue_name)
-    boundary = answer.headers["x-lmq-message-id"].encode()
+    boundary = answer.headers["content-type"].partition("boundary=")[2].encode()
     assert answer.headers["x-lmq-message-type"] == "compound"
     assert answer.body.startswith(
         b"\r\n--%b\r\ncontent-type: application/x-msgpack\r\ncontent-transfer-encoding: binary\r\n\r\n%b\r\n--%b\r\n"

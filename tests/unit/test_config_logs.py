@@ -45,6 +45,22 @@ def test_human_lines() -> None:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
+def test_a_terminal_is_told_nothing_by_what_is_logged(form: str) -> None:
+    """Names of queues, paths and reasons come from clients."""
+    out = io.StringIO()
+    configure_logging("info", form, stream=out)
+    evil = "\x1b[2J\x1b]0;owned\x07 \x9b1m \u202e \r"
+    log = structlog.get_logger()
+    log.info("request", path=evil, names=[evil], raw=evil.encode())
+    log.info(evil)
+    logging.getLogger("some.library").warning("odd %s", evil)
+    log.error("bad", exc_info=ValueError(evil))
+    text = out.getvalue()
+    assert "owned" in text
+    assert all(character.isprintable() for character in text if character != "\n")
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
 def test_exceptions_are_logged_without_the_values_of_variables(form: str) -> None:
     out = io.StringIO()
     configure_logging("info", form, stream=out)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgpack
+import pytest
 
 from lmqcluster.node.service import Delivery, Part
+from lmqcluster.protocols.http import compound as compound_module
 from lmqcluster.protocols.http.compound import render
 
 ID = b"0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"
@@ -16,26 +20,32 @@ def compound(*parts: Part) -> Delivery:
     )
 
 
+def boundary_of(content_type: bytes) -> bytes:
+    boundary = content_type.removeprefix(b"multipart/mixed; boundary=")
+    assert re.fullmatch(rb"[0-9a-f]{32}", boundary)
+    return boundary
+
+
 def test_multipart_layout() -> None:
     delivery = compound(
         Part(b"first", b"text/plain", ((b"user-agent", b"curl"), (b"x-foo", b"bar"))), Part(b"\r\n\x00", None, ())
     )
     content_type, pieces = render(delivery, "multipart")
-    assert content_type == b"multipart/mixed; boundary=" + ID
+    boundary = boundary_of(content_type)
     assert b"".join(pieces) == (
-        b"\r\n--" + ID + b"\r\n"
+        b"\r\n--" + boundary + b"\r\n"
         b"content-type: text/plain\r\n"
         b"user-agent: curl\r\n"
         b"x-foo: bar\r\n"
         b"content-transfer-encoding: binary\r\n"
         b"\r\n"
         b"first"
-        b"\r\n--" + ID + b"\r\n"
+        b"\r\n--" + boundary + b"\r\n"
         b"content-type: application/octet-stream\r\n"
         b"content-transfer-encoding: binary\r\n"
         b"\r\n"
         b"\r\n\x00"
-        b"\r\n--" + ID + b"--\r\n"
+        b"\r\n--" + boundary + b"--\r\n"
     )
 
 
@@ -56,3 +66,23 @@ def test_msgpack_layout_has_str_headers_and_bin_contents() -> None:
 def test_stored_control_characters_do_not_start_headers() -> None:
     _type, pieces = render(compound(Part(b"x", b"a/b\r\nevil: 1", ())), "multipart")
     assert b"content-type: a/b  evil: 1\r\n" in b"".join(pieces)
+
+
+def test_boundaries_cannot_be_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither from the id, nor from a former answer; and none is taken that stands in a part."""
+    delivery = compound(Part(b"x", None, ()))
+    boundaries = {boundary_of(render(delivery, "multipart")[0]) for _ in range(100)}
+    assert len(boundaries) == 100
+    draws = iter(["a" * 32, "b" * 32, "c" * 32])
+    monkeypatch.setattr(compound_module.secrets, "token_hex", lambda _size: next(draws))
+    forged = b"\r\n--" + b"a" * 32 + b"\r\n\r\nforged\r\n--" + b"b" * 32
+    content_type, _pieces = render(compound(Part(b"first", None, ()), Part(forged, None, ())), "multipart")
+    assert boundary_of(content_type) == b"c" * 32
+
+
+def test_reserved_headers_that_are_stored_already_are_left_out() -> None:
+    part = Part(b"x", None, ((b"x-lmq-message-id", b"forged"), (b"content-encoding", b"gzip"), (b"x-foo", b"1")))
+    _type, pieces = render(compound(part), "multipart")
+    assert b"content-type: application/octet-stream\r\nx-foo: 1\r\ncontent-transfer-encoding" in b"".join(pieces)
+    _type, pieces = render(compound(part), "msgpack")
+    assert msgpack.unpackb(b"".join(pieces)) == [[{"content-type": "application/octet-stream", "x-foo": "1"}, b"x"]]

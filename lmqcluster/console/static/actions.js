@@ -2,13 +2,13 @@
 
 import { ApiError, access, may } from "./api.js";
 import { announce, h, setText } from "./dom.js";
-import { quoted } from "./names.js";
+import { joined, quoted } from "./names.js";
 
-/** The lmq-admin line that does the same through the same node. `words` are quoted already. */
-export function commandLine(...words) {
+/** The lmq-admin line that does the same through the same node. `operands` and `options` are quoted already. */
+export function commandLine(command, operands = [], options = []) {
   const node = location.host === "127.0.0.1:9980" ? [] : ["--node", quoted(location.host)];
   const authority = location.protocol === "https:" ? ["--ca-file", "ca.crt"] : [];
-  return ["lmq-admin", ...authority, ...node, ...words].join(" ");
+  return joined(["lmq-admin", ...authority, ...node, ...command.split(" ")], operands, options);
 }
 
 /** A command line with a button that copies it. */

@@ -110,7 +110,7 @@ function transfer(node) {
     title: node === null ? "Hand over leadership" : `Make ${node.name ?? node.id} the leader`,
     text: [`${node === null ? "The member that is most up to date" : (node.name ?? node.id)} takes the lead. Requests wait a moment and none is lost.`],
     verb: "Hand over",
-    command: () => commandLine("transfer-leader", ...words),
+    command: () => commandLine("transfer-leader", words),
     run: async () => {
       await change("POST", "/v1/cluster/transfer", node === null ? {} : { to: node.id });
       return "Leadership was handed over.";
@@ -130,7 +130,7 @@ function removeMember(node) {
     fields: force ? [force] : [],
     verb: "Remove",
     danger: true,
-    command: (values) => commandLine("remove", quoted(name), ...(values.force ? ["--force"] : [])),
+    command: (values) => commandLine("remove", [quoted(name)], values.force ? ["--force"] : []),
     run: async (values) => {
       await change("POST", "/v1/cluster/remove", { node: node.id, force: Boolean(values.force) });
       return `${name} is removed.`;
@@ -148,7 +148,7 @@ function join(overview) {
     fields: discard ? [peer, discard] : [peer],
     verb: "Join",
     danger: held > 0,
-    command: (values) => commandLine("join", values.peer ? quoted(values.peer) : "PEER", ...(values.discard ? ["--discard-data"] : [])),
+    command: (values) => commandLine("join", [values.peer ? quoted(values.peer) : "PEER"], values.discard ? ["--discard-data"] : []),
     run: async (values) => {
       const cluster = await change("POST", "/v1/cluster/join", { peer: values.peer, discard_data: Boolean(values.discard) });
       return `This node is now one of ${cluster.nodes.length}.`;

@@ -90,7 +90,7 @@ export function open() {
       ],
       verb: "Save",
       danger: raced,
-      command: () => `${commandLine("defaults", "set", "-", "--yes")} <<< ${quoted(JSON.stringify(state.rules))}`,
+      command: () => `${commandLine("defaults set - --yes")} <<< ${quoted(JSON.stringify(state.rules))}`,
       run: async () => {
         await change("PUT", PATH, state.rules);
         return "The default properties are saved.";
@@ -108,7 +108,7 @@ export function open() {
       summary,
       grid,
       h("div", { class: "bar" }, actionButton("New rule", "admin", () => edit()), h("div", { class: "spring" }), discard, save),
-      h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("defaults", "show"))),
+      h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("defaults show"))),
     ].filter(Boolean),
     period: 5000,
     async refresh() {

@@ -15,7 +15,7 @@ export function messagesSection(page) {
   const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
   const grid = table("Messages", COLUMNS);
   const more = h("button", { type: "button", class: "after", hidden: true, onclick: () => load(true) }, "Show more");
-  const line = commandBox(commandLine("message", "peek", queueWord(page.segment), "--max", String(PAGE)));
+  const line = commandBox(commandLine("message peek", [queueWord(page.segment)], ["--max", String(PAGE)]));
   let next = null;
   let shown = 0;
   grid.element.hidden = true;

@@ -19,14 +19,41 @@ export function textOf(segment) {
 // The codes of printable ASCII.
 const PRINTABLE = /^([2-6][0-9A-F]|7[0-9A-E])$/i;
 
-/** A word of a command line, quoted for a POSIX shell where it has to be. */
+// What a shell takes as it stands; zsh takes a leading = for something else.
+const PLAIN_WORD = /^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*$/;
+// Control characters, which a terminal obeys when they are pasted, and characters that are not seen or turn the text around.
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/u;
+
+/** A word of a command line, quoted for bash, zsh and ksh where it has to be. */
 export function quoted(word) {
-  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  if (PLAIN_WORD.test(word)) return word;
+  if (UNPRINTABLE.test(word)) return escaped(new TextEncoder().encode(word));
+  return `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** The queue's name as a word of a command line. */
 export function queueWord(segment) {
-  const text = textOf(segment);
-  if (encodeURIComponent(text) === segment) return quoted(text);
-  return `$'${text.replaceAll("'", "\\'")}'`;
+  try {
+    return quoted(decodeURIComponent(segment));
+  } catch {
+    const bytes = segment.matchAll(/%([0-9A-F]{2})|[^]/gi);
+    return escaped([...bytes].map(([character, code]) => (code ? parseInt(code, 16) : character.charCodeAt(0))));
+  }
+}
+
+/** Bytes as a word: printable ASCII as it is, all else, quotes and backslashes as escapes. */
+function escaped(bytes) {
+  const characters = [...bytes].map((byte) => {
+    const isPlain = byte >= 0x20 && byte < 0x7f && byte !== 0x27 && byte !== 0x5c;
+    return isPlain ? String.fromCharCode(byte) : `\\x${byte.toString(16).padStart(2, "0")}`;
+  });
+  return `$'${characters.join("")}'`;
+}
+
+/** Command, operands and options as one line. All words but the command's are quoted already. */
+export function joined(command, operands, options) {
+  // An operand that begins with a dash must not be taken for an option.
+  const dashed = operands.some((word) => /^(\$?')?-/.test(word));
+  const words = dashed ? [...options, "--", ...operands] : [...operands, ...options];
+  return [...command, ...words].join(" ");
 }

@@ -73,7 +73,7 @@ export function propertiesSection(page) {
       text: ["What is set on the queue itself is forgotten; the default properties hold again."],
       verb: "Clear",
       danger: true,
-      command: () => commandLine("queue", "clear", queueWord(page.segment)),
+      command: () => commandLine("queue clear", [queueWord(page.segment)]),
       run: async () => {
         await change("DELETE", `${page.api}/properties`);
         return "The properties are cleared.";
@@ -100,7 +100,6 @@ export function propertiesSection(page) {
 
 function setCommand(segment, properties) {
   if (Object.keys(properties).length === 0) return "";
-  const words = ["queue", "set", queueWord(segment)];
-  for (const [name, value] of Object.entries(properties)) words.push(`--${name}`, quoted(shownValue(value)));
-  return commandLine(...words);
+  const options = Object.entries(properties).flatMap(([name, value]) => [`--${name}`, quoted(shownValue(value))]);
+  return commandLine("queue set", [queueWord(segment)], options);
 }

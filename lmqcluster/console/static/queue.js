@@ -6,7 +6,7 @@ import { Chart } from "./chart.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { bytes, count, duration, rate } from "./format.js";
 import { messagesSection } from "./messages.js";
-import { textOf } from "./names.js";
+import { queueWord, textOf } from "./names.js";
 import { tiles } from "./overview.js";
 import { propertiesSection } from "./properties.js";
 import { deleteQueue, moveMessages, purgeQueue, pushMessage, suspendQueue } from "./queue_actions.js";
@@ -148,5 +148,5 @@ export function open({ argument: segment }) {
 }
 
 function commandHint(segment) {
-  return `A push makes it: ${commandLine("message", "push", textOf(segment), "...")}`;
+  return `A push makes it: ${commandLine("message push", [queueWord(segment), "..."])}`;
 }

@@ -4,7 +4,7 @@ import { ask, commandLine, field } from "./actions.js";
 import { change, get } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, plural } from "./format.js";
-import { queueWord, quoted, segmentOf } from "./names.js";
+import { queueWord, quoted } from "./names.js";
 
 /** The queue as it is now, not as it was a second ago. */
 async function fresh(page) {
@@ -23,10 +23,9 @@ export async function pushMessage(page, reload) {
     fields: [content, type, key],
     verb: "Push",
     command: (values) => {
-      const words = ["message", "push", queueWord(page.segment), quoted(values.content)];
-      if (values.type) words.push("--content-type", quoted(values.type));
-      if (values.key) words.push("--key", quoted(values.key));
-      return commandLine(...words);
+      const options = values.type ? ["--content-type", quoted(values.type)] : [];
+      if (values.key) options.push("--key", quoted(values.key));
+      return commandLine("message push", [queueWord(page.segment), quoted(values.content)], options);
     },
     run: async (values) => {
       const message = { content: values.content };
@@ -48,7 +47,7 @@ export async function suspendQueue(page) {
     title: `${verb === "suspend" ? "Suspend" : "Resume"} ${page.name}`,
     text: [text],
     verb: verb === "suspend" ? "Suspend" : "Resume",
-    command: () => commandLine("queue", verb, queueWord(page.segment)),
+    command: () => commandLine(`queue ${verb}`, [queueWord(page.segment)]),
     run: async () => {
       await change("POST", `${page.api}/${verb}`);
       return `The queue is ${verb === "suspend" ? "suspended" : "resumed"}.`;
@@ -67,9 +66,8 @@ export async function moveMessages(page, reload) {
     fields: [to, most],
     verb: "Move",
     command: (values) => {
-      const words = ["queue", "move", queueWord(page.segment), values.to ? queueWord(segmentOf(values.to)) : "QUEUE"];
-      if (values.max) words.push("--max", values.max);
-      return commandLine(...words);
+      const operands = [queueWord(page.segment), values.to ? quoted(values.to) : "QUEUE"];
+      return commandLine("queue move", operands, values.max ? ["--max", quoted(values.max)] : []);
     },
     run: async (values) => {
       const body = { to: values.to };
@@ -88,7 +86,7 @@ export async function purgeQueue(page, reload) {
     text: [`This removes ${plural(queue.ready + queue.delayed, "message")} that wait (${bytes(queue.bytes)} in the queue). ${plural(queue.leased, "message")} under lease stay. It cannot be undone.`],
     verb: "Purge",
     danger: true,
-    command: () => commandLine("queue", "purge", queueWord(page.segment)),
+    command: () => commandLine("queue purge", [queueWord(page.segment)]),
     run: async () => {
       const { purged } = await change("POST", `${page.api}/purge`);
       return `${plural(purged, "message")} purged.`;
@@ -105,7 +103,7 @@ export async function deleteQueue(page) {
     verb: "Delete",
     danger: true,
     typed: queue.size > 0 ? page.name : "",
-    command: () => commandLine("queue", "rm", queueWord(page.segment)),
+    command: () => commandLine("queue rm", [queueWord(page.segment)]),
     run: async () => {
       await change("DELETE", page.api);
       return "The queue is deleted.";

@@ -4,7 +4,7 @@ import { actionButton, ask, commandBox, commandLine, field } from "./actions.js"
 import { change, get } from "./api.js";
 import { debounce, h, setText, syncRows, table, textRow } from "./dom.js";
 import { bytes, count, duration, plural, rate } from "./format.js";
-import { queueWord, quoted, segmentOf, textOf } from "./names.js";
+import { quoted, segmentOf, textOf } from "./names.js";
 import { now, Rates } from "./rates.js";
 
 export const label = "Queues";
@@ -158,12 +158,11 @@ export function open({ query }) {
 }
 
 function listCommand({ name, sort, order, limit }) {
-  const words = ["queue", "ls"];
-  if (name) words.push("--name", quoted(name));
+  const options = name ? ["--name", quoted(name)] : [];
   const key = SORT_KEYS[sort];
-  if (key && (sort !== "name" || order === "desc")) words.push(`--sort=${order === "desc" ? "-" : ""}${key}`);
-  words.push("--limit", String(limit));
-  return commandLine(...words);
+  if (key && (sort !== "name" || order === "desc")) options.push(`--sort=${order === "desc" ? "-" : ""}${key}`);
+  options.push("--limit", String(limit));
+  return commandLine("queue ls", [], options);
 }
 
 async function newQueue() {
@@ -175,7 +174,7 @@ async function newQueue() {
     text: ["A queue comes into being with its first message or its first property. Here it gets a property."],
     fields: [name, timeout],
     verb: "Create",
-    command: (values) => commandLine("queue", "set", queueWord(segmentOf(values.name)), "--timeout", values.timeout || "30"),
+    command: (values) => commandLine("queue set", [quoted(values.name)], ["--timeout", quoted(values.timeout || "30")]),
     run: async (values) => {
       segment = segmentOf(values.name);
       await change("PATCH", `/v1/queues/${segment}/properties`, { timeout: Number(values.timeout || 30) });

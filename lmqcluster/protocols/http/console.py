@@ -44,6 +44,13 @@ class ConsoleRoutes:
         for path, handler in (("/console", self.index), ("/console/{file}", self.file)):
             methods = {"GET": handler, "HEAD": handler}
             router.add(path, Resource(methods, problem.on_error, problem.refuse(*methods)))
+        router.add("/", Resource({"GET": self.root}, problem.on_error, problem.refuse("GET")))
+
+    async def root(self, request: Request) -> Reply:
+        """Who asks for a page, as browsers do, is led to the console; to others this is a path like any that is not there."""
+        if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
+            return Reply(404)
+        return Reply(302, b"location: console/\r\n")
 
     async def index(self, request: Request) -> Reply:
         """The page. Its addresses are relative, so it also works behind a proxy that adds a prefix, but needs the last slash."""

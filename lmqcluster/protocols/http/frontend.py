@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from typing import TYPE_CHECKING
@@ -191,6 +192,10 @@ class HttpFrontEnd:
                 if resource is not None:
                     return resource.on_error(exc)
                 return problem.on_error(exc) if target.startswith("/v1/") else lmq_errors.on_error(exc)
+        else:
+            # Nobody is refused here; who is known may be told more.
+            with contextlib.suppress(LmqError):
+                request.principal = self._principal(request)
         if resource is not None:
             return await resource.answer(request, values)
         return problem.route_not_found() if segments[:1] == [b"v1"] else Reply(404)

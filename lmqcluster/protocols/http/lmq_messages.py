@@ -9,9 +9,10 @@ from aiohttp import hdrs
 
 from ...node.service import PushFlag, PushItem
 from ...wire.errors import LmqError
+from ...wire.headers import is_reserved
 from . import parameters
 from .compact_json import dumps
-from .compound import OCTET_STREAM, render
+from .compound import OCTET_STREAM, emitted_headers, render
 from .lmq_errors import no_content, on_error, refuse
 from .reply import JSON, Reply, header_value
 from .routing import Resource, Router
@@ -37,7 +38,9 @@ _PUSHED = tuple(dumps({"accum": flag}).encode() for flag in FLAGS)
 _DELIVERED = (
     b"content-type: %b\r\n%bx-lmq-queue-name: %b\r\nx-lmq-message-id: %b\r\n"
     b"x-lmq-message-type: %b\r\nx-lmq-retry-remaining: %d\r\n"
+    b"x-content-type-options: nosniff\r\ncontent-security-policy: sandbox; default-src 'none'\r\n"
 )
+"""Should a browser show a message, it must not run as a page of the console's origin."""
 
 
 class MessageRoutes:
@@ -129,7 +132,8 @@ class MessageRoutes:
         found: dict[bytes, bytes] = {}
         for raw_name, value in request.raw_headers:
             name = raw_name.lower()
-            if name.decode("latin-1") in wanted and not has_control(value):
+            text = name.decode("latin-1")
+            if text in wanted and not is_reserved(text) and not has_control(value):
                 found.setdefault(name, value)
         return tuple(found.items())
 
@@ -142,7 +146,7 @@ def _delivered(delivery: Delivery, layout: CompoundFormat) -> Reply:
         content_type, content = render(delivery, layout)
     else:
         content_type, content = header_value(delivery.content_type or OCTET_STREAM), delivery.content
-        lines = [b"%b: %b\r\n" % (name, header_value(value)) for name, value in delivery.headers]
+        lines = [b"%b: %b\r\n" % header for header in emitted_headers(delivery.headers)]
     head = _DELIVERED % (
         content_type,
         b"".join(lines),

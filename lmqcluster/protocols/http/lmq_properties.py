@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from .request import Request
 
 __all__ = ["PropertyRoutes", "parse_json", "shown"]
+
+
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Only such an escape can stand for half of a pair; two of them in the right order are a character."""
 
 
 class _NotJsonError(LmqError):
@@ -93,9 +98,14 @@ def parse_json(body: bytes) -> Any:
         LmqError: ``bad_request`` with the place of the mistake.
     """
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        if _HALF_PAIR.search(body):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as exc:
+        raise LmqError("bad_request", "the body holds half of a surrogate pair, which has no UTF-8 form") from exc
     except (ValueError, RecursionError) as exc:
         raise LmqError("bad_request", f"the body is not valid JSON: {exc}") from exc
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

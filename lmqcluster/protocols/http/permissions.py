@@ -80,6 +80,6 @@ _CONSOLE: Final[Mapping[str, Need]] = {"GET": OPEN, "HEAD": OPEN}
 
 def needs_of(path: str) -> Mapping[str, Need]:
     """What the methods of a route ask for."""
-    if path == "/console" or path.startswith("/console/"):
+    if path in ("/", "/console") or path.startswith("/console/"):
         return _CONSOLE
     return NEEDS.get(path, {})

@@ -100,7 +100,7 @@ class Router:
     def add(self, path: str, resource: Resource) -> None:
         """Put a resource at a path such as ``/messages/{name}``."""
         place = self._root
-        for segment in path.split("/")[1:]:
+        for segment in path.removesuffix("/").split("/")[1:]:
             if segment.startswith("{"):
                 if place.variable is None:
                     place.variable = _Place()

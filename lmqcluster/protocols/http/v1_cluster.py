@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...core import Role
 from ...node.checkup import check_up
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX
@@ -112,15 +113,20 @@ class ClusterRoutes:
         return Reply(200, _TEXT, b"ok\n")
 
     async def readyz(self, request: Request) -> Reply:
-        """200 if the node can serve; the checks one by one with ``verbose``, or if one fails."""
+        """200 if the node can serve; the checks one by one with ``verbose``, or if one fails.
+
+        Anybody may ask; what the checks found, such as other members' addresses, is told to those who may look at the cluster.
+        """
         query = request.parameters()
         excluded = set((query.get(b"exclude") or b"").decode(errors="replace").split(","))
         checks = [check for check in self._node.health() if check[0] not in excluded]
         ready = all(fine for _name, fine, _detail in checks)
         if ready and b"verbose" not in query:
             return Reply(200, _TEXT, b"ok\n")
+        tells = request.principal.allows_role(Role.READ)
         lines = [
-            f"[{'+' if fine else '-'}]{name} {'ok' if fine else 'failed'}: {detail}" for name, fine, detail in checks
+            f"[{'+' if fine else '-'}]{name} {'ok' if fine else 'failed'}{f': {detail}' if tells else ''}"
+            for name, fine, detail in checks
         ]
         lines.append("ready" if ready else "not ready")
         head = _TEXT if ready else _TEXT + RETRY_AFTER
