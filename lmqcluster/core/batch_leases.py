@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .commands import Delivered
+from .named_queues import take_in_order
+from .patterns import PatternView
 from .queue import DROPS_MAX, Queue
 
 if TYPE_CHECKING:
@@ -153,12 +155,42 @@ class BatchLeases:
         Raises:
             ValueError: an argument is out of range, or there are too many subscriptions or batches.
         """
+        # Before anything is changed: a bad pattern must leave no trace.
+        view = self._machine.patterns.view(source) if is_pattern else None
+
+        def take(batch: BatchLease, limit: int) -> bool:
+            return not (self._take(batch, limit, source) if view is None else self._take_any(batch, limit, view))
+
+        return self._reserve(name, epoch, count, lease_us, take)
+
+    def reserve_from(
+        self, name: bytes, epoch: int, queues: list[bytes], are_all: bool, count: int, lease_us: int
+    ) -> Reserved:
+        """As `reserve`, from these queues, those messages first that have been due longest.
+
+        Args:
+            are_all: whether the batch is complete when these queues have no more; otherwise others are asked next.
+
+        Raises:
+            ValueError: as `reserve`.
+        """
+        if type(are_all) is not bool:
+            raise ValueError("whether the queues are all must be true or false")
+        found = self._machine.named.queues(queues)
+
+        def take(batch: BatchLease, limit: int) -> bool:
+            return self._take_first(batch, limit, found) and are_all
+
+        return self._reserve(name, epoch, count, lease_us, take)
+
+    def _reserve(
+        self, name: bytes, epoch: int, count: int, lease_us: int, take: Callable[[BatchLease, int], bool]
+    ) -> Reserved:
+        """Let the batch of an epoch grow by what `take` finds, which returns whether there is no more."""
         if _checked(count) > self.COUNT_MAX:
             raise ValueError(f"a batch may have at most {self.COUNT_MAX} messages")
         _checked(lease_us)
         _checked(epoch)
-        # Before anything is changed: a bad pattern must leave no trace.
-        view = self._machine.patterns.view(source) if is_pattern else None
         subscription = self._use(name)
         if epoch <= subscription.settled:
             return Reserved(BatchState.SETTLED, 0, True, 0)
@@ -174,8 +206,8 @@ class BatchLeases:
             return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
         if not batch.sealed:
             limit = min(STEP_MAX, count - batch.count)
-            dry = not self._take(batch, limit, source) if view is None else not self._take_any(batch, limit, source)
-            batch.sealed = dry or batch.count >= count
+            is_dry = take(batch, limit)
+            batch.sealed = is_dry or batch.count >= count
         if not batch.count:
             subscription.batches.pop(epoch, None)
             if not subscription.batches and not subscription.settled:
@@ -290,9 +322,19 @@ class BatchLeases:
             batch.add(queue.name, first, len(taken))
         return len(taken) == limit or queue.dropped_total - dropped_before >= DROPS_MAX
 
-    def _take_any(self, batch: BatchLease, limit: int, pattern: bytes) -> bool:
-        """Lease up to `limit` messages of all queues that the pattern finds; False if they have no more."""
-        view = self._machine.patterns.view(pattern)
+    def _take_first(self, batch: BatchLease, limit: int, queues: list[Queue]) -> bool:
+        """Lease up to `limit` messages of these queues; whether they have no more."""
+        end = batch.count + limit
+
+        def take(queue: Queue) -> int:
+            self._take_from(batch, min(_BLOCK, end - batch.count), queue)
+            return end - batch.count
+
+        drops = take_in_order(queues, self._machine.now_us, limit, take)
+        return batch.count < end and drops < DROPS_MAX
+
+    def _take_any(self, batch: BatchLease, limit: int, view: PatternView) -> bool:
+        """Lease up to `limit` messages of all queues of the view; False if they have no more."""
         end = batch.count + limit
         drops = 0
         while batch.count < end and drops < DROPS_MAX:

@@ -9,7 +9,7 @@ version, so whoever meets them in the log understands them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 __all__ = [
+    "COPIES",
+    "PULLS",
     "Applied",
     "Command",
     "Compile",
@@ -68,6 +70,15 @@ class Op(IntEnum):
     SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
     SET_TOKEN = 25  # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin -> TokenResult
     DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
+    PULL_FIRST = 40  # v2: [queue], count -> as PULL, from the one of these queues whose message has been due longest
+    PUSH_EACH = 41  # v2: [queue], item as in PUSH_ITEMS -> [(queue, flag)] of those queues that exist
+    RESERVE_FROM = 42  # v2: subscription, epoch, [queue], whether they are all, count, lease us -> Reserved
+
+
+PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST))
+"""Operations whose result is a list of deliveries."""
+COPIES = frozenset((Op.PUSH_ALL, Op.PUSH_EACH))
+"""Operations that store one message in several queues."""
 
 
 class PushFlag(IntFlag):
@@ -115,8 +126,11 @@ class Applied(NamedTuple):
             missing, in which case nothing was done and the node has to send from the missing one on.
         results: one result per command, empty unless applied.
         ready: queues that may have gained messages that can be pulled.
+        created, deleted: queues that came and went.
     """
 
     status: str
     results: list[Any]
     ready: list[Queue]
+    created: Sequence[Queue] = ()
+    deleted: Sequence[Queue] = ()

@@ -61,6 +61,11 @@ class KeyedPushes:
         names = sorted(machine.patterns.view(pattern).queues)
         return [(name, self._store(machine.queue(name), checked)) for name in names]
 
+    def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
+        """Store a message in each of these queues that exists, in the order given."""
+        checked = _checked_item(item)
+        return [(queue.name, self._store(queue, checked)) for queue in self._machine.named.queues(names)]
+
     def forget_keys(self, scopes: list[bytes], owner: bytes = b"") -> int:
         """Let go of the keys of the owner's scopes; returns how many there were."""
         if type(scopes) not in _SEQUENCES or not set(map(type, scopes)) <= _ONLY_BYTES:

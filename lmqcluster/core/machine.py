@@ -12,6 +12,7 @@ from .key_scopes import KeyScopes
 from .keyed_pushes import KeyedPushes
 from .keys import IdempotencyKeys
 from .message import Meta
+from .named_queues import NamedQueues
 from .operations import Operations
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
@@ -79,9 +80,12 @@ class Machine:
         self.tokens = Tokens(compile_pattern)
         self._revision = 0
         self._ready: list[Queue] = []
+        self._created: list[Queue] = []
+        self._deleted: list[Queue] = []
         self._view: SnapshotView | None = None
         operations = Operations(self)
         pushes = KeyedPushes(self)
+        self.named = NamedQueues(self)
         self._handlers: dict[int, Callable[..., Any]] = {
             Op.PUSH: self._push,
             Op.PUSH_ITEMS: pushes.push_items,
@@ -109,6 +113,9 @@ class Machine:
             Op.PURGE: operations.purge,
             Op.MOVE: operations.move,
             Op.SUSPEND: operations.suspend,
+            Op.PULL_FIRST: self.named.pull_first,
+            Op.PUSH_EACH: pushes.push_each,
+            Op.RESERVE_FROM: self.batches.reserve_from,
         }
 
     # --- applying -------------------------------------------------------------------------------------------------
@@ -127,9 +134,9 @@ class Machine:
         status = self.sessions.admit(origin, incarnation, sequence)
         if status != "applied":
             return Applied(status, [], [])
-        self._ready = []
+        self._ready, self._created, self._deleted = [], [], []
         results = [self._execute(command) for command in commands]
-        return Applied(status, results, self._ready)
+        return Applied(status, results, self._ready, self._created, self._deleted)
 
     def _execute(self, command: Command) -> Any:
         try:
@@ -164,6 +171,7 @@ class Machine:
         queue = Queue(name, settings_of(effective({}, self.rules, name)), self._revision, self.endings)
         self.queues[name] = queue
         self.patterns.created(queue)
+        self._created.append(queue)
         return queue
 
     def refresh(self, queue: Queue) -> None:
@@ -175,7 +183,8 @@ class Machine:
         else:
             self.hooked.pop(queue.name, None)
 
-    def _existing(self, name: bytes) -> Queue | None:
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name with current settings, None if there is none."""
         queue = self.queues.get(name)
         if queue is not None and queue.revision != self._revision:
             self.refresh(queue)
@@ -228,12 +237,13 @@ class Machine:
             raise ValueError("a count must be an integer")
         queue = self.queue(name)
         dropped_before = queue.dropped_total
-        delivered = self._take(queue, count)
+        delivered = self.pull_from(queue, count)
         if not delivered and queue.dropped_total - dropped_before >= DROPS_MAX:
             return None
         return delivered
 
-    def _take(self, queue: Queue, count: int) -> list[Delivered]:
+    def pull_from(self, queue: Queue, count: int) -> list[Delivered]:
+        """Lease up to `count` messages of a queue to a client."""
         return self._counted(queue, queue.pull(self.now_us, count, self.last_delivery))
 
     def take(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
@@ -242,6 +252,9 @@ class Machine:
 
     def _counted(self, queue: Queue, delivered: list[Delivered]) -> list[Delivered]:
         self.last_delivery += len(delivered)
+        if queue.settings.timeout_us < 0:
+            # The leases ended before they began, so the queue's earliest due time may have fallen.
+            self._ready.append(queue)
         if queue.views:
             self._note_views(queue)
         return delivered
@@ -258,7 +271,7 @@ class Machine:
                 break
             queue = earliest[1]
             dropped_before = queue.dropped_total
-            delivered += self._take(self.queue(queue.name), 1)
+            delivered += self.pull_from(self.queue(queue.name), 1)
             drops += queue.dropped_total - dropped_before
         return None if not delivered and drops >= DROPS_MAX else delivered
 
@@ -284,7 +297,7 @@ class Machine:
     def _settle(
         self, name: bytes, numbers: list[int], verb: Callable[[Queue, int, list[int]], list[bool]]
     ) -> list[bool] | None:
-        queue = self._existing(name)
+        queue = self.existing(name)
         if queue is None:
             return None
         _check_numbers(numbers)
@@ -338,6 +351,7 @@ class Machine:
         queue = self.queues.pop(name, None)
         if queue is not None:
             self.patterns.deleted(queue)
+            self._deleted.append(queue)
             self.hooked.pop(name, None)
             for counter in COUNTERS:
                 self.retired[counter] += getattr(queue, counter)
@@ -378,6 +392,8 @@ class Machine:
     def take_version(self, version: int) -> None:
         """Carry out commands as this machine version does."""
         self.version = version
+        if version >= 2:
+            self.patterns.retire()
 
     # --- reading --------------------------------------------------------------------------------------------------
 

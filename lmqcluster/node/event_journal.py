@@ -69,7 +69,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..core import Applied, Fault, Machine, Op, PushFlag, Queue
-from ..core.commands import Command, Delivered
+from ..core.commands import COPIES, PULLS, Command, Delivered
 from ..wire.ids import ReceiptFormat
 from .event_batches import BatchWatch, Change, Run
 from .event_file import EventFiles
@@ -79,7 +79,7 @@ from .event_writer import EventWriter
 __all__ = ["EventJournal"]
 
 _ANSWERS: Final = {Op.ACK: "ack", Op.NACK: "nack", Op.EXTEND: "extend", Op.PUT_BACK: "put_back"}
-_BATCHES: Final = (Op.RESERVE, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES)
+_BATCHES: Final = (Op.RESERVE, Op.RESERVE_FROM, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES)
 _NOTED_SPARE: Final = 1_000
 
 
@@ -163,7 +163,7 @@ class EventJournal:
             if isinstance(result, Fault):
                 continue
             op = command[0]
-            if op in (Op.PULL, Op.PULL_ANY):
+            if op in PULLS:
                 if result:
                     others += _pulled(machine, result)
             elif op in _ANSWERS:
@@ -214,7 +214,7 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
         _note(offered, command[1], command[3], result)
     elif op == Op.PUSH_ITEMS:
         _note(offered, command[1], [item[0] for item in command[2]], result)
-    elif op == Op.PUSH_ALL:
+    elif op in COPIES:
         for queue, flag in result:
             _note(offered, queue, [command[2][0]], [flag])
 

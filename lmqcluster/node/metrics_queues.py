@@ -8,22 +8,23 @@ from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Final
 
 from ..core.queue import COUNTERS
+from .clients import NODE
 from .exposition import escaped, head
 from .metrics_table import QUEUE_SECTION
-from .patterns import check_pattern, compile_pattern
+from .patterns import client_pattern
 from .queue_info import age_s, ready_count
 
 if TYPE_CHECKING:
     from ..core import Machine, Queue
     from .node import Node
     from .pulls import Pulls
+    from .turns import Turns
 
 __all__ = ["QUEUES_DEFAULT", "QUEUES_MAX", "queues_page"]
 
 QUEUES_DEFAULT: Final = 1_000
 QUEUES_MAX: Final = 100_000
 _PER_SLICE: Final = 100
-_NAMES_PER_SLICE: Final = 2_000
 _counts = attrgetter(*COUNTERS)
 
 
@@ -37,7 +38,7 @@ async def queues_page(node: Node, pattern: bytes | None = None, limit: int = QUE
         LmqError: ``bad_pattern``.
     """
     machine = node.replica.machine
-    names = await _names(machine, pattern)
+    names = await _names(machine, pattern, node.turns)
     now_us = node.replica.clock.now_us()
     page = _Page()
     shown = names[:limit]
@@ -49,17 +50,12 @@ async def queues_page(node: Node, pattern: bytes | None = None, limit: int = QUE
     return await page.text(max(0, len(names) - limit))
 
 
-async def _names(machine: Machine, pattern: bytes | None) -> list[bytes]:
+async def _names(machine: Machine, pattern: bytes | None, turns: Turns) -> list[bytes]:
     names = sorted(machine.queues)
     if pattern is None:
         return names
-    check_pattern(pattern)
-    matches = compile_pattern(pattern)
-    found: list[bytes] = []
-    for start in range(0, len(names), _NAMES_PER_SLICE):
-        found += filter(matches, names[start : start + _NAMES_PER_SLICE])
-        await asyncio.sleep(0)
-    return found
+    matches = client_pattern(pattern)
+    return [name async for name in turns.each(names, NODE) if matches(name)]
 
 
 class _Page:

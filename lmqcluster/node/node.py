@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from ..core import Applied, Fault, Machine, Op
-from ..core.commands import Command
+from ..core.commands import PULLS, Command
 from ..replication.hand_over import hand_over
 from ..replication.meta import NodeMeta
 from ..replication.node_storage import NodeStorage
@@ -31,6 +31,7 @@ from .event_journal import EventJournal
 from .gates import Gates
 from .identity import fresh_id
 from .metrics import Metrics
+from .pattern_views import PatternViews
 from .patterns import compile_pattern
 from .proposer import Group
 from .pulls import Pulls
@@ -40,6 +41,7 @@ from .stats import Stats
 from .statsd import StatsdSender
 from .tls import ServerTls
 from .totals import Totals
+from .turns import Turns
 from .vitals import PeerVitals, own_vitals
 
 __all__ = ["Node"]
@@ -69,6 +71,8 @@ class Node:
         tls: what the client ports speak; None for plain TCP.
         statsd: what sends metrics to StatsD, None if that is off.
         totals: sums over all queues.
+        turns: slices of the event loop for long work.
+        views: what the patterns of clients find.
         peer_vitals: how the other members are.
         on_leave: called to end the connections of clients when the node belongs to their cluster no more.
     """
@@ -92,6 +96,8 @@ class Node:
         self.tls: ServerTls | None = None
         self._settling: asyncio.Task[None] | None = None
         self.replica: Replica
+        self.turns: Turns
+        self.views: PatternViews
         self.service: QueueService
         self.failure: asyncio.Future[BaseException]
         self._storage: NodeStorage
@@ -135,6 +141,8 @@ class Node:
                 bytes_max=config.event_journal_bytes_max,
                 files_max=config.event_journal_files_max,
             )
+        self.turns = Turns()
+        self.views = PatternViews(self._machine, self.turns)
         self._build()
         self._tell_opened()
         self.gates.tell()
@@ -176,7 +184,8 @@ class Node:
         self._follow_tokens()
         self.access.exclude(None)
         proposer = incarnation_of_node.begin(self, self._meta, self.replica.machine.sessions)
-        pulls = Pulls(proposer, self._machine, self.replica.clock)
+        self.views.replaced()
+        pulls = Pulls(proposer, self._machine, self.replica.clock, self.views)
         if hasattr(self, "service"):
             self.service.proposer, self.service.pulls = proposer, pulls
         else:
@@ -184,6 +193,8 @@ class Node:
                 proposer,
                 pulls,
                 self._machine,
+                self.views,
+                self.turns,
                 message_bytes_max=config.message_bytes_max,
                 memory_bytes_max=config.memory_bytes_max,
             )
@@ -267,6 +278,7 @@ class Node:
         self._history.cancel()
         self.gates.close()
         self.peer_vitals.close()
+        self.views.close()
         if not self.failure.done():
             await hand_over(self.replica)
         self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))
@@ -343,7 +355,7 @@ class Node:
             self._follow_tokens()
         for command, result in zip(commands, applied.results, strict=False):
             op = command[0]
-            if op in (Op.PULL, Op.PULL_ANY):
+            if op in PULLS:
                 if result and type(result) is list:
                     first = result[0]
                     waited_us = now_us - first[3].ready_us
@@ -353,6 +365,7 @@ class Node:
                 self.stats.forget(command[1])
             if type(result) is Fault:
                 self.metrics.apply_faults += 1
+        self.views.applied(applied)
         own = incarnation == proposer.incarnation and origin == proposer.origin
         if self.events is not None:
             self.events.batch_applied(self.replica.machine, commands, applied, own=own)
@@ -392,6 +405,7 @@ class Node:
             self.events.begin(machine)
         incarnation_of_node.state_replaced(self.service.proposer, self._meta, machine.sessions)
         self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
+        self.views.replaced()
         self.service.pulls.notice_all()
 
     def failed(self, error: BaseException) -> None:

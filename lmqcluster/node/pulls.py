@@ -12,88 +12,24 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ..core import Machine, Op, Queue
 from ..core.commands import Delivered
 from ..replication.log_clock import LogClock
 from ..wire.errors import LmqError, Outcome
 from ..wire.limits import PULL_COUNT_MAX
-from .patterns import compile_pattern
+from .lines import Line, PatternLine, Puller, QueueLine, Ticket, Waiter
+from .pattern_pulls import PatternPulls
+from .pattern_views import PatternViews
 from .proposer import Group, Proposer
 
 __all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
 
-PATTERNS_MAX = 256
-"""Most different patterns that pulls of one node may wait on."""
-_KNOWN_MAX = 10_000
 _CLAIM_MAX = 512
 _AGAIN_S = 0.002
 _DELIVERY_BYTES = 16
 """What a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
-
-
-class Puller(Protocol):
-    """Where the outcome of a pull goes: a connection or a coroutine."""
-
-    @property
-    def closed(self) -> bool:
-        """It is gone; what arrives for it is put back."""
-
-    @property
-    def waiting(self) -> set[Waiter]:
-        """Its waiters that stand in a line; kept by `Pulls`."""
-
-    def pulled(self, token: Any, delivered: list[Delivered]) -> None:
-        """Messages, or none at the end of the wait."""
-
-    def pull_failed(self, token: Any, error: LmqError) -> None:
-        """The pull was refused, or its outcome is unknown."""
-
-
-Ticket = tuple[Puller, Any, int, float | None]
-"""One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
-
-
-class Waiter:
-    """A pull that stands in a line."""
-
-    __slots__ = ("count", "is_over", "line", "open", "puller", "timer", "token")
-
-    def __init__(self, line: _Line, puller: Puller, token: Any, count: int) -> None:
-        self.line: _Line | None = line
-        self.puller = puller
-        self.token = token
-        self.count = count
-        self.open = True
-        self.is_over = False
-        self.timer: asyncio.TimerHandle | None = None
-
-
-class _Line:
-    """Waiters for one queue or one pattern, first come, first served."""
-
-    __slots__ = ("_known", "claim", "is_pattern", "key", "live", "over", "timer", "waiters", "wanted")
-
-    def __init__(self, key: bytes, *, is_pattern: bool) -> None:
-        self.key = key
-        self.is_pattern = is_pattern
-        self.waiters: deque[Waiter] = deque()
-        self.over: list[Waiter] = []
-        self.live = 0
-        self.wanted = 0
-        self.claim: Group | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self._known: dict[bytes, bool] = {}
-
-    def concerns(self, queue: bytes) -> bool:
-        """Whether the line's pattern finds the queue."""
-        known = self._known.get(queue)
-        if known is None:
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            known = self._known[queue] = compile_pattern(self.key)(queue)
-        return known
 
 
 class Pulls:
@@ -103,22 +39,27 @@ class Pulls:
         proposer: takes pull commands.
         machine: returns the local replica's machine, which a snapshot may replace.
         clock: estimates log time.
+        views: what patterns find.
 
     Attributes:
         empty_total: how many pulls ended without a message.
+        closing: why no more pulls wait, None as long as they do.
     """
 
-    def __init__(self, proposer: Proposer, machine: Callable[[], Machine], clock: LogClock) -> None:
+    def __init__(
+        self, proposer: Proposer, machine: Callable[[], Machine], clock: LogClock, views: PatternViews
+    ) -> None:
         self._proposer = proposer
         self._machine = machine
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[bytes, _Line] = {}
-        self._patterns: dict[bytes, _Line] = {}
+        self._queues: dict[bytes, QueueLine] = {}
+        self._patterns: dict[bytes, PatternLine] = {}
         self.empty_total = 0
-        self._closing: LmqError | None = None
+        self.closing: LmqError | None = None
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
+        self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
 
     # --- starting and ending --------------------------------------------------------------------------------------
 
@@ -143,13 +84,18 @@ class Pulls:
             group = Group([Op.PULL, queue, ticket[2]], [ticket], self)
             self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
 
-    def start_any(self, pattern: bytes, ticket: Ticket) -> None:
-        """Pull one message from any queue whose name the pattern finds.
+    def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
+        """Pull one message from any queue whose name the pattern finds, see `PatternPulls`.
+
+        Returns:
+            Whether the command that decides is on its way; otherwise this node has to look first, and what is sent next may
+            be carried out before.
 
         Raises:
-            LmqError: the node takes no more requests.
+            LmqError: the node takes no more requests; ``bad_pattern``; ``quota_exceeded`` or ``overloaded`` if there are too many
+                patterns.
         """
-        self._proposer.add(Group([Op.PULL_ANY, pattern, 1], [ticket], self), 64)
+        return self._any.start(pattern, ticket, client)
 
     def cancel(self, puller: Puller, token: Any) -> bool:
         """End one wait early, as if its time were over. Returns whether there was a pull with that token in a line."""
@@ -166,12 +112,17 @@ class Pulls:
 
     def close(self, error: LmqError) -> None:
         """Answer all waiters with `error`, now and from now on."""
-        self._closing = error
+        self.closing = error
+        self._any.close(error)
         for line in [*self._queues.values(), *self._patterns.values()]:
-            for waiter in list(line.waiters):
-                if waiter.open:
-                    self._finish(waiter)
-                    waiter.puller.pull_failed(waiter.token, error)
+            self.end_line(line, error)
+
+    def end_line(self, line: Line, error: LmqError) -> None:
+        """Answer all who wait in a line with `error`."""
+        for waiter in list(line.waiters):
+            if waiter.open:
+                self._finish(waiter)
+                waiter.puller.pull_failed(waiter.token, error)
 
     def reopen(self) -> None:
         """Let pulls wait again after `close`."""
@@ -193,9 +144,16 @@ class Pulls:
         if delivered is None:
             self._pull_again(group)
             return
-        op, key = group.command[:2]
-        lines = self._queues if op == Op.PULL else self._patterns
-        line = lines.get(key)
+        line = self._queues.get(group.command[1])
+        empty_handed = self.hand_out(line, group, delivered)
+        if empty_handed:
+            if line is None:
+                key = group.command[1]
+                line = self._queues[key] = QueueLine(self._queues, key, self._machine)
+            self.queue_up(line, empty_handed)
+
+    def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
+        """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
         if line is not None and line.claim is None and delivered:
             delivered = self._serve(line, delivered)
         empty_handed: list[Ticket] = []
@@ -214,8 +172,7 @@ class Pulls:
         group.tickets = []
         if position < len(delivered):
             self.put_back(delivered[position:])
-        if empty_handed:
-            self._queue_up(lines, key, empty_handed)
+        return empty_handed
 
     def _pull_again(self, group: Group) -> None:
         """The pull met only exhausted messages, as many as one command may drop."""
@@ -235,22 +192,16 @@ class Pulls:
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
-    def _queue_up(self, lines: dict[bytes, _Line], key: bytes, tickets: list[Ticket]) -> None:
-        line = lines.get(key)
+    def queue_up(self, line: Line, tickets: list[Ticket]) -> None:
+        """Let pulls that found nothing wait in a line as long as they want to."""
         for puller, token, count, wait_s in tickets:
             if wait_s is not None and wait_s <= 0:
                 self.empty_total += 1
                 puller.pulled(token, [])
                 continue
-            if self._closing is not None:
-                puller.pull_failed(token, self._closing)
+            if self.closing is not None:
+                puller.pull_failed(token, self.closing)
                 continue
-            if line is None and lines is self._patterns and len(lines) >= PATTERNS_MAX:
-                reason = f"pulls of this node wait on {PATTERNS_MAX} different patterns, the limit"
-                puller.pull_failed(token, LmqError("overloaded", reason))
-                continue
-            if line is None:
-                line = lines[key] = _Line(key, is_pattern=lines is self._patterns)
             waiter = Waiter(line, puller, token, count)
             line.waiters.append(waiter)
             line.live += 1
@@ -258,8 +209,10 @@ class Pulls:
             puller.waiting.add(waiter)
             if wait_s is not None:
                 waiter.timer = self._loop.call_later(wait_s, self._expire, waiter)
-        if line is not None:
-            self._poke(line)
+        if line.is_needed():
+            self.poke(line)
+        else:
+            line.drop()
 
     def _expire(self, waiter: Waiter) -> None:
         """The wait is over: now, or with the claim that may hold messages for it."""
@@ -291,18 +244,10 @@ class Pulls:
         # Closed waiters are skipped when their turn comes; sweep them when they are the majority.
         if len(line.waiters) > 2 * line.live + 16:
             line.waiters = deque(w for w in line.waiters if w.open)
-        if not line.live and line.claim is None:
-            self._drop(line)
+        if not line.is_needed():
+            line.drop()
 
-    def _drop(self, line: _Line) -> None:
-        lines = self._patterns if line.is_pattern else self._queues
-        if lines.get(line.key) is line:
-            del lines[line.key]
-        if line.timer is not None:
-            line.timer.cancel()
-            line.timer = None
-
-    def _serve(self, line: _Line, delivered: list[Delivered]) -> list[Delivered]:
+    def _serve(self, line: Line, delivered: list[Delivered]) -> list[Delivered]:
         """Give messages to the line; returns what is left."""
         position = 0
         while position < len(delivered) and line.waiters:
@@ -318,25 +263,22 @@ class Pulls:
     # --- claims ---------------------------------------------------------------------------------------------------
 
     def notice(self, queues: list[Queue]) -> None:
-        """Queues that may have gained messages."""
+        """Queues that may have gained messages. Lines of patterns hear of them from their views."""
         for queue in queues:
             line = self._queues.get(queue.name)
             if line is not None:
-                self._poke(line)
-            for pattern_line in list(self._patterns.values()):
-                if pattern_line.concerns(queue.name):
-                    self._poke(pattern_line)
+                self.poke(line)
 
     def notice_all(self) -> None:
         """Anything may have changed: a snapshot was installed."""
-        for line in [*self._queues.values(), *self._patterns.values()]:
-            self._poke(line)
+        for line in list(self._queues.values()):
+            self.poke(line)
 
-    def _poke(self, line: _Line) -> None:
+    def poke(self, line: Line) -> None:
         """Claim messages for a line if any are due, or set a timer for the first that will be."""
         if line.claim is not None or not line.live:
             return
-        head_us, stock = self._head(line)
+        head_us, stock = line.head()
         if head_us is None:
             return
         wait_us = head_us - self._clock.now_us()
@@ -345,27 +287,17 @@ class Pulls:
             return
         self._claim(line, max(1, min(line.wanted, stock, _CLAIM_MAX)))
 
-    def _head(self, line: _Line) -> tuple[int | None, int]:
-        """Earliest due time of what the line waits for, and how many messages may be ready."""
-        machine = self._machine()
-        if line.is_pattern:
-            earliest = machine.patterns.view(line.key).earliest()
-            return (None, 0) if earliest is None else (earliest[0], len(earliest[1].ready))
-        queue = machine.queues.get(line.key)
-        return (None, 0) if queue is None else (queue.head_us(), len(queue.ready))
-
-    def _arm(self, line: _Line, delay_s: float) -> None:
+    def _arm(self, line: Line, delay_s: float) -> None:
         if line.timer is not None:
             line.timer.cancel()
         line.timer = self._loop.call_later(delay_s, self._timer_fired, line)
 
-    def _timer_fired(self, line: _Line) -> None:
+    def _timer_fired(self, line: Line) -> None:
         line.timer = None
-        self._poke(line)
+        self.poke(line)
 
-    def _claim(self, line: _Line, count: int) -> None:
-        op = Op.PULL_ANY if line.is_pattern else Op.PULL
-        claim = Group([op, line.key, count], [line], self._claims)
+    def _claim(self, line: Line, count: int) -> None:
+        claim = Group(line.command(count), [line], self._claims)
         try:
             self._proposer.add(claim, 64)
         except LmqError:
@@ -376,7 +308,7 @@ class Pulls:
 
     def claim_ended(self, claim: Group, delivered: list[Delivered], error: LmqError | None = None) -> None:
         """A claim is settled, with or without messages, or given up with an error."""
-        line: _Line = claim.tickets[0]
+        line: Line = claim.tickets[0]
         # After an unknown outcome a claim may end a second time, when the line has another one.
         if line.claim is claim:
             line.claim = None
@@ -385,17 +317,17 @@ class Pulls:
             self.put_back(rest)
         if line.claim is None:
             self._end_waits_that_are_over(line, error)
-        if not line.live and line.claim is None:
-            self._drop(line)
+        if not line.is_needed():
+            line.drop()
         elif delivered:
-            self._poke(line)
+            self.poke(line)
         else:
             # Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin.
-            head_us, _ = self._head(line)
+            head_us, _ = line.head()
             if head_us is not None:
                 self._arm(line, max(_AGAIN_S, (head_us - self._clock.now_us()) / 1e6))
 
-    def _end_waits_that_are_over(self, line: _Line, error: LmqError | None) -> None:
+    def _end_waits_that_are_over(self, line: Line, error: LmqError | None) -> None:
         over, line.over = line.over, []
         for waiter in over:
             if not waiter.open:

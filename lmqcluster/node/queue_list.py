@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,13 +9,14 @@ from typing import Any, NamedTuple
 
 from ..core import Machine, Queue
 from ..wire.errors import LmqError
-from .patterns import check_pattern, compile_pattern
+from .patterns import client_pattern
 from .queue_info import QueueInfo, age_s, info_of, ready_count
+from .turns import Turns
 
 __all__ = ["SORT_KEYS", "QueueList", "QueuePage", "list_queues"]
 
-_SLICE = 1_000
-"""How many queues are looked at, or described, before others get their turn."""
+_TOGETHER = 1_000
+"""How many matches are gathered at least before those that cannot be on the page are dropped."""
 
 SORT_KEYS: dict[str, Callable[[Queue, int], float]] = {
     "name": lambda _queue, _now_us: 0,
@@ -73,8 +73,8 @@ class QueuePage(NamedTuple):
 _Row = tuple[float, bytes, Queue]
 
 
-async def list_queues(machine: Callable[[], Machine], wanted: QueueList) -> QueuePage:
-    """A page of the list of queues. It takes several turns of the event loop if there are many.
+async def list_queues(machine: Callable[[], Machine], wanted: QueueList, turns: Turns, client: bytes) -> QueuePage:
+    """A page of the list of queues. It takes several slices of the event loop if there are many.
 
     Raises:
         LmqError: ``bad_pattern``; ``bad_request`` for an unknown sort key, and for `after` in a list that is not sorted by name.
@@ -83,33 +83,34 @@ async def list_queues(machine: Callable[[], Machine], wanted: QueueList) -> Queu
         raise LmqError("bad_request", f"queues can be sorted by {', '.join(SORT_KEYS)}, not by {wanted.sort[:40]!r}")
     if wanted.after is not None and wanted.sort != "name":
         raise LmqError("bad_request", "only a list sorted by name can go on after a name; use an offset")
-    best, total = await _best(machine(), wanted)
+    best, total = await _best(machine(), wanted, turns, client)
     page = best[wanted.offset : wanted.offset + wanted.limit]
-    infos = await _described(page, machine().now_us)
+    now_us = machine().now_us
+    infos = [info_of(queue, now_us) async for _, _, queue in turns.each(page, client)]
     goes_on = wanted.sort == "name" and len(best) > wanted.offset + wanted.limit
     return QueuePage(infos, total, page[-1][1] if page and goes_on else None)
 
 
-async def _best(machine: Machine, wanted: QueueList) -> tuple[list[_Row], int]:
+async def _best(machine: Machine, wanted: QueueList, turns: Turns, client: bytes) -> tuple[list[_Row], int]:
     """The first matches, one more than the page needs, and how many matches there are."""
     matches = _matcher(wanted)
     key, sign, now_us = SORT_KEYS[wanted.sort], -1 if wanted.descending else 1, machine.now_us
     backwards = wanted.sort == "name" and wanted.descending
     pick: Callable[..., list[Any]] = heapq.nlargest if backwards else heapq.nsmallest
     count = wanted.offset + wanted.limit + 1
-    queues = list(machine.queues.values())
+    after = wanted.after
     best: list[_Row] = []
     total = 0
-    for start in range(0, len(queues), _SLICE):
-        if start:
-            await asyncio.sleep(0)
-        found = [queue for queue in queues[start : start + _SLICE] if matches(queue.name)]
-        total += len(found)
-        if wanted.after is not None:
-            after = wanted.after
-            found = [queue for queue in found if (queue.name < after if backwards else queue.name > after)]
-        best = pick(count, best + [(sign * key(queue, now_us), queue.name, queue) for queue in found])
-    return best, total
+    async for queue in turns.each(list(machine.queues.values()), client):
+        if not matches(queue.name):
+            continue
+        total += 1
+        if after is not None and not (queue.name < after if backwards else queue.name > after):
+            continue
+        best.append((sign * key(queue, now_us), queue.name, queue))
+        if len(best) >= 2 * count + _TOGETHER:
+            best = pick(count, best)
+    return pick(count, best), total
 
 
 def _matcher(wanted: QueueList) -> Callable[[bytes], bool]:
@@ -119,15 +120,5 @@ def _matcher(wanted: QueueList) -> Callable[[bytes], bool]:
         return lambda name: visible(name) and others(name)
     if wanted.pattern is None:
         return lambda name: text in name.lower()
-    check_pattern(wanted.pattern)
-    search = compile_pattern(wanted.pattern)
+    search = client_pattern(wanted.pattern)
     return lambda name: text in name.lower() and search(name)
-
-
-async def _described(rows: list[_Row], now_us: int) -> list[QueueInfo]:
-    infos: list[QueueInfo] = []
-    for start in range(0, len(rows), _SLICE):
-        if start:
-            await asyncio.sleep(0)
-        infos += [info_of(queue, now_us) for _, _, queue in rows[start : start + _SLICE]]
-    return infos

@@ -15,13 +15,16 @@ from ..wire.errors import LmqError
 from ..wire.ids import ReceiptFormat
 from ..wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..wire.properties import Properties, Rules, properties_bytes, rules_bytes
+from .pattern_views import PatternViews
 from .patterns import check_pattern
 from .proposer import Group, Proposer
 from .pulls import Pulls, Ticket, Waiter
+from .push_copies import push_copies
 from .queue_info import QueueInfo, info_of
 from .queue_list import QueueList, QueuePage, list_queues
 from .queue_operations import QueueOperations
 from .subscriptions import Subscriptions
+from .turns import Turns
 
 __all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueService"]
 
@@ -89,6 +92,8 @@ class QueueService:
         proposer: takes commands.
         pulls: takes pulls.
         machine: returns the local replica's machine.
+        views: what the patterns of clients find.
+        turns: slices of the event loop for long work.
         message_bytes_max: largest body.
         memory_bytes_max: above it pushes are refused.
 
@@ -103,6 +108,8 @@ class QueueService:
         proposer: Proposer,
         pulls: Pulls,
         machine: Callable[[], Machine],
+        views: PatternViews,
+        turns: Turns,
         *,
         message_bytes_max: int,
         memory_bytes_max: int,
@@ -110,6 +117,8 @@ class QueueService:
         self.proposer = proposer
         self.pulls = pulls
         self.machine = machine
+        self.views = views
+        self.turns = turns
         self.message_bytes_max = message_bytes_max
         self.stored_bytes = 0
         self._memory_bytes_max = memory_bytes_max
@@ -138,8 +147,8 @@ class QueueService:
         if len(queues) >= QUEUES_MAX:
             raise LmqError("overloaded", f"there are {len(queues)} queues, the limit; delete some")
 
-    def check_push(self, size_bytes: int) -> None:
-        """Refuse a body that cannot be stored.
+    def check_push(self, size_bytes: int, copies: int = 1) -> None:
+        """Refuse a body that cannot be stored, or not so many copies of it.
 
         Raises:
             LmqError: ``too_large``, or ``overloaded`` if memory is full.
@@ -148,7 +157,8 @@ class QueueService:
             raise LmqError(
                 "too_large", f"the message has {size_bytes} bytes, more than the limit of {self.message_bytes_max}"
             )
-        if self.stored_bytes > self._memory_bytes_max:
+        more = (size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0
+        if self.stored_bytes + more > self._memory_bytes_max:
             raise LmqError(
                 "overloaded",
                 f"the queues hold about {self.stored_bytes} bytes, the limit is {self._memory_bytes_max};"
@@ -230,14 +240,12 @@ class QueueService:
             self.proposer.add(Group(command, [future], self._flags), size + 64)
         return future
 
-    async def push_all(self, pattern: bytes, item: PushItem) -> list[tuple[bytes, int]]:
-        """Store a copy in every existing queue whose name the pattern finds; returns (queue, flag) sorted by queue."""
-        check_pattern(pattern)
-        self.check_push(len(item.content))
-        stored: list[tuple[bytes, int]] = await self.propose(
-            [Op.PUSH_ALL, pattern, _row(item)], _row_bytes(item) + len(pattern)
-        )
-        return stored
+    async def push_all(self, pattern: bytes, item: PushItem, client: bytes) -> list[tuple[bytes, int]]:
+        """Store a copy in every existing queue whose name the pattern finds; returns (queue, flag) sorted by queue.
+
+        See `push_copies`.
+        """
+        return await push_copies(self, pattern, _row(item), client)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
@@ -251,10 +259,13 @@ class QueueService:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         return await self._wait_for(self.pulls.start, queue, count, wait_s)
 
-    async def pull_any(self, pattern: bytes, *, wait_s: float | None = 0.0) -> Delivery | None:
+    async def pull_any(self, pattern: bytes, client: bytes, *, wait_s: float | None = 0.0) -> Delivery | None:
         """Lease one message from any queue whose name the pattern finds, the one that is due first."""
-        check_pattern(pattern)
-        found = await self._wait_for(self.pulls.start_any, pattern, 1, wait_s)
+
+        def start(pattern: bytes, ticket: Ticket) -> None:
+            self.pulls.start_any(pattern, ticket, client)
+
+        found = await self._wait_for(start, pattern, 1, wait_s)
         return found[0] if found else None
 
     async def _wait_for(
@@ -353,9 +364,9 @@ class QueueService:
         """Names of all queues, sorted."""
         return sorted(self.machine().queues)
 
-    async def list_queues(self, wanted: QueueList) -> QueuePage:
+    async def list_queues(self, wanted: QueueList, client: bytes) -> QueuePage:
         """A page of the list of queues, see `list_queues`."""
-        return await list_queues(self.machine, wanted)
+        return await list_queues(self.machine, wanted, self.turns, client)
 
     def own_properties(self, queue: bytes) -> dict[str, Any]:
         """Properties set on the queue itself, keys in alphabetical order; see `properties`."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 import structlog
 
 from ..core import Fault, Machine, Op, PushFlag
-from ..core.commands import Command, Delivered
+from ..core.commands import COPIES, PULLS, Command, Delivered
 from .address import Address
 from .service import MESSAGE_OVERHEAD_BYTES
 
@@ -36,7 +36,6 @@ DATAGRAMS_PER_TURN: Final = 50
 QUEUES_PER_TURN: Final = 500
 _SEPARATORS: Final = bytes.maketrans(b":|@" + bytes(range(0x21)) + b"\x7f", b"_" * 37)
 _PUSHES: Final = frozenset((Op.PUSH, Op.PUSH_ITEMS))
-_PULLS: Final = frozenset((Op.PULL, Op.PULL_ANY))
 
 
 class StatsdSender:
@@ -76,9 +75,9 @@ class StatsdSender:
                 continue
             if op in _PUSHES:
                 self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag in result)
-            elif op == Op.PUSH_ALL:
+            elif op in COPIES:
                 self._pushed.update(name for name, _flag in result)
-            elif op in _PULLS:
+            elif op in PULLS:
                 self._count_deliveries(now_us, result)
 
     def _count_deliveries(self, now_us: int, delivered: list[Delivered]) -> None:

@@ -7,7 +7,7 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core import Op
+from ..core import Op, Queue
 from ..core.batch_leases import STEP_MAX, BatchLeases, BatchState, Reserved
 from ..core.commands import Delivered
 from ..core.message import Message, content_bytes
@@ -24,6 +24,9 @@ __all__ = ["Backlog", "BatchInfo", "SubscriptionInfo", "Subscriptions"]
 LEASE_S_MAX = 30 * 86_400
 SLICE_BYTES_MAX = 16 * 1024 * 1024
 """A slice ends with the message that exceeds this, however many were asked for."""
+_STEP_BYTES = 128 + 16 * STEP_MAX
+_NAMED_MAX = 256
+"""Most queues that a reservation from a pattern names at a time."""
 _NAMES = {state: state.name.lower() for state in BatchState}
 
 
@@ -66,7 +69,7 @@ class Subscriptions:
     # --- commands -------------------------------------------------------------------------------------------------
 
     async def reserve(
-        self, name: bytes, epoch: int, source: bytes, *, is_pattern: bool, count: int, lease_s: float
+        self, name: bytes, epoch: int, source: bytes, client: bytes, *, is_pattern: bool, count: int, lease_s: float
     ) -> BatchInfo:
         """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that a pattern finds, for an epoch.
 
@@ -79,11 +82,33 @@ class Subscriptions:
             self._service.check_name(source)
         _check_range("an epoch", epoch, 1 << 61)
         _check_range("a count", count, BatchLeases.COUNT_MAX)
-        command = [Op.RESERVE, name, epoch, source, is_pattern, count, _microseconds(lease_s)]
+        lease_us = _microseconds(lease_s)
+        if is_pattern and self._service.machine().version >= 2:
+            return await self._reserve_any(name, epoch, source, client, count, lease_us)
+        command = [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us]
         while True:
-            reserved: Reserved = await self._service.propose(command, 128 + 16 * STEP_MAX)
+            reserved: Reserved = await self._service.propose(command, _STEP_BYTES)
             if reserved.sealed:
                 return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+
+    async def _reserve_any(
+        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, lease_us: int
+    ) -> BatchInfo:
+        """Reserve from the queues that a pattern finds; the node names those that have something, so many at a time."""
+        service = self._service
+        view = service.views.open(pattern, client)
+        try:
+            await service.barrier()
+            while True:
+                await service.views.settled(view)
+                queues = [queue.name for queue in view.first(_NAMED_MAX + 1, service.machine().now_us)]
+                named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
+                command = [Op.RESERVE_FROM, name, epoch, named, are_all, count, lease_us]
+                reserved: Reserved = await service.propose(command, _STEP_BYTES + sum(map(len, named)))
+                if reserved.sealed:
+                    return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+        finally:
+            service.views.release(view)
 
     async def renew(self, name: bytes, lease_s: float) -> int:
         """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
@@ -138,19 +163,33 @@ class Subscriptions:
         found = [self._subscription(name) for name in sorted(self._service.machine().batches.subscriptions)]
         return [one for one in found if one is not None]
 
-    async def backlog(self, source: bytes, *, is_pattern: bool) -> Backlog:
+    async def backlog(self, source: bytes, client: bytes, *, is_pattern: bool) -> Backlog:
         """What can be pulled now from a queue, or from all queues that a pattern finds."""
         if is_pattern:
             check_pattern(source)
-        await self._service.barrier()
-        machine = self._service.machine()
-        if is_pattern:
-            queues = list(machine.patterns.view(source).queues.values())
+            queues = await self._found(source, client)
         else:
-            queues = [queue for queue in [machine.queues.get(source)] if queue is not None]
-        heads = [head for head in (queue.head_us() for queue in queues) if head is not None and head <= machine.now_us]
-        messages = sum(ready_count(queue, machine.now_us) for queue in queues if not queue.suspended)
-        return Backlog(messages, min(heads, default=None))
+            await self._service.barrier()
+            found = self._service.machine().queues.get(source)
+            queues = [] if found is None else [found]
+        messages, oldest_us = 0, None
+        async for queue in self._service.turns.each(queues, client):
+            now_us = self._service.machine().now_us
+            head_us = queue.head_us()
+            if head_us is not None and head_us <= now_us:
+                oldest_us = head_us if oldest_us is None else min(oldest_us, head_us)
+            if not queue.suspended:
+                messages += ready_count(queue, now_us)
+        return Backlog(messages, oldest_us)
+
+    async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
+        view = self._service.views.open(pattern, client)
+        try:
+            await self._service.barrier()
+            await self._service.views.settled(view)
+            return list(view.queues.values())
+        finally:
+            self._service.views.release(view)
 
     async def peek(self, queue: bytes, count: int, start_sequence: int) -> list[Message]:
         """Up to `count` messages (at most 10,000 and about 16 MiB) that are not leased, in order of their sequence from

@@ -9,9 +9,11 @@ from typing import Any
 import msgpack
 
 from lmqcluster.core import Machine
+from lmqcluster.node.pattern_views import PatternViews
 from lmqcluster.node.patterns import compile_pattern
 from lmqcluster.node.proposer import Group, Proposer
 from lmqcluster.node.pulls import Pulls
+from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
 
 ORIGIN, INCARNATION = b"n1", 7
@@ -63,7 +65,9 @@ class Bench:
         self.machine.salt = b"s" * 10
         self.clock = Clock()
         self.proposer = Proposer(self, ORIGIN, INCARNATION)
-        self.pulls = Pulls(self.proposer, lambda: self.machine, self.clock)
+        self.turns = Turns()
+        self.views = PatternViews(lambda: self.machine, self.turns)
+        self.pulls = Pulls(self.proposer, lambda: self.machine, self.clock, self.views)
         self._taken = 0
 
     def submit(self, sequence: int, batch: bytes) -> bool:
@@ -80,13 +84,14 @@ class Bench:
 
     async def turn(self) -> None:
         """Let everything that is scheduled for now happen."""
-        for _ in range(3):
+        for _ in range(10):
             await asyncio.sleep(0)
 
     def apply(self, position: int) -> str:
         """Bring one of the batches sent into the log, as if it had arrived; returns its status."""
         origin, incarnation, sequence, commands = msgpack.unpackb(self.sent[position][1], strict_map_key=False)
         applied = self.machine.apply(self.clock.us, origin, incarnation, sequence, commands)
+        self.views.applied(applied)
         self.proposer.applied(sequence, applied)
         if applied.ready:
             self.pulls.notice(applied.ready)
@@ -104,6 +109,7 @@ class Bench:
         """Apply a batch of another node; returns its results."""
         sequence = self.machine.sessions.last_sequence(b"other", 1) + 1
         applied = self.machine.apply(self.clock.us, b"other", 1, sequence, commands)
+        self.views.applied(applied)
         self.pulls.notice(applied.ready)
         return applied.results
 

@@ -9,6 +9,7 @@ import pytest
 
 from lmqcluster.core import Op
 from lmqcluster.node.queue_list import SORT_KEYS, QueueList, QueuePage, list_queues
+from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
 from tests.property.driver import Driver
 
@@ -35,7 +36,10 @@ def driver() -> Driver:
 
 
 def page(driver: Driver, **wanted: object) -> QueuePage:
-    return asyncio.run(list_queues(lambda: driver.machine, QueueList(**wanted)))  # type: ignore[arg-type]
+    async def main() -> QueuePage:
+        return await list_queues(lambda: driver.machine, QueueList(**wanted), Turns(), b"c")  # type: ignore[arg-type]
+
+    return asyncio.run(main())
 
 
 def names(found: QueuePage) -> list[bytes]:
@@ -90,7 +94,7 @@ def test_text_and_pattern_are_both_looked_for(driver: Driver) -> None:
 def test_others_get_their_turn_while_a_long_list_is_made(driver: Driver) -> None:
     async def main() -> int:
         turns = 0
-        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=COUNT)))
+        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=COUNT), Turns(), b"c"))
         while not listing.done():
             await asyncio.sleep(0)
             turns += 1
@@ -105,7 +109,7 @@ def test_a_queue_that_is_deleted_meanwhile_does_no_harm() -> None:
         driver.push(b"%05d" % number)
 
     async def main() -> QueuePage:
-        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=5)))
+        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=5), Turns(), b"c"))
         await asyncio.sleep(0)
         driver.batch(*([Op.DELETE, b"%05d" % number] for number in range(0, COUNT, 2)))
         return await listing

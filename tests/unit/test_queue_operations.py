@@ -22,7 +22,9 @@ def run(scenario: Scenario) -> None:
     async def main() -> None:
         bench = Bench()
         limits = {"message_bytes_max": 1 << 20, "memory_bytes_max": 1 << 30}
-        await scenario(bench, QueueService(bench.proposer, bench.pulls, lambda: bench.machine, **limits))
+        await scenario(
+            bench, QueueService(bench.proposer, bench.pulls, lambda: bench.machine, bench.views, bench.turns, **limits)
+        )
         bench.proposer.close(LmqError("shutting_down", "the test is over"))
 
     asyncio.run(main())

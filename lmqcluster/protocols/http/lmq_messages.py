@@ -48,6 +48,7 @@ class MessageRoutes:
 
     def __init__(self, node: Node, waits: Waits) -> None:
         self._service = node.service
+        self._access = node.access
         self._message_bytes_max = node.config.message_bytes_max
         self._waits = waits
         self._replies = {"ack": self._service.ack, "nack": self._service.nack, "extend": self._service.extend}
@@ -79,7 +80,7 @@ class MessageRoutes:
     async def push_all(self, request: Request) -> Reply:
         """Store the body in every queue whose name matches."""
         pattern = parameters.pattern(request.parameters())
-        results = await self._service.push_all(pattern, await self._item(request))
+        results = await self._service.push_all(pattern, await self._item(request), request.client(self._access))
         return Reply(200, JSON, dumps({name: {"accum": FLAGS[flag]} for name, flag in results}).encode())
 
     async def pull(self, request: Request, name: bytes) -> Reply:
@@ -98,7 +99,7 @@ class MessageRoutes:
         query = request.parameters()
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
-        operation = self._service.pull_any(parameters.pattern(query), wait_s=wait_s)
+        operation = self._service.pull_any(parameters.pattern(query), request.client(self._access), wait_s=wait_s)
         delivery = await (self._waits.run(request.principal, operation, None) if wait_s != 0 else operation)
         return _delivered(delivery, layout) if delivery is not None else no_content()
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import hdrs, web
 
-from ...node.access import NOBODY, Principal
+from ...node.access import NOBODY, Access, Principal
+from ...node.clients import client_of
 from ...wire.errors import LmqError
 from .body import BodyReader, Budget
 from .target import Query
@@ -65,6 +66,11 @@ class Request(web.BaseRequest):
     async def read_body(self, bytes_max: int) -> bytes:
         """The whole body; see `BodyReader.read`."""
         return await self._body_reader.read(bytes_max)
+
+    def client(self, access: Access) -> bytes:
+        """Whose share of the node the request uses."""
+        name = None if self.transport is None else self.transport.get_extra_info("peername")
+        return client_of(access, self.principal, f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "")
 
     def release_body(self) -> None:
         """Give back the buffers of the body."""

@@ -41,6 +41,7 @@ class QueueViews:
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
+        self._access = node.access
 
     async def list_queues(self, request: Request) -> Reply:
         """A page of the queues that match, sorted as asked."""
@@ -51,7 +52,7 @@ class QueueViews:
             wanted = replace(wanted, visible=principal.covers)
         await refresh(self._service)
         media = reply_media(request)
-        page = await self._service.list_queues(wanted)
+        page = await self._service.list_queues(wanted, request.client(self._access))
         rest = {"total": page.total, "next": None if page.following is None else media.name(page.following)}
         return await reply_with_list(media, "queues", page.queues, lambda info: queue_row(info, media, fields), rest)
 

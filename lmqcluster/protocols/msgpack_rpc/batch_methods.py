@@ -50,6 +50,7 @@ async def _reserve(subscriptions: Subscriptions, connection: Connection, argumen
         text(arguments[0]),
         _integer(arguments[1]),
         source,
+        connection.client(),
         is_pattern=is_pattern,
         count=_integer(options[b"count"]),
         lease_s=_seconds(options[b"lease"]),
@@ -111,7 +112,7 @@ async def _backlog(subscriptions: Subscriptions, connection: Connection, argumen
     if type(arguments[1]) is not bool:
         raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
     source = _allowed(connection, Role.READ, text(arguments[0]), is_pattern=arguments[1])
-    return list(await subscriptions.backlog(source, is_pattern=arguments[1]))
+    return list(await subscriptions.backlog(source, connection.client(), is_pattern=arguments[1]))
 
 
 async def _peek(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ...core import Op
 from ...core.commands import Delivered
 from ...node.access import Principal
 from ...node.address import is_loopback
+from ...node.clients import client_of
 from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...node.proposer import Group
 from ...node.pulls import Waiter
@@ -111,6 +112,9 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._writable = True
         self._working = False
+        # Whether requests are held up, and what has arrived meanwhile.
+        self._held = False
+        self._rest: tuple[bytes, int] | None = None
 
     # --- asyncio --------------------------------------------------------------------------------------------------
 
@@ -155,7 +159,7 @@ class Connection(asyncio.Protocol):
                 whole = unpacker.tell()
                 self._dispatch(message)
                 left -= 1
-                if not left and whole < self._fed:
+                if self._held or (not left and whole < self._fed):
                     self._whole = whole
                     self._take_later(data, base)
                     return
@@ -186,11 +190,26 @@ class Connection(asyncio.Protocol):
             self._working = True
             if self._reading:
                 self._transport.pause_reading()
-        self._loop.call_soon(self._take_rest, data, base)
+        if self._held:
+            self._rest = (data, base)
+        else:
+            self._loop.call_soon(self._take_rest, data, base)
 
     def _take_rest(self, data: bytes, base: int) -> None:
         if not self.closed and not self._refused:
             self._take(data, base)
+
+    def hold(self) -> None:
+        """Carry out nothing more until `go_on`, because the request before is not in its place in the log yet."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """The request that held the others up has taken effect."""
+        self._held = False
+        if self._rest is not None:
+            data, base = self._rest
+            self._rest = None
+            self._loop.call_soon(self._take_rest, data, base)
 
     def _note_partial(self, data: bytes, start: int) -> None:
         """A request is incomplete; it began at `start` of `data`, or before it."""
@@ -349,6 +368,10 @@ class Connection(asyncio.Protocol):
         Raises: as `known_principal`.
         """
         return self.service.owned(self.known_principal().owner)
+
+    def client(self) -> bytes:
+        """Whose share of the node its requests use."""
+        return client_of(self.node.access, self.known_principal(), self.peer())
 
     # --- requests -------------------------------------------------------------------------------------------------
 

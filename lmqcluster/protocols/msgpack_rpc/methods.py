@@ -10,6 +10,7 @@ from ...core import Op
 from ...core.commands import Delivered
 from ...node.proposer import Group
 from ...node.pulls import Waiter
+from ...node.push_copies import push_copies
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -209,6 +210,47 @@ class _ManyPuller:
         self._connection.fail(token, error.rpc_text())
 
 
+class _LookingPuller:
+    """The answer to a ``pull_any`` that does not wait (`Puller`).
+
+    The node may have to look for a message first. Until then the client's next requests, which take effect later, are held.
+    """
+
+    __slots__ = ("_connection", "_holds", "_is_over")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._holds = False
+        self._is_over = False
+
+    def hold(self) -> None:
+        if not self._is_over:
+            self._holds = True
+            self._connection.hold()
+
+    def _go_on(self) -> None:
+        self._is_over = True
+        if self._holds:
+            self._holds = False
+            self._connection.go_on()
+
+    @property
+    def closed(self) -> bool:
+        return self._connection.closed
+
+    @property
+    def waiting(self) -> set[Waiter]:
+        return self._connection.waiting
+
+    def pulled(self, token: Any, delivered: list[Delivered]) -> None:
+        self._connection.pulled(token, delivered)
+        self._go_on()
+
+    def pull_failed(self, token: Any, error: LmqError) -> None:
+        self._connection.pull_failed(token, error)
+        self._go_on()
+
+
 class _Cancellation:
     """Looks for the pull once more, after all that were sent before have come back from the log (`Sink`)."""
 
@@ -249,18 +291,31 @@ def _pull_any(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     pattern = text(arguments[0])
     wait_s = None if len(arguments) == 1 else wait(arguments[1])
     connection.check_waiters()
-    connection.service.check_pattern(pattern)
     connection.service.receipts()
-    connection.service.pulls.start_any(pattern, (connection, msgid, 1, wait_s))
+    if wait_s is None or wait_s > 0:
+        connection.service.pulls.start_any(pattern, (connection, msgid, 1, wait_s), connection.client())
+        return
+    puller = _LookingPuller(connection)
+    if not connection.service.pulls.start_any(pattern, (puller, msgid, 1, wait_s), connection.client()):
+        puller.hold()
 
 
 def _push_all(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 2, 2)
     pattern = text(arguments[0])
-    connection.service.check_pattern(pattern)
     item = plain_item(arguments[1])
-    connection.service.check_push(len(item[0]))
-    _propose(connection, msgid, [Op.PUSH_ALL, pattern, item], len(item[0]) + 64, _ok)
+    connection.check_tasks()
+    connection.run(msgid, _copied(connection, pattern, item))
+    # What the client sends next takes effect behind it.
+    connection.hold()
+
+
+async def _copied(connection: Connection, pattern: bytes, item: list[Any]) -> bytes:
+    try:
+        await push_copies(connection.service, pattern, item, connection.client())
+    finally:
+        connection.go_on()
+    return replies.OK
 
 
 def _settle(op: Op) -> Handler:

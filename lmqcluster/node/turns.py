@@ -1,0 +1,67 @@
+"""Long work in slices: one slice in each turn of the event loop, whoever it is for, and clients by turns.
+
+Whoever goes through all queues gives way after each slice. Were that all, a hundred such requests at a time would take a hundred
+slices in every turn, and replication would wait for them. So they stand in line here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Iterable
+from time import perf_counter
+from typing import TypeVar
+
+__all__ = ["SLICE_S", "Turns"]
+
+SLICE_S = 0.001
+"""How long a slice takes, about."""
+
+T = TypeVar("T")
+
+
+class Turns:
+    """Hands out slices, to one waiter in each turn of the loop, to clients in rotation.
+
+    Attributes:
+        given_total: how many slices were handed out.
+    """
+
+    def __init__(self) -> None:
+        self.given_total = 0
+        self._loop = asyncio.get_running_loop()
+        self._lines: OrderedDict[bytes, deque[asyncio.Future[None]]] = OrderedDict()
+        self._scheduled = False
+
+    async def take(self, client: bytes) -> None:
+        """Wait for the next slice of a client."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._lines.setdefault(client, deque()).append(future)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._give)
+        await future
+
+    async def each(self, items: Iterable[T], client: bytes) -> AsyncIterator[T]:
+        """The items one by one, with a pause for others whenever the client's slice is over."""
+        until_s = 0.0
+        for item in items:
+            if perf_counter() >= until_s:
+                await self.take(client)
+                until_s = perf_counter() + SLICE_S
+            yield item
+
+    def _give(self) -> None:
+        self._scheduled = False
+        while self._lines:
+            client, line = self._lines.popitem(last=False)
+            future = line.popleft()
+            if line:
+                self._lines[client] = line
+            if not future.done():
+                future.set_result(None)
+                self.given_total += 1
+                break
+        if self._lines:
+            self._scheduled = True
+            self._loop.call_soon(self._give)
