@@ -25,13 +25,13 @@ def _apply(machine: Machine, incarnation: int, sequence: int, origin: bytes = b"
 def test_a_batch_is_applied_once() -> None:
     machine = Machine(compile_pattern)
     assert _apply(machine, 1, 1)[:3] == ("applied", [[NO]], [machine.queues[Q]])
-    assert _apply(machine, 1, 1) == ("duplicate", [], [])
+    assert _apply(machine, 1, 1)[:3] == ("duplicate", [], [])
     assert len(machine.queues[Q]) == 1
 
 
 def test_a_batch_waits_for_its_predecessor() -> None:
     machine = Machine(compile_pattern)
-    assert _apply(machine, 1, 2) == ("gap", [], [])
+    assert _apply(machine, 1, 2)[:3] == ("gap", [], [])
     assert [_apply(machine, 1, sequence).status for sequence in (1, 3, 2, 3, 1)] == [
         "applied",
         "gap",
