@@ -29,17 +29,17 @@ class Turns:
 
     def __init__(self) -> None:
         self.given_total = 0
-        self._loop = asyncio.get_running_loop()
         self._lines: OrderedDict[bytes, deque[asyncio.Future[None]]] = OrderedDict()
         self._scheduled = False
 
     async def take(self, client: bytes) -> None:
         """Wait for the next slice of a client."""
-        future: asyncio.Future[None] = self._loop.create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._lines.setdefault(client, deque()).append(future)
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._give)
+            loop.call_soon(self._give, loop)
         await future
 
     async def each(self, items: Iterable[T], client: bytes) -> AsyncIterator[T]:
@@ -51,7 +51,7 @@ class Turns:
                 until_s = perf_counter() + SLICE_S
             yield item
 
-    def _give(self) -> None:
+    def _give(self, loop: asyncio.AbstractEventLoop) -> None:
         self._scheduled = False
         while self._lines:
             client, line = self._lines.popitem(last=False)
@@ -64,4 +64,4 @@ class Turns:
                 break
         if self._lines:
             self._scheduled = True
-            self._loop.call_soon(self._give)
+            loop.call_soon(self._give, loop)

@@ -13,6 +13,7 @@ from lmqcluster.core import Machine, Op
 from lmqcluster.node.metrics_queues import queues_page
 from lmqcluster.node.patterns import compile_pattern
 from lmqcluster.node.queue_totals import QUEUES_PER_SLICE, sum_queues
+from lmqcluster.node.turns import Turns
 from lmqcluster.replication.log_clock import LogClock
 from lmqcluster.wire.errors import LmqError
 
@@ -30,7 +31,8 @@ def node_of(machine: Machine, now_us: int) -> Any:
     clock = LogClock()
     clock.follow(now_us)
     replica = SimpleNamespace(machine=machine, clock=clock)
-    return SimpleNamespace(replica=replica, service=SimpleNamespace(pulls=SimpleNamespace(waiting_for=lambda _name: 2)))
+    service = SimpleNamespace(pulls=SimpleNamespace(waiting_for=lambda _name: 2))
+    return SimpleNamespace(replica=replica, service=service, turns=Turns())
 
 
 def samples(page: bytes) -> dict[tuple[str, str | None, str | None], float]:
