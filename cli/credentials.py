@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import click
 
+from lmqcluster.client.tls import SYSTEM, client_context
+
 from .errors import CliError, ExitCode
 
 __all__ = ["Credentials", "credential_options", "credentials"]
 
-SYSTEM: Final = "system"
 _META: Final = "lmqcluster.credentials"
 _OPTIONS: Final = {
     "token": ("--token", "TEXT", "LMQ_TOKEN", "Token to show; in the process list others can read it."),
@@ -113,11 +114,7 @@ def _read(path: Path) -> str:
 
 def _context(ca_file: str, cert_file: str | None) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=None if ca_file == SYSTEM else ca_file)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if cert_file is not None:
-            context.load_cert_chain(cert_file)
-    except (OSError, ssl.SSLError) as exc:
+        return client_context(ca_file, cert_file)
+    except OSError as exc:
         files = " or ".join(file for file in (ca_file, cert_file) if file not in (None, SYSTEM))
         raise CliError(f"cannot use {files}: {exc}", ExitCode.CONFIGURATION) from exc
-    return context

@@ -9,7 +9,8 @@ import click
 
 from .errors import ExitCode
 from .output import Column, print_json, print_table
-from .pipeline_run import PipelineCommand, Runner, reach, servers_option, tasks_shown
+from .pipeline_access import ClusterOptions, cluster_options
+from .pipeline_run import PipelineCommand, Runner, tasks_shown
 
 __all__ = ["replay", "report", "verify"]
 
@@ -38,7 +39,7 @@ _REPORT_COLUMNS: Final = [
 
 @click.command(cls=PipelineCommand, short_help="Push the rows of files into queues.")
 @click.argument("inputs", metavar="PATH...", nargs=-1, required=True)
-@servers_option
+@cluster_options
 @click.option("--queue", metavar="NAME", help="The queue for all rows.")
 @click.option("--queue-by", metavar="COLUMN", help="Name the queue of a row by the value of this column.")
 @click.option("--queue-prefix", default="", metavar="TEXT", help="What --queue-by puts before the value.")
@@ -58,7 +59,7 @@ _REPORT_COLUMNS: Final = [
 def replay(
     runner: Runner,
     inputs: tuple[str, ...],
-    servers: str,
+    cluster: ClusterOptions,
     queue: str | None,
     queue_by: str | None,
     queue_prefix: str,
@@ -73,8 +74,8 @@ def replay(
 ) -> int:
     """Push the rows of Parquet, CSV, TSV or JSON-lines files into queues, one message a row.
 
-    PATHs are files, directories or globs, local or any URL that Spark knows. A replay that is repeated under the same name
-    within 5 minutes, for example because it failed half-way, stores nothing twice. A row of CSV becomes a JSON object of
+    PATHs are files, directories or globs, local or any URL that Spark knows. A replay that is repeated within 5 minutes
+    under the same name, for example because it failed half-way, stores nothing twice. A row of CSV becomes a JSON object of
     texts; a JSON line stays as it is.
     """
     if is_archive:
@@ -89,7 +90,7 @@ def replay(
         raise click.UsageError("--unordered and --order-by exclude each other")
     form = form or _form_of(inputs)
     _check_paths(inputs)
-    reach("--servers", servers)
+    cluster.reach()
     with runner.session("replay") as spark, tasks_shown("replay", spark):
         from lmqcluster.spark.pipelines.replay import ReplaySettings  # noqa: PLC0415
         from lmqcluster.spark.pipelines.replay import replay as run_replay  # noqa: PLC0415
@@ -97,7 +98,7 @@ def replay(
         settings = ReplaySettings(
             inputs=inputs,
             form=form,
-            servers=servers,
+            access=cluster.access(),
             queue=queue,
             queue_by=queue_by,
             queue_prefix=queue_prefix,

@@ -24,11 +24,9 @@ from click.core import ParameterSource
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from lmqcluster.client.addresses import parse_addresses
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.errors import LmqError
 
-from .credentials import credentials
 from .errors import CliError, ExitCode
 from .output import make_console
 
@@ -36,33 +34,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from lmqcluster.spark.pipelines.progress import QueryProgress
+
 __all__ = [
     "PipelineCommand",
     "Runner",
     "StreamOutcome",
     "apply_config",
-    "reach",
-    "servers_option",
     "spark_options",
     "tasks_shown",
     "watched",
 ]
 
-SERVERS_DEFAULT: Final = "127.0.0.1:18800"
 SUBMITTED_BY: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable that spark-submit sets."""
 _POLL_S: Final = 1
-_REACH_S: Final = 5.0
-
-
-servers_option = click.option(
-    "--servers",
-    metavar="HOST:PORT,...",
-    default=SERVERS_DEFAULT,
-    show_default=True,
-    envvar="LMQ_SERVERS",
-    help="MessagePack-RPC addresses of the cluster's nodes. [LMQ_SERVERS]",
-)
 
 
 class PipelineCommand(click.Command):
@@ -107,7 +93,7 @@ class Runner:
                 yield spark
         except failures.PipelineError as exc:
             raise CliError(self._with_log(str(exc), exc.exit_code, log), ExitCode(exc.exit_code)) from exc
-        except (CliError, LmqError, click.ClickException, click.exceptions.Exit, ConfigError, OSError):
+        except (CliError, LmqError, click.ClickException, click.exceptions.Exit, ConfigError):
             raise
         except Exception as exc:
             error = failures.explained(exc)
@@ -206,27 +192,6 @@ def spark_options(given: Sequence[str], memory: str | None, master: str | None) 
     return options
 
 
-def reach(option: str, servers: str) -> None:
-    """Return if a node answers; asked before Spark starts, which takes seconds.
-
-    Raises:
-        click.UsageError: the addresses are malformed.
-        CliError: no node answered.
-    """
-    from lmqcluster import Client  # noqa: PLC0415
-
-    try:
-        parse_addresses(servers)
-    except ValueError as exc:
-        raise click.UsageError(f"{option}: {exc}") from exc
-    try:
-        shown = credentials()
-        with Client(servers, timeout_s=_REACH_S, token=shown.token, tls=shown.tls):
-            pass
-    except LmqError as exc:
-        raise CliError(f"{option} {servers}: {exc.message}", ExitCode(exc.spec.exit_code)) from exc
-
-
 @dataclass
 class StreamOutcome:
     """What a streaming query has done, and whether somebody stopped it."""
@@ -255,7 +220,7 @@ def watched(description: str, outcome: StreamOutcome) -> Callable[[StreamingQuer
         with _stop_signals() as stop, _stream_line(description) as show:
             while not query.awaitTermination(_POLL_S):
                 progress.update()
-                show(progress.messages, progress.backlog)
+                show(progress)
                 if stop.is_set():
                     outcome.stopped = True
                     query.stop()
@@ -291,18 +256,24 @@ class _StreamColumn(ProgressColumn):
         count, backlog = int(task.fields["messages"]), task.fields["backlog"]
         rate = count / task.elapsed if task.elapsed else 0.0
         waiting = "" if backlog is None else f", {int(backlog):,} waiting"
+        age_s = task.fields["oldest_age_s"]
+        waiting += "" if age_s is None else f", the oldest for {age_s:,.0f} s"
         return Text(f"{count:,} messages, {rate:,.0f}/s{waiting}")
 
 
 @contextmanager
-def _stream_line(description: str) -> Iterator[Callable[[int, int | None], None]]:
+def _stream_line(description: str) -> Iterator[Callable[[QueryProgress], None]]:
     if not sys.stderr.isatty():
-        yield lambda _messages, _backlog: None
+        yield lambda _progress: None
         return
     columns = (TextColumn("{task.description}"), SpinnerColumn(), _StreamColumn(), TimeElapsedColumn())
     with Progress(*columns, console=make_console(stderr=True)) as line:
-        task = line.add_task(description, total=None, messages=0, backlog=None)
-        yield lambda messages, backlog: line.update(task, messages=messages, backlog=backlog)
+        task = line.add_task(description, total=None, messages=0, backlog=None, oldest_age_s=None)
+
+        def show(progress: QueryProgress) -> None:
+            line.update(task, messages=progress.messages, backlog=progress.backlog, oldest_age_s=progress.oldest_age_s)
+
+        yield show
 
 
 class _TasksColumn(ProgressColumn):

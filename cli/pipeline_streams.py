@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from .errors import CliError, ExitCode
 from .output import Column, print_json, print_table
-from .pipeline_run import PipelineCommand, Runner, StreamOutcome, reach, servers_option, watched
+from .pipeline_access import ClusterOptions, cluster_options, target_cluster_options
+from .pipeline_run import PipelineCommand, Runner, StreamOutcome, watched
 from .target import complete_queue
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["archive", "migrate"]
 
 _MESSAGES_MAX: Final = 100_000
+_RATE_WINDOW_S: Final = 10.0
+"""How much one micro-batch takes of a rate."""
 _COLUMNS: Final = [
     Column("Messages", "messages", right=True),
     Column("Micro-batches", "micro_batches", right=True),
@@ -32,7 +35,7 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.argument("queue", required=False, shell_complete=complete_queue)
     @click.option("--match", metavar="REGEXP", help="Read all queues whose names this regular expression (RE2) finds.")
-    @servers_option
+    @cluster_options
     @click.option("--once", is_flag=True, help="Take what is there now and end, instead of running until Ctrl-C.")
     @click.option(
         "--trigger",
@@ -49,10 +52,29 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Most messages in a micro-batch.",
     )
     @click.option(
+        "--batch-mib",
+        default=128,
+        show_default=True,
+        type=click.IntRange(1, 1 << 20),
+        help="MiB of bodies at which a micro-batch is full.",
+    )
+    @click.option(
+        "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Most messages a second, on average."
+    )
+    @click.option(
+        "--lease",
+        default=86_400.0,
+        show_default=True,
+        type=click.FloatRange(1, 30 * 86_400),
+        help="Seconds that messages stay reserved while the command does not run.",
+    )
+    @click.option(
         "--readers", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Least tasks to read with."
     )
     @click.option(
-        "--subscription", metavar="NAME", help="Name at the cluster. [default: a random one, kept in the checkpoint]"
+        "--subscription",
+        metavar="NAME",
+        help="Name under which the cluster reserves messages for this query. [default: a random one, kept in the checkpoint]",
     )
     @click.option("--skip-lost", is_flag=True, help="Go on where a lease has expired, instead of ending with an error.")
     @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
@@ -60,10 +82,13 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(
         queue: str | None,
         match: str | None,
-        servers: str,
+        cluster: ClusterOptions,
         once: bool,
         trigger: float,
         batch: int,
+        batch_mib: int,
+        rate: float | None,
+        lease: float,
         readers: int,
         subscription: str | None,
         skip_lost: bool,
@@ -79,17 +104,20 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
             from lmqcluster.spark.pipelines.source import Source  # noqa: PLC0415
 
             return Source(
-                servers=servers,
+                access=cluster.access(),
                 queue=queue,
                 pattern=match,
                 subscription=subscription,
-                messages_max=batch,
+                messages_max=batch if rate is None else min(batch, max(1, round(rate * _RATE_WINDOW_S))),
+                bytes_max=batch_mib * 1024 * 1024,
+                lease_s=lease,
+                rate=rate,
                 partitions_min=readers,
                 fail_on_data_loss=not skip_lost,
             )
 
-        reach("--servers", servers)
-        return function(context.find_object(Runner), source=source, trigger_s=None if once else trigger, **arguments)
+        trigger_s = None if once else trigger
+        return function(context.find_object(Runner), cluster=cluster, source=source, trigger_s=trigger_s, **arguments)
 
     return wrapper
 
@@ -109,6 +137,7 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 def archive(
     runner: Runner,
+    cluster: ClusterOptions,
     source: Callable[[], Source],
     trigger_s: float | None,
     output: str,
@@ -121,6 +150,7 @@ def archive(
     Every message is in the table once, whatever is killed on the way: run the same command again to go on. Small files are
     merged while it runs and at its end.
     """
+    cluster.reach()
     outcome = StreamOutcome()
     with runner.session("archive") as spark:
         from lmqcluster.spark.pipelines.archive import ArchiveSettings  # noqa: PLC0415
@@ -139,21 +169,20 @@ def archive(
 
 @click.command(cls=PipelineCommand, short_help="Move messages to another cluster.")
 @_stream_options
-@click.option(
-    "--to", "target", required=True, metavar="HOST:PORT,...", help="MessagePack-RPC addresses of the other cluster."
-)
+@target_cluster_options
 @click.option("--checkpoint", required=True, metavar="DIR", help="Where the query keeps its place.")
 @click.option("--queue-prefix", default="", metavar="TEXT", help="What to put before the names of the queues.")
 @click.option(
     "--accept-doubles",
     is_flag=True,
-    help="Go on although the other cluster may have forgotten the keys of a micro-batch that was interrupted.",
+    help="Go on although the other cluster may have forgotten a micro-batch that was interrupted.",
 )
 def migrate(
     runner: Runner,
+    cluster: ClusterOptions,
+    target: ClusterOptions,
     source: Callable[[], Source],
     trigger_s: float | None,
-    target: str,
     checkpoint: str,
     queue_prefix: str,
     accept_doubles: bool,
@@ -163,9 +192,11 @@ def migrate(
 
     A message is removed from the one only when it is stored at the other. If the command is killed, run it again within 5
     minutes: nothing is lost and nothing doubled. Later it refuses, see --accept-doubles. Content types stay; headers that hooks
-    have kept do not, and a compound message becomes one MessagePack list.
+    have kept do not, and a compound message becomes one MessagePack list. Nothing of the first cluster's
+    credentials is shown to the other one unless told so.
     """
-    reach("--to", target)
+    cluster.reach()
+    target.reach()
     outcome = StreamOutcome()
     with runner.session("migrate") as spark:
         from lmqcluster.spark.pipelines.migrate import MigrateSettings  # noqa: PLC0415
@@ -173,7 +204,7 @@ def migrate(
 
         settings = MigrateSettings(
             source=source(),
-            target_servers=target,
+            target=target.access(),
             checkpoint=checkpoint,
             trigger_s=trigger_s,
             queue_prefix=queue_prefix,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
 from struct import Struct
 from typing import Any, Protocol, cast
 
@@ -18,6 +19,7 @@ from lmqcluster.wire.legacy_msgpack import make_unpacker
 from .addresses import NodeAddress
 from .calls import Call, Control, Moved
 from .requests import request_body
+from .tls import explain
 
 __all__ = ["Connection", "Owner"]
 
@@ -223,8 +225,17 @@ class Connection(asyncio.Protocol):
         """The TCP connection has ended, from whichever side."""
         self.lost.set_result(None)
         self._out.clear()
-        reason = self._reason or (f"{exc.__class__.__name__}: {exc}" if exc else "closed by the node")
+        reason = self._reason or self._why_lost(exc)
         self._owner.connection_lost(self, reason)
+
+    def _why_lost(self, exc: Exception | None) -> str:
+        if isinstance(exc, ssl.SSLError):
+            return explain(exc)
+        reason = f"{exc.__class__.__name__}: {exc}" if exc else "closed by the node"
+        is_plain = self._transport is None or self._transport.get_extra_info("ssl_object") is None
+        if is_plain and self._serial and len(self.pending) == self._serial:
+            return f"{reason} before it had answered anything, as a node does that speaks TLS to a client without"
+        return reason
 
     def abort(self, reason: str) -> None:
         """End the connection without sending what is buffered; `connection_lost` follows."""

@@ -30,6 +30,7 @@ from .backoff import Backoff
 from .calls import Call, Control, Pull, Push
 from .connection import Connection
 from .replies import RETRY_ELSEWHERE, parse_error
+from .tls import explain
 
 __all__ = ["Session"]
 
@@ -371,7 +372,10 @@ class Session:
             self._step(stood_s=0.0)
             return
         except (OSError, UnicodeError) as exc:
-            reason = f"no answer within {self._connect_timeout_s:g} s" if isinstance(exc, TimeoutError) else str(exc)
+            if isinstance(exc, TimeoutError):
+                reason = f"no answer within {self._connect_timeout_s:g} s"
+            else:
+                reason = explain(exc) if isinstance(exc, OSError) else str(exc)
             self._trouble = LmqError("unreachable", f"{address}: {reason}")
             connection.abort(reason)
             self._step(stood_s=0.0)

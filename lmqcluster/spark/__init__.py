@@ -6,11 +6,12 @@
     rows = spark.readStream.format("lmq").option("lmq.servers", "n1:18800,n2:18800").option("subscribe", "jobs").load()
 
 Streaming reads are exactly once, see `stream_reader`; writes store a row once however often Spark runs its task, see `writer`;
-batch reads are in `batch_reader`. `options` and `schema` are the reference of options and columns. The package needs the extra
-``lmqcluster[spark]`` on the driver and on every executor, and stands on the client alone.
+batch reads look and take nothing, see `batch_reader`. `reference` and `schema` are the reference of options and columns.
+The package needs the extra ``lmqcluster[spark]`` on the driver and on every executor, and stands on the client alone.
 """
 
 from .data_source import LmqDataSource, register
 from .errors import DataLossError, OptionError, SchemaError
+from .starting import start_query
 
-__all__ = ["DataLossError", "LmqDataSource", "OptionError", "SchemaError", "register"]
+__all__ = ["DataLossError", "LmqDataSource", "OptionError", "SchemaError", "register", "start_query"]

@@ -1,45 +1,127 @@
-"""Connections to the cluster, with errors that say which option they come from."""
+"""Connections to the cluster: patient ones, with errors that say which option they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import math
+import ssl
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 from lmqcluster import Client, LmqError
+from lmqcluster.client.tls import SYSTEM, client_context
 
 from .errors import OptionError
 from .options import Connection, Selection
 
-__all__ = ["connect", "selection_errors"]
+__all__ = ["Cluster", "selection_errors"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("lmqcluster.spark")
+
+_ATTEMPT_S_MAX: Final = 60.0
+_PROBE_S: Final = 5.0
+_PAUSE_S: Final = 1.0
+_PASSING: Final = frozenset({"no_leader", "unreachable", "unknown_outcome", "overloaded", "shutting_down", "throttled"})
+"""Errors that can pass: everything that is called here may be repeated, whatever became of the first attempt."""
 
 
-def connect(connection: Connection) -> Client:
-    """A client that some node has answered; to be closed.
+class Cluster:
+    """A connection that some node has answered, for calls that wait out a loss of nodes or majority. A context manager."""
 
-    Raises:
-        LmqError: ``unreachable``, if none answers within ``lmq.timeout``; ``unauthorized`` if they refuse the token.
-        OptionError: the file of ``lmq.tls.ca`` cannot be used.
-    """
-    try:
-        client = Client(
-            connection.servers,
-            timeout_s=connection.timeout_s,
-            connect_timeout_s=connection.connect_timeout_s,
-            token=connection.token,
-            tls_ca=connection.tls_ca,
+    def __init__(self, connection: Connection) -> None:
+        """Connect.
+
+        Raises:
+            LmqError: ``unreachable``, if no node answers in time; ``unauthorized`` if they refuse the token.
+            OptionError: a file for TLS cannot be used.
+        """
+        self._connection = connection
+        attempt_s = min(connection.timeout_s, _ATTEMPT_S_MAX)
+        self.client = self._client(attempt_s)
+        try:
+            self.client.ping()
+        except LmqError as exc:
+            self.client.close(0)
+            text = f"no node of option 'lmq.servers' = {connection.servers!r} has answered within {attempt_s:g} s"
+            raise _told(exc, f"lmq: {text}: {exc.message}") from exc
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect; calls under way fail."""
+        self.client.close(0)
+
+    def call(self, function: Callable[[Client], T], *, within_s: float = math.inf) -> T:
+        """What `function` returns; it is called again while the cluster cannot answer, until ``lmq.timeout`` is over.
+
+        Args:
+            function: may be called any number of times.
+            within_s: for how long it may be; ``lmq.timeout`` if that is shorter.
+
+        Raises:
+            LmqError: the cluster refused the call, or gave no answer in time.
+        """
+        patience_s = min(self._connection.timeout_s, within_s)
+        deadline_s = time.monotonic() + patience_s
+        while True:
+            try:
+                return function(self.client)
+            except LmqError as exc:
+                if exc.code not in _PASSING or not (exc.retryable or exc.code == "unknown_outcome"):
+                    raise _told(exc, exc.message) from exc
+                if time.monotonic() + _PAUSE_S >= deadline_s:
+                    raise self._given_up(exc, patience_s) from exc
+                logger.warning("the cluster did not answer, trying again: %s", exc)
+            time.sleep(_PAUSE_S)
+
+    def _client(self, timeout_s: float) -> Client:
+        given = self._connection
+        return Client(
+            given.servers,
+            timeout_s=timeout_s,
+            connect_timeout_s=given.connect_timeout_s,
+            token=given.token,
+            tls=_tls(given),
         )
-    except OSError as exc:
-        raise OptionError("lmq.tls.ca", f"= {connection.tls_ca!r} cannot be used: {exc}") from exc
+
+    def _given_up(self, error: LmqError, patience_s: float) -> LmqError:
+        """The error after the last attempt: no node, or no majority of them?"""
+        try:
+            with self._client(_PROBE_S) as probe:
+                address = probe.address
+        except LmqError:
+            what = f"no node of option 'lmq.servers' = {self._connection.servers!r} answers"
+        else:
+            what = f"node {address} answers, but a majority of the nodes does not: there is no leader"
+        return _told(error, f"lmq: given up after {patience_s:g} s (option 'lmq.timeout'): {what}; {error.message}")
+
+
+def _told(error: LmqError, text: str) -> LmqError:
+    """The error with another text, which names its code: all that is left of an error that Spark hands on is the text."""
+    named = text if f"[{error.code}]" in text else f"{text} [{error.code}]"
+    return LmqError(error.code, named, retryable=error.retryable, outcome=error.outcome)
+
+
+def _tls(connection: Connection) -> ssl.SSLContext | None:
+    if connection.tls_ca is None and connection.tls_cert is None:
+        return None
     try:
-        client.ping()
-    except LmqError as exc:
-        client.close(0)
-        raise LmqError(
-            exc.code,
-            f"lmq: no node of option 'lmq.servers' = {connection.servers!r} has answered within {connection.timeout_s:g} s "
-            f"(option 'lmq.timeout'): {exc.message}",
-        ) from exc
-    return client
+        return client_context(connection.tls_ca or SYSTEM, connection.tls_cert)
+    except OSError as exc:
+        option = "lmq.tls.ca" if connection.tls_cert is None else "lmq.tls.cert"
+        files = " or ".join(repr(file) for file in (connection.tls_ca, connection.tls_cert) if file is not None)
+        raise OptionError(option, f": {files} cannot be used: {exc}") from exc
 
 
 @contextmanager
@@ -51,5 +133,5 @@ def selection_errors(selection: Selection) -> Iterator[None]:
         if exc.code == "bad_pattern":
             raise OptionError("subscribePattern", f"= {selection.pattern!r} is refused: {exc.message}") from exc
         if exc.code == "bad_name":
-            raise OptionError("subscribe", f"= {selection.queue!r} is refused: {exc.message}") from exc
+            raise OptionError("subscribe", f"= {', '.join(selection.queues)!r} is refused: {exc.message}") from exc
         raise

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from .batch_reader import DrainReader, PeekReader
+from .batch_reader import PeekReader
 from .errors import OptionError
 from .options import BatchRead, StreamRead, Write, check_common
 from .schema import check_read_schema, check_write_schema, read_schema
@@ -41,7 +41,7 @@ class LmqDataSource(DataSource):
         """
         options = BatchRead.parse(self.options)
         check_read_schema(schema, include_headers=options.include_headers)
-        return DrainReader(options, schema) if options.mode == "drain" else PeekReader(options, schema)
+        return PeekReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """For ``spark.readStream``.

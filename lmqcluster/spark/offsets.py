@@ -20,16 +20,18 @@ class Offset:
         epoch: the last epoch of the micro-batch, 0 before the first.
         first: its first epoch; above `epoch` where nothing was read yet. Epochs between the end of the micro-batch before and
             this one were never part of the stream: their leases had expired before Spark planned them.
+        source: which queues are read, as text; None in checkpoints that do not tell.
     """
 
     subscription: str
     epoch: int
     first: int
+    source: str | None = None
 
     @classmethod
-    def initial(cls, subscription: str, settled: int) -> Self:
+    def initial(cls, subscription: str, settled: int, source: str | None = None) -> Self:
         """The start of a new query, behind the epochs that the subscription has settled."""
-        return cls(subscription, settled, settled + 1)
+        return cls(subscription, settled, settled + 1, source)
 
     @classmethod
     def parse(cls, json: Mapping[str, Any]) -> Self:
@@ -39,7 +41,7 @@ class Offset:
             OptionError: the checkpoint belongs to another data source.
         """
         try:
-            return cls(str(json["subscription"]), int(json["epoch"]), int(json["first"]))
+            return cls(str(json["subscription"]), int(json["epoch"]), int(json["first"]), json.get("source"))
         except (KeyError, TypeError, ValueError) as exc:
             raise OptionError(
                 "checkpointLocation", f"holds an offset that lmq did not write, {dict(json)!r}: use another checkpoint"
@@ -47,7 +49,8 @@ class Offset:
 
     def json(self) -> dict[str, Any]:
         """As Spark wants it."""
-        return {"subscription": self.subscription, "epoch": self.epoch, "first": self.first}
+        told = {} if self.source is None else {"source": self.source}
+        return {"subscription": self.subscription, "epoch": self.epoch, "first": self.first, **told}
 
     @property
     def epochs(self) -> range:

@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from lmqcluster import Client, LmqError
+from lmqcluster import LmqError
 
-from .connecting import connect
+from .connecting import Cluster
 from .keys import RowKeys
 from .options import Write
 
@@ -52,7 +52,7 @@ class Pusher:
         self._key_scope = key_scope
         self._unsent: dict[str, _Unsent] = {}
         self._unsent_bytes = 0
-        self._client: Client = connect(options.connection)
+        self._cluster = Cluster(options.connection)
         self._sender = ThreadPoolExecutor(1, "lmq-push")
         self._under_way: Future[None] | None = None
 
@@ -67,7 +67,7 @@ class Pusher:
                 self.flush()
         finally:
             self._sender.shutdown()
-            self._client.close(0)
+            self._cluster.close()
 
     def add(
         self,
@@ -106,7 +106,7 @@ class Pusher:
             LmqError: the cluster did not answer.
         """
         if scopes:
-            self._client.forget_keys(scopes)
+            self._cluster.client.forget_keys(scopes)
 
     def flush(self) -> None:
         """Send everything and wait until it is stored.
@@ -136,9 +136,8 @@ class Pusher:
     def _push(self, queue: str, contents: list[bytes], keys: list[bytes], types: list[str | None]) -> None:
         given = None if types.count(None) == len(types) else types
         try:
-            self._client.push_many(queue, contents, keys=keys, scope=self._key_scope, content_types=given)
+            self._cluster.client.push_many(queue, contents, keys=keys, scope=self._key_scope, content_types=given)
         except LmqError as exc:
-            where = (
-                f"{len(contents)} messages could not be pushed to queue {queue!r} through {self._options.connection}"
-            )
+            servers = self._options.connection.servers
+            where = f"{len(contents)} messages could not be pushed to queue {queue!r} through {servers}"
             raise LmqError(exc.code, f"{where}: {exc.message}", retryable=exc.retryable, outcome=exc.outcome) from exc

@@ -191,7 +191,6 @@ def _nulls(rows: _Rows) -> Sequence[Any]:
 
 
 _COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
-    "key": _nulls,
     "value": _Rows.values,
     "queue": _queues,
     "offset": lambda rows: rows.of_messages(rows.messages.sequences),

@@ -1,18 +1,23 @@
 """The columns, after those of Spark's Kafka source.
 
-| column         | type      | when read                                                 | when written                         |
-|----------------|-----------|-----------------------------------------------------------|--------------------------------------|
-| key            | binary    | always null: the cluster does not keep keys               | idempotency key; null: a derived one |
-| value          | binary    | the body, see below                                       | required, binary or string, not null |
-| queue          | string    | the queue's name                                          | the queue, without the option queue  |
-| offset         | long      | number of the message, unique in the cluster, growing     | ignored                              |
-| timestamp      | timestamp | when the message became due, by the cluster's clock       | ignored                              |
-| delivery_count | int       | always null: the cluster counts the deliveries left       | ignored                              |
-| message_id     | string    | id of this delivery, null for mode=peek                   | ignored                              |
-| content_type   | string    | the content type of `value`                               | stored with `value` as it is         |
-| headers        | map       | only with ``includeHeaders``: strings to strings          | ignored                              |
+| column          | type      | when read                                                | when written                         |
+|-----------------|-----------|----------------------------------------------------------|--------------------------------------|
+| value           | binary    | the body, see below                                      | required, binary or string, not null |
+| queue           | string    | the queue's name                                         | the queue, without the option queue  |
+| offset          | long      | number of the message, unique in the cluster, growing    | ignored                              |
+| timestamp       | timestamp | when the message became due, by the cluster's clock      | ignored                              |
+| delivery_count  | int       | always null: the cluster counts the deliveries left      | ignored                              |
+| message_id      | string    | id of this delivery, null in batch reads                 | ignored                              |
+| content_type    | string    | the content type of `value`                              | stored with `value` as it is         |
+| headers         | map       | only with ``includeHeaders``: strings to strings         | ignored                              |
+| idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
 
-What a read yields can be written as it is; a column of another name is refused, because it would be lost.
+What a read yields can be written as it is; a column of another name is refused, because it would be lost. So is ``key``, which in
+Kafka is stored with a record and chooses its partition.
+
+Every row is stored once however often Spark repeats its task, see `writer`. A column ``idempotency_key`` (binary or string) is
+for what the application itself may push again, by any client: of all pushes to a queue under one key within 5 minutes
+only the first is stored, so that rows with equal keys are one message.
 
 `value` is the body as HTTP would deliver it, with one exception: a string or bytes pushed over MessagePack-RPC, which is stored
 in MessagePack, is unwrapped, and its content type is null. Other MessagePack values (numbers, lists, maps, nil) stay
@@ -48,7 +53,6 @@ __all__ = ["check_read_schema", "check_write_schema", "read_schema"]
 
 _HEADERS: Final = StructField("headers", MapType(StringType(), StringType()))
 _COLUMNS: Final = (
-    StructField("key", BinaryType()),
     StructField("value", BinaryType()),
     StructField("queue", StringType()),
     StructField("offset", LongType()),
@@ -58,10 +62,11 @@ _COLUMNS: Final = (
     StructField("content_type", StringType()),
 )
 _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
-    "key": (BinaryType, StringType),
+    "idempotency_key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
     "queue": (StringType,),
     "content_type": (StringType,),
+    "headers": (MapType,),
 }
 
 
@@ -110,10 +115,18 @@ def check_write_schema(schema: StructType, *, queue_option: bool) -> None:
         problems.append("the queue is missing: add a column 'queue' (string) or set the option 'queue'")
     for field in schema.fields:
         allowed = _WRITABLE.get(field.name)
-        if field.name not in readable:
+        if field.name == "key":
+            problems.append(
+                "column 'key' cannot be stored: messages have no key as in Kafka; make it part of 'value', or call it "
+                "'idempotency_key' if rows with equal keys are to be stored once only"
+            )
+        elif field.name not in readable and allowed is None:
             problems.append(f"column {field.name!r} cannot be stored: drop it or make it part of 'value'")
         elif allowed is not None and not isinstance(field.dataType, allowed):
             kinds = " or ".join(kind.typeName() for kind in allowed)
             problems.append(f"column {field.name!r} must be {kinds}, not {field.dataType.simpleString()}")
+        elif field.name == _HEADERS.name and field.dataType.simpleString() != _HEADERS.dataType.simpleString():
+            wanted = _HEADERS.dataType.simpleString()
+            problems.append(f"column {field.name!r} must be {wanted}, not {field.dataType.simpleString()}")
     if problems:
         raise SchemaError(f"lmq: the data frame cannot be written: {'; '.join(problems)}.")

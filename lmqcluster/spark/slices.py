@@ -11,15 +11,15 @@ from typing import Final
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import InputPartition
 
-from lmqcluster import Client, LmqError
+from lmqcluster import LmqError
 from lmqcluster.client import BatchColumns
 
-from .connecting import connect
+from .connecting import Cluster
 from .errors import DataLossError
 from .options import Connection
 from .rows import RowMaker
 
-__all__ = ["Slice", "cut", "lease_lost", "pages", "read_slice"]
+__all__ = ["Slice", "cut", "lease_lost", "read_slice"]
 
 logger = logging.getLogger("lmqcluster.spark")
 
@@ -55,9 +55,9 @@ def read_slice(
         DataLossError: the batch is not under lease any more and `fail_on_data_loss` is set; otherwise the rest is skipped.
         LmqError: the cluster did not answer.
     """
-    client = connect(connection)
+    cluster = Cluster(connection)
     try:
-        for messages in pages(client, part):
+        for messages in _pages(cluster, part):
             yield rows.batch(messages)
     except LmqError as exc:
         if exc.code not in _LOST:
@@ -67,13 +67,13 @@ def read_slice(
             raise lost from exc
         logger.warning("%s Messages %d to %d are skipped.", lost, part.start, part.end - 1)
     finally:
-        client.close(0)
+        cluster.close()
 
 
-def pages(client: Client, part: Slice) -> Iterator[BatchColumns]:
+def _pages(cluster: Cluster, part: Slice) -> Iterator[BatchColumns]:
     """The messages of a slice, a page at a time; the next page is on its way while one is worked on."""
     with ThreadPoolExecutor(1, "lmq-read") as reader:
-        fetch = _fetcher(client, part)
+        fetch = _fetcher(cluster, part)
         coming = reader.submit(fetch, part.start)
         position = part.start
         while position < part.end:
@@ -86,10 +86,10 @@ def pages(client: Client, part: Slice) -> Iterator[BatchColumns]:
             yield messages
 
 
-def _fetcher(client: Client, part: Slice) -> Callable[[int], BatchColumns]:
+def _fetcher(cluster: Cluster, part: Slice) -> Callable[[int], BatchColumns]:
     def fetch(position: int) -> BatchColumns:
         count = min(PAGE_MESSAGES, part.end - position)
-        return client.read_batch(part.subscription, part.epoch, position, count)
+        return cluster.call(lambda client: client.read_batch(part.subscription, part.epoch, position, count))
 
     return fetch
 

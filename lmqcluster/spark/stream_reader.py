@@ -17,8 +17,9 @@ What a crash of the driver leaves behind, by the moment it happens:
 - *Between 1 and 2*: an epoch is reserved that no log knows. The restarted query asks for the epoch after `start`, which is
   this one: the cluster answers with the batch it has. If its lease has expired meanwhile, its messages have gone
   back to their queues; the epoch is passed over and they come in the next. Nothing is lost or doubled, as Spark never saw them.
-- *The same with a random subscription and an empty checkpoint*: nobody knows the subscription's name any more. Until Spark has
-  planned its first micro-batch a random subscription therefore reserves with a lease of at most 2 minutes.
+- *The same with a random subscription and an empty checkpoint*: nobody knows the subscription's name any more. The first
+  reservation of a random subscription therefore has a lease of at most 2 minutes, which is renewed to the whole one
+  a second later, when Spark has written the name into its log.
 - *Between 2 and 5*: Spark plans the same micro-batch again, and reads the same messages in the same order.
 - *Within 5, after the sink's commit and before the commit log*: likewise; the sink knows a repetition by its number.
 - *After 5, before the next 1*: the batch stays leased until the query runs again, or until the lease expires: see below.
@@ -43,16 +44,17 @@ are delayed are read when they are due.
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from lmqcluster.client import BatchLease
+from lmqcluster.client import Backlog, BatchLease
 
 from .errors import DataLossError, OptionError
 from .offsets import Offset
@@ -65,8 +67,6 @@ __all__ = ["StreamReader"]
 
 logger = logging.getLogger("lmqcluster.spark")
 
-_UNPLANNED_LEASE_S: Final = 120.0
-
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's reader. Spark makes it on the driver, where it connects when it is first used, and copies it to the tasks."""
@@ -77,7 +77,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._name = options.subscription or f"spark-{uuid.uuid4()}"
         self._keeper: LeaseKeeper | None = None
         self._planned = False
+        """Whether the subscription's name is safe in the checkpoint."""
+        self._kept = False
         self._started = False
+        self._waits_since_s: float | None = None
         self._settled = 0
         self._skipped: set[int] = set()
         self._left: int | None = None
@@ -87,9 +90,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a query without a checkpoint."""
-        if self._options.subscription is None:
-            return Offset.initial(self._name, 0).json()
-        return Offset.initial(self._name, self._driver.known(self._name).settled).json()
+        settled = 0 if self._options.subscription is None else self._driver.known(self._name).settled
+        return Offset.initial(self._name, settled, self._source).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """At most ``maxOffsetsPerTrigger`` messages."""
@@ -101,11 +103,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A queue has no positions: when somebody else pulls some of these, as many newer ones may be read in their place. Messages
         whose leases have ended are not counted, but one micro-batch of them is read where there is nothing else.
         """
-        self._left = self._driver.backlog(if_unknown=self._options.messages_max)
+        self._left = _readable(self._driver.backlog(), if_unknown=self._options.messages_max)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """For the query's progress: ``backlog`` is the number of messages that could be read at once."""
-        return {"backlog": self._driver.backlog()}
+        """For the query's progress: how many messages could be read at once, and for how many seconds the oldest has waited."""
+        found = self._driver.backlog()
+        due_us = found.oldest_due_us
+        age_s = None if due_us is None else round(max(0.0, time.time() - due_us / 1e6), 3)
+        return {"backlog": _readable(found, if_unknown=0), "oldest_age_s": age_s}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Settle what ended at `start` and reserve the next batch.
@@ -123,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         leases = self._reserve(begin, limit)
         if not leases:
             return start
-        return Offset(begin.subscription, leases[-1].epoch, leases[0].epoch).json()
+        return Offset(begin.subscription, leases[-1].epoch, leases[0].epoch, self._source).json()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Settle everything up to `end`.
@@ -149,9 +154,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             LmqError: the cluster did not answer.
         """
         last, batch = self._parse(start), self._parse(end)
-        self._keep_planned(batch.subscription)
-        if batch == last:
+        if (batch.subscription, batch.epoch) == (last.subscription, last.epoch):
             return []
+        self._keep_planned(batch.subscription)
         known = self._driver.known(batch.subscription)
         slices: list[InputPartition] = []
         for epoch in batch.epochs:
@@ -178,13 +183,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> LeaseKeeper:
         if self._keeper is None:
-            self._keeper = LeaseKeeper(self._options.connection, self._options.selection)
+            self._keeper = LeaseKeeper(self._options.connection, self._options.selection, self._options.lease_s)
         return self._keeper
 
     @property
-    def _lease_s(self) -> float:
-        unknown = self._options.subscription is None and not self._planned
-        return min(self._options.lease_s, _UNPLANNED_LEASE_S) if unknown else self._options.lease_s
+    def _source(self) -> str:
+        return str(self._options.selection)
 
     def _parse(self, offset: Mapping[str, Any]) -> Offset:
         parsed = Offset.parse(offset)
@@ -194,16 +198,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "lmq.subscription",
                 f"is {wanted!r}, but the checkpoint is that of {parsed.subscription!r}: use this name or another checkpoint",
             )
+        if parsed.source is not None and parsed.source != self._source:
+            raise OptionError(
+                "subscribePattern" if self._options.selection.pattern is not None else "subscribe",
+                f"says {self._source}, but the checkpoint is that of {parsed.source}: use another checkpoint",
+            )
         if parsed.subscription != self._name:
             # From a checkpoint, where the name is safe.
             self._name, self._planned = parsed.subscription, True
         return parsed
 
     def _keep_planned(self, subscription: str) -> None:
-        """Now that the checkpoint holds the subscription's name, the lease may be as long as it should."""
-        if not self._planned:
-            self._planned = True
-            self._driver.extend(subscription, self._options.lease_s)
+        """See to it that the leases are whole and stay alive, also those of a batch that an earlier run has planned."""
+        self._planned = True
+        if not self._kept:
+            self._kept = True
+            self._driver.extend(subscription)
 
     def _settle(self, done: Offset) -> None:
         if done.epoch <= self._settled:
@@ -224,7 +234,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None and not self._started:
             self._left += leftover
         self._started = True
-        ready = self._driver.backlog(if_unknown=BATCH_MESSAGES_MAX) + leftover
+        ready = _readable(self._driver.backlog(), if_unknown=BATCH_MESSAGES_MAX) + leftover
+        if not self._is_enough(ready):
+            return []
         single = isinstance(limit, ReadMaxRows)
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else ready
         if self._left is not None:
@@ -241,6 +253,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._left -= sum(lease.count for lease in leases)
         return leases
 
+    def _is_enough(self, ready: int) -> bool:
+        """Whether there is enough for a micro-batch, or its time has come; all that is there is enough for AvailableNow."""
+        if self._left is None and 0 < ready < self._options.messages_min:
+            now_s = time.monotonic()
+            if self._waits_since_s is None:
+                self._waits_since_s = now_s
+            if now_s - self._waits_since_s < self._options.delay_s_max:
+                return False
+        self._waits_since_s = None
+        return True
+
     def _leftover(self, begin: Offset) -> int:
         """Messages in batches that an earlier run of the query reserved and did not plan."""
         known = self._driver.known(begin.subscription)
@@ -252,7 +275,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The first batch after an epoch that can be read; None if there is nothing."""
         epoch = after + 1
         while True:
-            lease = self._driver.reserve(subscription, epoch, min(count, BATCH_MESSAGES_MAX), self._lease_s)
+            provisional = self._options.subscription is None and not self._planned
+            lease = self._driver.reserve(subscription, epoch, min(count, BATCH_MESSAGES_MAX), provisional=provisional)
             if lease.state == "live":
                 return lease
             if lease.state == "empty":
@@ -273,6 +297,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise loss
         logger.warning("%s Skipped.", loss)
+
+
+def _readable(backlog: Backlog, *, if_unknown: int) -> int:
+    """How many messages can be reserved; messages whose leases have ended are not counted, but known to be there."""
+    return backlog.messages or (0 if backlog.oldest_due_us is None else if_unknown)
 
 
 def _expired_unsettled(subscription: str, epoch: int) -> DataLossError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import dataclass
 from typing import Final
 
 from lmqcluster import LmqError
-from lmqcluster.client import BatchLease
+from lmqcluster.client import Backlog, BatchLease
 
-from .backlog import ready_messages
-from .connecting import connect, selection_errors
+from .connecting import Cluster, selection_errors
 from .options import Connection, Selection
 
 __all__ = ["Known", "KnownBatch", "LeaseKeeper"]
@@ -20,6 +20,9 @@ logger = logging.getLogger("lmqcluster.spark")
 
 _RENEW_S_MAX: Final = 600.0
 _RETRY_S_MAX: Final = 10.0
+_PROVISIONAL_LEASE_S: Final = 120.0
+_PLANNED_AFTER_S: Final = 1.0
+"""How long Spark has to write the offset that it got into its log."""
 
 
 @dataclass(frozen=True)
@@ -48,40 +51,47 @@ class Known:
 class LeaseKeeper:
     """Reserves batches of one subscription and renews their leases until it is closed."""
 
-    def __init__(self, connection: Connection, selection: Selection) -> None:
+    def __init__(self, connection: Connection, selection: Selection, lease_s: float) -> None:
         """Connect.
 
         Raises:
             LmqError: no node can be reached.
         """
-        self._client = connect(connection)
+        self._cluster = Cluster(connection)
         self._selection = selection
-        self._closed = threading.Event()
+        self._lease_s = lease_s
+        self._turn = threading.Condition()
+        self._closed = False
         self._renewer: threading.Thread | None = None
-        self._lease_s = 0.0
+        self._renew_at_s = 0.0
 
-    def reserve(self, subscription: str, epoch: int, count: int, lease_s: float) -> BatchLease:
+    def reserve(self, subscription: str, epoch: int, count: int, *, provisional: bool) -> BatchLease:
         """Reserve up to `count` messages, or learn what the epoch has already; keep the leases alive from now on.
+
+        A provisional lease is short, in case this process dies before anybody else knows of the subscription. It becomes a
+        whole one with the next renewal, which comes soon.
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.
             LmqError: the cluster did not answer.
         """
+        lease_s = min(self._lease_s, _PROVISIONAL_LEASE_S) if provisional else self._lease_s
+        source = self._selection.arguments()
         with selection_errors(self._selection):
-            lease = self._client.reserve_batch(
-                subscription, epoch, **self._selection.arguments(), count=count, lease_s=lease_s
+            lease = self._cluster.call(
+                lambda client: client.reserve_batch(subscription, epoch, **source, count=count, lease_s=lease_s)
             )
-        self._keep(subscription, lease_s)
+        self._keep(subscription, min(lease_s / 3, _PLANNED_AFTER_S if provisional else _RENEW_S_MAX))
         return lease
 
-    def extend(self, subscription: str, lease_s: float) -> None:
-        """Renew all leases of the subscription at once and from now on, with this many seconds each.
+    def extend(self, subscription: str) -> None:
+        """Renew all leases of the subscription at once, and from now on.
 
         Raises:
             LmqError: the cluster did not answer.
         """
-        self._client.renew_batches(subscription, lease_s)
-        self._keep(subscription, lease_s)
+        self._cluster.call(lambda client: client.renew_batches(subscription, self._lease_s))
+        self._keep(subscription, min(self._lease_s / 3, _RENEW_S_MAX))
 
     def known(self, subscription: str) -> Known:
         """What the cluster knows of the subscription; one it does not know has nothing.
@@ -89,7 +99,7 @@ class LeaseKeeper:
         Raises:
             LmqError: the cluster did not answer.
         """
-        found = self._client.subscription(subscription)
+        found = self._cluster.call(lambda client: client.subscription(subscription))
         if found is None:
             return Known(0, {})
         return Known(
@@ -102,38 +112,56 @@ class LeaseKeeper:
         Raises:
             LmqError: the cluster did not answer.
         """
-        return self._client.settle_batches(subscription, epoch)
+        return self._cluster.call(lambda client: client.settle_batches(subscription, epoch))
 
-    def backlog(self, *, if_unknown: int = 0) -> int:
-        """How many messages could be reserved now; `if_unknown` where there are none but those whose leases have ended.
+    def backlog(self) -> Backlog:
+        """What could be reserved now.
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.
             LmqError: the cluster did not answer.
         """
-        return ready_messages(self._client, self._selection, if_unknown=if_unknown)
+        with selection_errors(self._selection):
+            return self._cluster.call(lambda client: client.backlog(**self._selection.arguments()))
 
     def close(self) -> None:
         """Stop renewing and disconnect. The batches stay as they are, for the query to take up again."""
-        self._closed.set()
-        self._client.close(0)
+        with self._turn:
+            self._closed = True
+            self._turn.notify()
+        self._cluster.close()
 
-    def _keep(self, subscription: str, lease_s: float) -> None:
-        self._lease_s = lease_s
-        if self._renewer is None:
-            # A daemon, because the driver's process may end without calling `close`.
-            self._renewer = threading.Thread(target=self._renew, args=(subscription,), name="lmq-renew", daemon=True)
-            self._renewer.start()
+    def _keep(self, subscription: str, renew_in_s: float) -> None:
+        with self._turn:
+            self._renew_at_s = time.monotonic() + renew_in_s
+            self._turn.notify()
+            if self._renewer is None:
+                # A daemon, because the driver's process may end without calling `close`.
+                self._renewer = threading.Thread(
+                    target=self._renew, args=(subscription,), name="lmq-renew", daemon=True
+                )
+                self._renewer.start()
 
     def _renew(self, subscription: str) -> None:
-        wait_s = self._lease_s / 3
-        while not self._closed.wait(min(wait_s, _RENEW_S_MAX)):
+        while self._wait_for_turn():
             try:
-                self._client.renew_batches(subscription, self._lease_s)
+                self._cluster.client.renew_batches(subscription, self._lease_s)
             except LmqError as exc:
-                if self._closed.is_set():
+                if self._closed:
                     return
                 logger.warning("the leases of subscription %r could not be renewed yet: %s", subscription, exc)
                 wait_s = min(self._lease_s / 10, _RETRY_S_MAX)
             else:
-                wait_s = self._lease_s / 3
+                wait_s = min(self._lease_s / 3, _RENEW_S_MAX)
+            with self._turn:
+                self._renew_at_s = time.monotonic() + wait_s
+
+    def _wait_for_turn(self) -> bool:
+        """Wait until the leases have to be renewed; False once this is closed."""
+        with self._turn:
+            while not self._closed:
+                wait_s = self._renew_at_s - time.monotonic()
+                if wait_s <= 0:
+                    return True
+                self._turn.wait(wait_s)
+            return False

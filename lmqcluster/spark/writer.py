@@ -11,7 +11,7 @@ keys, about two million. It keeps those of a micro-batch until Spark commits the
 planning proves that the first one is in Spark's commit log. Keys that have not been used for 10 minutes are forgotten all
 the same: a task that is run again after a longer pause, a query that is restarted later than that in the middle of a
 micro-batch, and a speculative copy of a task that goes on after the commit can store rows twice. Keys of a write that
-was named with ``lmq.writeId``, and those of a column ``key``, which any client may repeat, are kept for 5 to 10 minutes.
+was named with ``lmq.writeId``, and those of a column ``idempotency_key`` are kept for 5 to 10 minutes.
 
 A write that fails leaves what it has pushed in the queues.
 """
@@ -32,7 +32,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from lmqcluster import LmqError
 
-from .connecting import connect
+from .connecting import Cluster
 from .errors import SchemaError
 from .options import Write
 from .pushing import Pusher
@@ -137,7 +137,7 @@ def _write(options: Write, batches: Iterator[pa.RecordBatch], scope: str, ended:
     if first is None:
         return 0
     # Applications choose keys so that any client can repeat them, which a scope would prevent.
-    key_scope = None if "key" in first.schema.names else scope
+    key_scope = None if "idempotency_key" in first.schema.names else scope
     rows = 0
     with Pusher(options, (scope, str(_partition())), key_scope) as pusher:
         pusher.forget(ended)
@@ -149,11 +149,8 @@ def _write(options: Write, batches: Iterator[pa.RecordBatch], scope: str, ended:
 
 def _forget(options: Write, scopes: list[str]) -> None:
     try:
-        client = connect(options.connection)
-        try:
-            client.forget_keys(scopes)
-        finally:
-            client.close(0)
+        with Cluster(options.connection) as cluster:
+            cluster.client.forget_keys(scopes)
     except LmqError as exc:
         # All rows are stored: this is no reason to fail the write.
         logger.warning("keys of %s stay until they have not been used for 10 minutes: %s", scopes[:1], exc)
@@ -173,7 +170,7 @@ def _push_rows(batch: pa.RecordBatch, queue: str, pusher: Pusher) -> None:
     values = batch.column("value")
     _check_no_null(values, "value")
     names = batch.schema.names
-    keys: list[bytes | None] | None = _bytes(batch.column("key")) if "key" in names else None
+    keys: list[bytes | None] | None = _bytes(batch.column("idempotency_key")) if "idempotency_key" in names else None
     types: list[str | None] | None = batch.column("content_type").to_pylist() if "content_type" in names else None
     pusher.add(queue, _bytes(values), keys, types)
 

@@ -8,12 +8,16 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from lmqcluster import Client
 from lmqcluster.spark import register
+from lmqcluster.spark.starting import patiently
 from tests.integration.cluster import Cluster
 
 _numbers = itertools.count(1)
@@ -30,6 +34,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(
                 pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
             )
+
+
+@pytest.fixture(autouse=True)
+def patient_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every query is started as users are told to on busy machines."""
+    start = DataStreamWriter.start
+
+    def start_patiently(writer: DataStreamWriter, *arguments: Any, **options: Any) -> StreamingQuery:
+        return patiently(lambda: start(writer, *arguments, **options))
+
+    monkeypatch.setattr(DataStreamWriter, "start", start_patiently)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +83,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
+            "spark.python.authenticate.socketTimeout": "300s",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
         }

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 from lmqcluster.spark.errors import OptionError
-from lmqcluster.spark.options import (
-    OPTIONS,
-    BatchRead,
-    Connection,
-    Operation,
-    Selection,
-    StreamRead,
-    Write,
-    check_common,
-)
+from lmqcluster.spark.options import BatchRead, Connection, Selection, StreamRead, Write, check_common
+from lmqcluster.spark.reference import OPTIONS, Operation
 
 READ = {"lmq.servers": "n1:18800,n2:18810", "subscribe": "jobs"}
 WRITE = {"lmq.servers": "n1:18800"}
@@ -25,8 +18,8 @@ WRITE = {"lmq.servers": "n1:18800"}
 def test_defaults_of_a_streaming_read() -> None:
     options = StreamRead.parse(READ)
     assert options == StreamRead(
-        connection=Connection("n1:18800,n2:18810", timeout_s=60, connect_timeout_s=2),
-        selection=Selection("jobs", None),
+        connection=Connection("n1:18800,n2:18810", timeout_s=600, connect_timeout_s=2),
+        selection=Selection(("jobs",)),
         include_headers=False,
         explode=False,
         partitions_min=1,
@@ -34,12 +27,10 @@ def test_defaults_of_a_streaming_read() -> None:
         lease_s=86400,
         subscription=None,
         messages_max=100_000,
+        bytes_max=128 * 1024 * 1024,
+        messages_min=1,
+        delay_s_max=900,
     )
-
-
-def test_defaults_of_a_batch_read() -> None:
-    options = BatchRead.parse(READ)
-    assert (options.mode, options.lease_s) == ("peek", 3600)
 
 
 def test_defaults_of_a_write() -> None:
@@ -52,8 +43,6 @@ def test_the_reference_tells_the_true_defaults(operation: type[StreamRead | Batc
     kind = {StreamRead: Operation.STREAM_READ, BatchRead: Operation.BATCH_READ, Write: Operation.WRITE}[operation]
     given = dict(WRITE if operation is Write else READ)
     documented = {option.name: option.default for option in OPTIONS if option.default and kind in option.used_by}
-    if operation is BatchRead:
-        documented["lmq.lease"] = "3600"
     assert operation.parse({**documented, **given}) == operation.parse(given)
 
 
@@ -69,7 +58,7 @@ def test_every_name_is_case_insensitive() -> None:
             "Lmq.Lease": "1.5",
         }
     )
-    assert options.selection == Selection(None, "^a")
+    assert options.selection == Selection((), "^a")
     assert (options.messages_max, options.partitions_min, options.lease_s) == (7, 3, 1.5)
     assert (options.fail_on_data_loss, options.include_headers) == (False, True)
 
@@ -79,7 +68,7 @@ def test_servers_is_another_name_of_lmq_servers() -> None:
 
 
 def test_options_of_spark_itself_are_left_alone() -> None:
-    assert Write.parse({**WRITE, "checkpointLocation": "/tmp/x", "path": "y"}).queue is None
+    assert Write.parse({**WRITE, "checkpointLocation": "/tmp/x", "path": "y", "spark.x": "z"}).queue is None
 
 
 @pytest.mark.parametrize(
@@ -97,11 +86,15 @@ def test_options_of_spark_itself_are_left_alone() -> None:
         ({"minPartitions": "two"}, "minPartitions", "a whole number from 1 to 10000, not 'two'"),
         ({"lmq.lease": "0"}, "lmq.lease", "above 0 and at most 2592000"),
         ({"lmq.lease": "nan"}, "lmq.lease", "above 0"),
-        ({"lmq.timeout": "301"}, "lmq.timeout", "at most 300"),
+        ({"lmq.timeout": "86401"}, "lmq.timeout", "at most 86400"),
+        ({"LMQ.Timeout": "x"}, "lmq.timeout", "not 'x'"),
+        ({"subscribe": " , "}, "subscribe", "names no queue"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger", "from 1 to 8"),
+        ({"includeHeader": "true"}, "includeHeader", "did you mean 'includeHeaders'?"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss", "must be true or false, not 'maybe'"),
         ({"lmq.subscripton": "a"}, "lmq.subscripton", "did you mean 'lmq.subscription'?"),
         ({"lmq.zzz": "a"}, "lmq.zzz", "is unknown: there are lmq.servers"),
-        ({"startingOffsets": "earliest"}, "startingoffsets", "is Kafka's"),
+        ({"startingoffsets": "earliest"}, "startingOffsets", "is Kafka's"),
         ({"kafka.bootstrap.servers": "n1"}, "kafka.bootstrap.servers", "is Kafka's"),
         ({"mode": "peek"}, "mode", "is for batch reads, not for streaming reads"),
         ({"queue": "a"}, "queue", "is for writes, not for streaming reads"),
@@ -130,11 +123,17 @@ def test_wrong_options_of_batch_reads_are_refused_by_name(changed: dict[str, str
     assert caught.value.option == option
 
 
-def test_a_pattern_cannot_be_peeked_into_but_drained() -> None:
-    given = {"lmq.servers": "n1", "subscribePattern": "a"}
-    with pytest.raises(OptionError, match="subscribePattern"):
-        BatchRead.parse(given)
-    assert BatchRead.parse({**given, "mode": "drain"}).selection.pattern == "a"
+def test_a_batch_read_takes_nothing_out_and_says_what_does() -> None:
+    assert BatchRead.parse({**READ, "mode": "PEEK"}) == BatchRead.parse(READ)
+    with pytest.raises(OptionError, match="'lmq-pipeline archive --once', or 'lmq-admin drain'"):
+        BatchRead.parse({**READ, "mode": "drain"})
+
+
+def test_several_queues_are_a_pattern_of_their_names() -> None:
+    selection = StreamRead.parse({**READ, "subscribe": "a.b, c ,a.b"}).selection
+    assert selection == Selection(("a.b", "c"))
+    assert selection.arguments() == {"pattern": r"^(?:a\.b|c)$"}
+    assert str(selection) == "queues 'a.b', 'c'"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +143,7 @@ def test_a_pattern_cannot_be_peeked_into_but_drained() -> None:
         ({"lmq.batchBytes": "0"}, "lmq.batchBytes"),
         ({"subscribe": "a"}, "subscribe"),
         ({"topic": "a"}, "topic"),
+        ({"que": "a"}, "que"),
     ],
 )
 def test_wrong_options_of_writes_are_refused_by_name(changed: dict[str, str], option: str) -> None:
@@ -163,14 +163,32 @@ def test_an_error_survives_the_way_between_processes() -> None:
     assert (error.option, str(error)) == ("mode", "lmq: option 'mode' is wrong")
 
 
-def test_token_and_authority_come_from_options_or_else_from_the_drivers_environment(
-    monkeypatch: pytest.MonkeyPatch,
+def test_credentials_come_from_options_or_else_from_the_drivers_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert (Write.parse(WRITE).connection.token, Write.parse(WRITE).connection.tls_ca) == (None, None)
-    monkeypatch.setenv("LMQ_TOKEN", "from the environment")
-    monkeypatch.setenv("LMQ_CA_FILE", "/environment.crt")
+    assert Write.parse(WRITE).connection == Connection("n1:18800", 600, 2)
+    for name in ("TOKEN", "CA_FILE", "CERT_FILE"):
+        monkeypatch.setenv(f"LMQ_{name}", f"environment's {name}")
     found = Write.parse(WRITE).connection
-    assert (found.token, found.tls_ca) == ("from the environment", "/environment.crt")
-    given = Write.parse({**WRITE, "lmq.token": "given", "lmq.tls.ca": "/given.crt"}).connection
-    assert (given.token, given.tls_ca) == ("given", "/given.crt")
-    assert "given" not in repr(given).replace("/given.crt", ""), "a secret is not for logs"
+    assert (found.token, found.tls_ca, found.tls_cert) == (
+        "environment's TOKEN",
+        "environment's CA_FILE",
+        "environment's CERT_FILE",
+    )
+    options = {"lmq.token": "secret", "lmq.tls.ca": "/given.crt", "lmq.tls.cert": "/given.pem"}
+    given = Write.parse({**WRITE, **options}).connection
+    assert (given.token, given.tls_ca, given.tls_cert) == ("secret", "/given.crt", "/given.pem")
+    assert "secret" not in repr(given)
+
+
+def test_a_token_can_be_in_a_file_on_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("first\n")
+    (tmp_path / "two").write_text("second")
+    monkeypatch.setenv("LMQ_TOKEN_FILE", str(tmp_path / "one"))
+    assert Write.parse(WRITE).connection.token == "first"
+    assert Write.parse({**WRITE, "lmq.token.file": str(tmp_path / "two")}).connection.token == "second"
+    assert Write.parse({**WRITE, "lmq.token": "given"}).connection.token == "given"
+    with pytest.raises(OptionError, match="give one of them"):
+        Write.parse({**WRITE, "lmq.token": "given", "lmq.token.file": str(tmp_path / "two")})
+    with pytest.raises(OptionError, match=r"'lmq.token.file' = .*none' cannot be read on the driver: .*No such file"):
+        Write.parse({**WRITE, "lmq.token.file": str(tmp_path / "none")})

@@ -24,6 +24,12 @@ def test_an_offset_survives_the_checkpoint() -> None:
     assert list(offset.epochs) == [4, 5]
 
 
+def test_an_offset_tells_what_is_read_and_older_ones_need_not() -> None:
+    offset = Offset("s", 5, 4, "queue 'a'")
+    assert Offset.parse(json.loads(json.dumps(offset.json()))) == offset
+    assert Offset.parse({"subscription": "s", "epoch": 5, "first": 4}).source is None
+
+
 def test_nothing_has_been_read_at_the_initial_offset() -> None:
     assert list(Offset.initial("s", 7).epochs) == []
     assert Offset.initial("s", 7).epoch == 7

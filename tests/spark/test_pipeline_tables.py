@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lmqcluster import Client
 from lmqcluster.spark.pipelines import migrate as migrate_module
+from lmqcluster.spark.pipelines.access import Access
 from lmqcluster.spark.pipelines.archive import ArchiveSettings, archive
 from lmqcluster.spark.pipelines.compaction import Compaction
 from lmqcluster.spark.pipelines.failures import BAD_DATA, USAGE, PipelineError, explained
@@ -72,7 +73,8 @@ def test_an_archive_holds_each_message_once_in_few_files(
     table, watch = tmp_path / "table", Watch()
     pattern = f"^({first}|{second})$"
     settings = ArchiveSettings(
-        source=Source(servers=servers, pattern=pattern, messages_max=500, partitions_min=2), output=str(table)
+        source=Source(access=Access(servers=servers), pattern=pattern, messages_max=500, partitions_min=2),
+        output=str(table),
     )
     contents = numbered(2000)
     for begin in (0, 1000):
@@ -93,7 +95,9 @@ def test_a_micro_batch_that_is_archived_again_replaces_its_first_attempt(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, watch = tmp_path / "table", Watch()
-    settings = ArchiveSettings(source=Source(servers=servers, queue=queue, messages_max=200), output=str(table))
+    settings = ArchiveSettings(
+        source=Source(access=Access(servers=servers), queue=queue, messages_max=200), output=str(table)
+    )
     push(client, queue, numbered(500))
     with monkeypatch.context() as patched:
         # What comes after the files have been moved into place.
@@ -116,7 +120,9 @@ def test_a_merge_that_was_cut_short_is_thrown_away_or_finished(
     plan_is_written: bool,
 ) -> None:
     table, watch = tmp_path / "table", Watch()
-    settings = ArchiveSettings(source=Source(servers=servers, queue=queue, messages_max=100), output=str(table))
+    settings = ArchiveSettings(
+        source=Source(access=Access(servers=servers), queue=queue, messages_max=100), output=str(table)
+    )
     push(client, queue, numbered(300))
     with monkeypatch.context() as patched:
         patched.setattr(
@@ -143,13 +149,15 @@ def test_a_replayed_archive_keeps_queues_and_order_and_stores_nothing_twice(
     client.push_many(queue, [b"a,b", b"twin"], keys=["k1", "k2"], content_types=["text/csv", "text/plain"])
     archive(
         spark,
-        ArchiveSettings(source=Source(servers=servers, queue=queue, messages_max=200), output=str(table)),
+        ArchiveSettings(
+            source=Source(access=Access(servers=servers), queue=queue, messages_max=200), output=str(table)
+        ),
         Watch(),
     )
     settings = ReplaySettings(
         inputs=[str(table)],
         form="parquet",
-        servers=servers,
+        access=Access(servers=servers),
         queue_by="queue",
         queue_prefix="again-",
         value="value",
@@ -171,7 +179,11 @@ def test_rows_of_csv_become_objects_of_texts(
 ) -> None:
     (tmp_path / "flights.csv").write_text(CSV)
     settings = ReplaySettings(
-        inputs=[str(tmp_path / "*.csv")], form="csv", servers=servers, queue_by="origin", queue_prefix=f"{queue}."
+        inputs=[str(tmp_path / "*.csv")],
+        form="csv",
+        access=Access(servers=servers),
+        queue_by="origin",
+        queue_prefix=f"{queue}.",
     )
     assert replay(spark, settings).rows == 5
     twin = {"origin": "EWR", "flight": "1", "note": 'a "b", c'}
@@ -191,10 +203,12 @@ def test_lines_of_json_stay_as_they_are_or_give_one_column(
     (tmp_path / "rows.jsonl").write_text(JSON_LINES)
     whole, column = new_queue(), new_queue()
     inputs = [str(tmp_path / "rows.jsonl")]
-    as_is = ReplaySettings(inputs=inputs, form="json", servers=servers, queue=whole, ordered=False)
+    as_is = ReplaySettings(inputs=inputs, form="json", access=Access(servers=servers), queue=whole, ordered=False)
     assert [replay(spark, as_is).rows for _ in range(2)] == [3, 3]
     assert sorted(pulled(client, whole)) == sorted(line.strip().encode() for line in JSON_LINES.splitlines() if line)
-    numbers = ReplaySettings(inputs=inputs, form="json", servers=servers, queue=column, value="n", order_by="n")
+    numbers = ReplaySettings(
+        inputs=inputs, form="json", access=Access(servers=servers), queue=column, value="n", order_by="n"
+    )
     assert replay(spark, numbers).rows == 3
     assert pulled(client, column) == [b"9", b"10", b"10"]
 
@@ -205,14 +219,14 @@ def test_a_bad_row_ends_a_replay_before_anything_is_pushed_or_is_skipped(
     (tmp_path / "rows.jsonl").write_text('{"n": 1}\nno json\n[2]\n{"n": 3}\n')
     inputs = [str(tmp_path / "rows.jsonl")]
     with pytest.raises(PySparkException) as raised:
-        replay(spark, ReplaySettings(inputs=inputs, form="json", servers=servers, queue=queue))
+        replay(spark, ReplaySettings(inputs=inputs, form="json", access=Access(servers=servers), queue=queue))
     error = explained(raised.value)
     assert error is not None
     assert error.exit_code == BAD_DATA
     assert "rows.jsonl" in str(error)
     assert "nothing was pushed" in str(error)
     assert pulled(client, queue) == []
-    skipping = ReplaySettings(inputs=inputs, form="json", servers=servers, queue=queue, skip_bad=True)
+    skipping = ReplaySettings(inputs=inputs, form="json", access=Access(servers=servers), queue=queue, skip_bad=True)
     done = replay(spark, skipping)
     assert (done.rows, done.bad) == (2, 2)
     assert sorted(pulled(client, queue)) == [b'{"n": 1}', b'{"n": 3}']
@@ -220,7 +234,9 @@ def test_a_bad_row_ends_a_replay_before_anything_is_pushed_or_is_skipped(
 
 def test_a_column_that_does_not_exist_is_named(spark: SparkSession, servers: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-    settings = ReplaySettings(inputs=[str(tmp_path / "rows.csv")], form="csv", servers=servers, queue_by="c")
+    settings = ReplaySettings(
+        inputs=[str(tmp_path / "rows.csv")], form="csv", access=Access(servers=servers), queue_by="c"
+    )
     with pytest.raises(PipelineError, match="--queue-by: there is no column 'c'; there are a, b") as raised:
         replay(spark, settings)
     assert raised.value.exit_code == USAGE
@@ -244,8 +260,8 @@ def test_a_migration_that_is_run_again_moves_each_message_once(
 ) -> None:
     checkpoint, watch = tmp_path / "checkpoint", Watch()
     settings = MigrateSettings(
-        source=Source(servers=servers, queue=queue, messages_max=200, partitions_min=2),
-        target_servers=target[0].rpc,
+        source=Source(access=Access(servers=servers), queue=queue, messages_max=200, partitions_min=2),
+        target=Access(servers=target[0].rpc),
         checkpoint=str(checkpoint),
         queue_prefix="moved-",
     )

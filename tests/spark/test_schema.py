@@ -13,10 +13,9 @@ def schema(**columns: type[BinaryType | IntegerType | LongType | StringType]) ->
     return StructType([StructField(name, kind()) for name, kind in columns.items()])
 
 
-def test_the_columns_are_kafkas_and_some_more() -> None:
+def test_the_columns_of_a_read() -> None:
     columns = [(field.name, field.dataType.simpleString()) for field in read_schema(include_headers=True).fields]
     assert columns == [
-        ("key", "binary"),
         ("value", "binary"),
         ("queue", "string"),
         ("offset", "bigint"),
@@ -55,14 +54,22 @@ def test_what_was_read_can_be_written() -> None:
 
 def test_one_error_lists_all_that_cannot_be_written() -> None:
     with pytest.raises(SchemaError) as caught:
-        check_write_schema(schema(value=IntegerType, body=BinaryType, key=LongType), queue_option=False)
+        check_write_schema(
+            schema(value=IntegerType, body=BinaryType, idempotency_key=LongType, headers=StringType), queue_option=False
+        )
     text = str(caught.value)
     assert "column 'value' must be binary or string, not int" in text
     assert "column 'body' cannot be stored" in text
-    assert "column 'key' must be binary or string, not bigint" in text
+    assert "column 'idempotency_key' must be binary or string, not bigint" in text
+    assert "column 'headers' must be map, not string" in text
     assert "the queue is missing" in text
 
 
 def test_a_missing_value_is_named() -> None:
     with pytest.raises(SchemaError, match=r"'value' \(binary or string\) is missing"):
         check_write_schema(schema(queue=StringType), queue_option=False)
+
+
+def test_a_column_key_is_refused_with_a_hint() -> None:
+    with pytest.raises(SchemaError, match=r"'key' cannot be stored: .* call it 'idempotency_key' if"):
+        check_write_schema(schema(value=StringType, key=StringType), queue_option=True)

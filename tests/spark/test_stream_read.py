@@ -273,6 +273,40 @@ def test_leases_are_renewed_while_a_query_runs(pipeline: Pipeline, client: Clien
     assert client.subscription(queue) == {"settled": 1, "batches": []}
 
 
+def test_a_restarted_query_keeps_its_lease_while_the_sink_takes_longer(
+    pipeline: Pipeline, client: Client, queue: str
+) -> None:
+    """With a random subscription, whose name only the checkpoint knows, after a crash in the first micro-batch."""
+    del pipeline.options["lmq.subscription"]
+    read: list[list[bytes]] = []
+    left_s: list[float] = []
+
+    def renewed(subscription: str) -> bool:
+        (batch,) = (client.subscription(subscription) or {})["batches"]
+        left_s.append(batch["expires_in_s"])
+        return sum(later > earlier for earlier, later in pairwise(left_s)) >= 4
+
+    def crash_then_dawdle(rows: DataFrame, _epoch: int) -> None:
+        read.append([bytes(row["value"]) for row in rows.collect()])
+        if len(read) == 1:
+            raise RuntimeError("the sink breaks down")
+        (offset,) = pipeline.offsets()
+        wait_for(lambda: renewed(str(offset["subscription"])), "renewals for longer than the lease")
+
+    def start() -> StreamingQuery:
+        sink = pipeline.stream().writeStream.foreachBatch(crash_then_dawdle)
+        return sink.option("checkpointLocation", str(pipeline.checkpoint)).trigger(availableNow=True).start()
+
+    push(client, queue, numbered(100))
+    with pytest.raises(StreamingQueryException, match="the sink breaks down"):
+        start().awaitTermination(WAIT_S)
+    # However long it takes to start the query again, the lease is a short one only from then on.
+    pipeline.options["lmq.lease"] = "6"
+    assert start().awaitTermination(WAIT_S)
+    assert read == [numbered(100), numbered(100)]
+    assert client.backlog(queue=queue).messages == 0
+
+
 def test_a_checkpoint_of_another_subscription_is_refused(pipeline: Pipeline, client: Client, queue: str) -> None:
     push(client, queue, numbered(1))
     pipeline.run()

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lmqcluster import Client
-from lmqcluster.spark.errors import DataLossError
+from lmqcluster.spark.errors import DataLossError, OptionError
 from lmqcluster.spark.options import StreamRead
 from lmqcluster.spark.schema import read_schema
 from lmqcluster.spark.slices import Slice
 from lmqcluster.spark.stream_reader import StreamReader
+from tests.integration.cluster import wait_for
 
 from .queues import numbered, push, wait_until_ready
 
@@ -29,6 +31,7 @@ def new_reader(servers: str, queue: str) -> Iterator[NewReader]:
 
         def make(**options: str) -> StreamReader:
             given = {"lmq.servers": servers, "subscribe": queue, "lmq.subscription": queue, **options}
+            given = {name: value for name, value in given.items() if value}
             reader = StreamReader(StreamRead.parse(given), read_schema(include_headers=False))
             readers.callback(reader.stop)
             return reader
@@ -119,6 +122,104 @@ def test_a_random_subscription_is_held_briefly_until_its_name_is_safe(servers: s
     (batch,) = (client.subscription(end["subscription"]) or {})["batches"]
     assert batch["expires_in_s"] > 86_000
     reader.stop()
+
+
+def test_the_first_lease_of_a_random_subscription_becomes_whole_without_a_task(
+    servers: str, client: Client, queue: str
+) -> None:
+    push(client, queue, numbered(3))
+    reader = StreamReader(
+        StreamRead.parse({"lmq.servers": servers, "subscribe": queue}), read_schema(include_headers=False)
+    )
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
+    # As in a function for foreachBatch that is at something else before it asks for rows.
+    wait_for(lambda: expires_in_s(client, end["subscription"]) > 86_000, "the whole lease")
+    reader.stop()
+
+
+def expires_in_s(client: Client, subscription: str) -> float:
+    """The time left to the only batch."""
+    (batch,) = (client.subscription(subscription) or {})["batches"]
+    return float(batch["expires_in_s"])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_restarted_reader_keeps_what_was_planned_before(
+    new_reader: NewReader, client: Client, queue: str, named: bool
+) -> None:
+    push(client, queue, numbered(3))
+    options = {} if named else {"lmq.subscription": ""}
+    first = new_reader(**options, **{"lmq.lease": "30"})
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadMaxRows(3))
+    assert values(first, start, end) == numbered(3)
+    first.stop()
+    # Spark asks a restarted reader for the slices of the planned micro-batch first, and for nothing else until the sink has it.
+    again = new_reader(**options, **{"lmq.lease": "3"})
+    (part,) = again.partitions(start, end)
+    left_s = [expires_in_s(client, end["subscription"])]
+    assert left_s[0] <= 3
+
+    def renewed() -> bool:
+        left_s.append(expires_in_s(client, end["subscription"]))
+        return sum(later > earlier for earlier, later in pairwise(left_s)) >= 4
+
+    wait_for(renewed, "renewals for longer than the lease")
+    assert [value for batch in again.read(part) for value in batch.column("value").to_pylist()] == numbered(3)
+    again.commit(end)
+    assert client.backlog(queue=queue).messages == 0
+
+
+def test_a_checkpoint_of_another_queue_is_refused(new_reader: NewReader, client: Client, queue: str) -> None:
+    push(client, queue, numbered(1))
+    reader = new_reader()
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
+    with pytest.raises(OptionError, match=f"says queue 'other', but the checkpoint is that of queue '{queue}'"):
+        new_reader(subscribe="other").latestOffset(end, ReadMaxRows(1))
+
+
+def test_a_micro_batch_waits_for_enough_messages_or_for_its_time(
+    new_reader: NewReader, client: Client, queue: str
+) -> None:
+    push(client, queue, numbered(2))
+    reader = new_reader(minOffsetsPerTrigger="3")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(10)) == start
+    push(client, queue, [b"third"])
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert values(reader, start, end) == [*numbered(2), b"third"]
+    push(client, queue, [b"late"])
+    impatient = new_reader(minOffsetsPerTrigger="3", maxTriggerDelay="0.05")
+    later = end
+    while later == end:
+        later = impatient.latestOffset(end, ReadMaxRows(10))
+    assert values(impatient, end, later) == [b"late"]
+    # What there is now is all that AvailableNow reads.
+    push(client, queue, [b"last"])
+    final = new_reader(minOffsetsPerTrigger="3")
+    final.prepareForTriggerAvailableNow()
+    assert values(final, later, final.latestOffset(later, ReadMaxRows(10))) == [b"last"]
+
+
+def test_the_progress_tells_the_backlog_and_its_age(new_reader: NewReader, client: Client, queue: str) -> None:
+    reader = new_reader()
+    assert reader.reportLatestOffset() == {"backlog": 0, "oldest_age_s": None}
+    push(client, queue, numbered(2))
+    wait_for(lambda: reader.reportLatestOffset()["oldest_age_s"] > 0, "some age")
+    assert reader.reportLatestOffset()["backlog"] == 2
+
+
+def test_several_queues_are_read_as_one_stream(
+    new_reader: NewReader, client: Client, new_queue: Callable[[], str]
+) -> None:
+    names = [f"{new_queue()}.x", f"{new_queue()} (y)"]
+    for name in names:
+        push(client, name, numbered(2, name))
+    push(client, f"{names[0]}{names[1]}", [b"of another queue"])
+    reader = new_reader(subscribe=",".join(names))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert sorted(values(reader, start, end)) == sorted(numbered(2, names[0]) + numbered(2, names[1]))
 
 
 def test_delayed_messages_are_found_when_they_are_due(new_reader: NewReader, client: Client, queue: str) -> None:

@@ -82,9 +82,11 @@ def test_equal_rows_are_all_stored(spark: SparkSession, servers: str, client: Cl
     assert pulled(client, queue) == [b"same"] * 100
 
 
-def test_a_column_key_is_the_idempotency_key(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
+def test_rows_with_equal_idempotency_keys_are_one_message(
+    spark: SparkSession, servers: str, client: Client, queue: str
+) -> None:
     rows = [("a", "k1"), ("b", "k1"), ("c", None), ("c", None), ("d", "k2")]
-    write(spark.createDataFrame(rows, "value string, key string").coalesce(1), servers, queue=queue)
+    write(spark.createDataFrame(rows, "value string, idempotency_key string").coalesce(1), servers, queue=queue)
     assert pulled(client, queue) == [b"a", b"c", b"c", b"d"]
 
 

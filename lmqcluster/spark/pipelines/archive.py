@@ -23,7 +23,7 @@ from .checkpoint import last_done, query_id
 from .compaction import PARTITIONS, STAGING, Compaction, batch_file_name
 from .source import Source
 from .storage import Storage
-from .stream import run_stream
+from .stream import paced, run_stream
 
 __all__ = ["ArchiveSettings", "archive"]
 
@@ -70,12 +70,11 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
     """
     table = _Table(spark, settings)
+    source = settings.source
     writer = (
-        settings.source.stream(spark)
-        .writeStream.queryName("archive")
-        .option("checkpointLocation", settings.checkpoint_path)
-        .foreachBatch(table.write)
+        source.stream(spark).writeStream.queryName("archive").option("checkpointLocation", settings.checkpoint_path)
     )
+    writer = writer.foreachBatch(paced(table.write, source.rate, source.messages_max))
     query = run_stream(writer, settings.trigger_s, watch)
     table.finish(query.id, last_done(spark, settings.checkpoint_path))
 

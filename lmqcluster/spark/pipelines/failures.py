@@ -7,6 +7,8 @@ from typing import Final
 
 from pyspark.errors import AnalysisException, PySparkException
 
+from lmqcluster.wire.errors import ERRORS
+
 __all__ = ["BAD_DATA", "CONFIGURATION", "UNAVAILABLE", "UNKNOWN", "USAGE", "PipelineError", "explained", "unreadable"]
 
 USAGE: Final = 2
@@ -16,6 +18,9 @@ UNKNOWN: Final = 75
 CONFIGURATION: Final = 78
 
 _SENTENCE_CHARACTERS_MAX: Final = 800
+# The code that errors of the cluster end with, see `connecting`.
+_CODE: Final = re.compile(r"\[([a-z_]+)\]")
+_OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
 # Spark hands errors of the data source on as text: the last lines of Python's tracebacks, somewhere in longer texts.
 _OURS: Final = re.compile(r"\b(OptionError|SchemaError|DataLossError|LmqError): ([^\n]+)")
 _PYTHON: Final = re.compile(r"^([\w.]*(?:Error|Exception): [^\n]+)", re.MULTILINE)
@@ -54,12 +59,24 @@ def unreadable(what: str, exc: AnalysisException) -> PipelineError:
 
 def explained(exc: Exception) -> PipelineError | None:
     """What Spark has raised, as one sentence; ``None`` if `exc` is not from Spark."""
+    if isinstance(exc, ConnectionError) or type(exc).__name__ == "Py4JNetworkError":
+        return PipelineError(
+            "Spark's Java process has ended, for want of memory in most cases: give it more with --memory, or take smaller"
+            " micro-batches; run the same command again to go on",
+            UNKNOWN,
+        )
     if not isinstance(exc, PySparkException) and not type(exc).__module__.startswith("py4j"):
         return None
     text = str(exc)
     ours = _OURS.search(text)
     if ours is not None:
-        return PipelineError(_sentence(ours[2]), _EXIT_CODES[ours[1]])
+        return PipelineError(_sentence(ours[2]), _exit_code(ours[1], ours[2]))
+    if _OUT_OF_MEMORY in text:
+        return PipelineError(
+            "Spark ran out of memory: give it more with --memory, or take smaller micro-batches; run the same command"
+            " again to go on",
+            UNKNOWN,
+        )
     found = [match for match in _CONDITION.finditer(text) if match[1] not in _WRAPPERS]
     raised_by_us = next((match for match in found if match[1] == _RAISED), None)
     if raised_by_us is not None:
@@ -70,6 +87,11 @@ def explained(exc: Exception) -> PipelineError | None:
         return PipelineError(_sentence(found[0][2].partition(" SQLSTATE:")[0]), UNKNOWN)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return PipelineError(f"Spark failed: {_sentence(lines[0] if lines else type(exc).__name__)}", UNKNOWN)
+
+
+def _exit_code(kind: str, text: str) -> int:
+    codes = [code for code in _CODE.findall(text) if code in ERRORS]
+    return ERRORS[codes[-1]].exit_code if kind == "LmqError" and codes else _EXIT_CODES[kind]
 
 
 def _sentence(text: str) -> str:

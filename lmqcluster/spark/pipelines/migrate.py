@@ -20,10 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
+from .access import Access
 from .checkpoint import interrupted, query_id
 from .failures import BAD_DATA, PipelineError
 from .source import Source
-from .stream import run_stream
+from .stream import paced, run_stream
 
 __all__ = ["KEYS_S", "MigrateSettings", "migrate"]
 
@@ -37,7 +38,7 @@ class MigrateSettings:
 
     Attributes:
         source: the queues.
-        target_servers: MessagePack-RPC addresses of the other cluster.
+        target: the other cluster.
         checkpoint: where the query keeps its place.
         trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
         queue_prefix: what to put before the names of queues at the target.
@@ -45,7 +46,7 @@ class MigrateSettings:
     """
 
     source: Source
-    target_servers: str
+    target: Access
     checkpoint: str
     trigger_s: float | None = None
     queue_prefix: str = ""
@@ -67,11 +68,10 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
     if not settings.accept_doubles:
         _check_in_time(spark, settings.checkpoint)
 
-    writer = (
-        settings.source.stream(spark)
-        .writeStream.queryName("migrate")
-        .option("checkpointLocation", settings.checkpoint)
-        .foreachBatch(lambda batch, _number: _write(batch, settings))
+    source = settings.source
+    writer = source.stream(spark).writeStream.queryName("migrate").option("checkpointLocation", settings.checkpoint)
+    writer = writer.foreachBatch(
+        paced(lambda batch, _number: _write(batch, settings), source.rate, source.messages_max)
     )
     run_stream(writer, settings.trigger_s, watch)
 
@@ -79,11 +79,10 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
 def _write(batch: DataFrame, settings: MigrateSettings) -> None:
     key = F.concat(F.lit(f"{query_id(batch)}:"), F.col("offset"))
     queue = F.concat(F.lit(settings.queue_prefix), F.col("queue"))
-    messages = batch.select(key.alias("key"), queue.alias("queue"), "value", "content_type", "offset")
+    messages = batch.select(key.alias("idempotency_key"), queue.alias("queue"), "value", "content_type", "offset")
     # One task for each queue keeps its order.
     in_order = messages.repartition("queue").sortWithinPartitions("queue", "offset")
-    writer = in_order.write.format("lmq").mode("append").option("lmq.servers", settings.target_servers)
-    writer.option("lmq.timeout", str(settings.source.timeout_s)).save()
+    in_order.write.format("lmq").mode("append").options(**settings.target.options()).save()
 
 
 def _check_in_time(spark: SparkSession, checkpoint: str) -> None:

@@ -33,12 +33,14 @@ class QueryProgress:
         messages: read in all micro-batches that are done.
         batches: how many of them had any.
         backlog: messages that could be read at last report; ``None`` before the first.
+        oldest_age_s: for how many seconds the oldest of them had waited; ``None`` if there was none.
     """
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
         self._rows: dict[int, int] = {}
         self.backlog: int | None = None
+        self.oldest_age_s: float | None = None
 
     @property
     def messages(self) -> int:
@@ -59,3 +61,4 @@ class QueryProgress:
                 backlog = json.loads(source.latestOffset or "{}")
                 if isinstance(backlog, dict) and "backlog" in backlog:
                     self.backlog = int(backlog["backlog"])
+                    self.oldest_age_s = backlog.get("oldest_age_s")

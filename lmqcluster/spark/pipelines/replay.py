@@ -25,6 +25,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
 
 from ..data_source import register
+from .access import Access
 from .failures import USAGE, PipelineError, unreadable
 
 __all__ = ["ReplaySettings", "Replayed", "replay"]
@@ -51,7 +52,7 @@ class ReplaySettings:
     Attributes:
         inputs: files, directories or globs.
         form: one of ``parquet``, ``csv``, ``tsv`` and ``json`` (lines).
-        servers: MessagePack-RPC addresses, ``host:port,host:port``.
+        access: the cluster.
         queue: the queue for all rows.
         queue_by: or the column whose value names the queue of a row.
         queue_prefix: what stands before that value.
@@ -61,12 +62,11 @@ class ReplaySettings:
         ordered: whether the rows of a queue keep an order at all; without, many tasks push to one queue.
         skip_bad: whether rows that cannot become messages are left out instead of ending the replay.
         name: names the replay; ``None`` for a name made of the other settings.
-        timeout_s: how long a call may take over all attempts and nodes.
     """
 
     inputs: Sequence[str]
     form: str
-    servers: str
+    access: Access
     queue: str | None = None
     queue_by: str | None = None
     queue_prefix: str = ""
@@ -76,7 +76,6 @@ class ReplaySettings:
     ordered: bool = True
     skip_bad: bool = False
     name: str | None = None
-    timeout_s: float = 60.0
 
     @property
     def write_id(self) -> str:
@@ -110,13 +109,8 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
         rows = rows.repartition(_TASKS, "queue").sortWithinPartitions("queue", "_order", *_PLACE)
     else:
         rows = rows.repartition(_TASKS, "queue", "value", "content_type")
-    writer = (
-        rows.select("queue", "value", "content_type")
-        .write.format("lmq")
-        .mode("append")
-        .option("lmq.servers", settings.servers)
-    )
-    writer.option("lmq.timeout", str(settings.timeout_s)).option("lmq.writeId", settings.write_id).save()
+    writer = rows.select("queue", "value", "content_type").write.format("lmq").mode("append")
+    writer.options(**settings.access.options()).option("lmq.writeId", settings.write_id).save()
     bad = int(counted.get["bad"])
     return Replayed(int(counted.get["rows"]) - bad, bad)
 

@@ -22,6 +22,8 @@ MASTER_DEFAULT: Final = "local[*]"
 JAVA_VERSION_MIN: Final = 17
 # What a pipeline needs whoever started the session. Times in partition names are UTC on every machine.
 _ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
+# Seconds that Python has to show Spark that it is meant; 15 are too few for a busy machine.
+_PATIENT: Final = {"spark.python.authenticate.socketTimeout": "300s"}
 # What suits a session that ends with its one pipeline; `SessionSettings.options` beats it.
 _OWN: Final = {
     "spark.ui.enabled": "false",
@@ -75,7 +77,7 @@ def open_session(settings: SessionSettings) -> Iterator[SparkSession]:
 def _start(settings: SessionSettings) -> SparkSession:
     builder = SparkSession.builder.appName(settings.name)
     if under_submit():
-        return _configured(builder, {**settings.options, **_ALWAYS}).getOrCreate()
+        return _configured(builder, {**_PATIENT, **settings.options, **_ALWAYS}).getOrCreate()
     _check_java()
     master = settings.master or MASTER_DEFAULT
     is_local = master.startswith("local")
@@ -83,7 +85,7 @@ def _start(settings: SessionSettings) -> SparkSession:
         # The tasks' Python is the one that lmqcluster is installed for; elsewhere only the user can know it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = _LOCAL if is_local else {}
-    builder = _configured(builder.master(master), {**_OWN, **local, **settings.options, **_ALWAYS})
+    builder = _configured(builder.master(master), {**_PATIENT, **_OWN, **local, **settings.options, **_ALWAYS})
     # The JVM inherits our standard error for good; its log belongs into a file, not between the lines of a person's terminal.
     try:
         with _stderr_into(settings.log):

@@ -1,4 +1,4 @@
-"""What every pipeline says of a cluster: its nodes, its queues, and the reading options of the data source."""
+"""What every pipeline says of the queues that it reads, as options of the data source."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from ..data_source import register
+from .access import Access
 
 __all__ = ["Source"]
 
@@ -16,40 +17,47 @@ class Source:
     """The queues to read, exactly one of `queue` and `pattern`.
 
     Attributes:
-        servers: MessagePack-RPC addresses, ``host:port,host:port``.
-        queue: the name of one queue.
+        access: the cluster.
+        queue: the name of one queue, or several with commas between them.
         pattern: a regular expression (RE2) for the names of queues.
         subscription: name of the subscription; ``None`` for a random one that the checkpoint keeps.
         messages_max: most messages in one micro-batch.
+        bytes_max: bytes of bodies at which a micro-batch is full.
         partitions_min: least tasks to read a micro-batch with.
         fail_on_data_loss: whether an expired lease ends the query.
-        timeout_s: how long a call may take over all attempts and nodes.
+        lease_s: how long messages stay reserved while the query does not run.
+        headers: whether to read the column ``headers``.
+        rate: most messages a second, on average; ``None`` for no limit.
     """
 
-    servers: str
+    access: Access
     queue: str | None = None
     pattern: str | None = None
     subscription: str | None = None
     messages_max: int = 100_000
+    bytes_max: int = 128 * 1024 * 1024
     partitions_min: int = 1
     fail_on_data_loss: bool = True
-    timeout_s: float = 60.0
+    lease_s: float = 86_400.0
+    headers: bool = False
+    rate: float | None = None
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """A streaming read."""
         register(spark)
         options = {
-            "lmq.servers": self.servers,
-            "lmq.timeout": self.timeout_s,
             "subscribe": self.queue,
             "subscribePattern": self.pattern,
             "lmq.subscription": self.subscription,
+            "lmq.lease": self.lease_s,
+            "includeHeaders": self.headers,
             "maxOffsetsPerTrigger": self.messages_max,
+            "maxBytesPerTrigger": self.bytes_max,
             "minPartitions": self.partitions_min,
             "failOnDataLoss": self.fail_on_data_loss,
         }
         given = {name: _text(value) for name, value in options.items() if value is not None}
-        return spark.readStream.format("lmq").options(**given).load()
+        return spark.readStream.format("lmq").options(**self.access.options()).options(**given).load()
 
 
 def _text(value: object) -> str:

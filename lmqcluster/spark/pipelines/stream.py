@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["run_stream"]
+from ..starting import start_query
+
+__all__ = ["paced", "run_stream"]
 
 
 def run_stream(
@@ -27,7 +32,7 @@ def run_stream(
         triggered = writer.trigger(availableNow=True)
     else:
         triggered = writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
-    query = triggered.start()
+    query = start_query(triggered)
     try:
         watch(query)
     finally:
@@ -36,3 +41,22 @@ def run_stream(
     if error is not None:
         raise error
     return query
+
+
+def paced(
+    function: Callable[[DataFrame, int], None], rate: float | None, messages_max: int
+) -> Callable[[DataFrame, int], None]:
+    """A function for ``foreachBatch`` that lets so many messages a second pass, taking every micro-batch for a full one."""
+    if rate is None:
+        return function
+    interval_s = messages_max / rate
+    never = threading.Event()
+    next_s = time.monotonic()
+
+    def held_back(batch: DataFrame, number: int) -> None:
+        nonlocal next_s
+        never.wait(max(0.0, next_s - time.monotonic()))
+        next_s = time.monotonic() + interval_s
+        function(batch, number)
+
+    return held_back

@@ -1,0 +1,78 @@
+"""The options as they were given, and typed access to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lmqcluster.wire.limits import NAME_BYTES_MAX
+
+from .errors import OptionError
+from .reference import Operation, check_name
+
+__all__ = ["Given"]
+
+
+class Given:
+    """Options of one read or write."""
+
+    def __init__(self, options: Mapping[str, str], operation: Operation | None) -> None:
+        """Take the options of an operation, None for a read of a kind that is not known yet.
+
+        Raises:
+            OptionError: there is no such option, or it is for something else.
+        """
+        self._values: dict[str, str] = {}
+        for name, value in options.items():
+            check_name(name, operation)
+            self._values[name.lower()] = value
+
+    def text(self, name: str) -> str | None:
+        """A value without blanks around it; None if it was not given."""
+        value = self._values.get(name.lower())
+        if value is None:
+            return None
+        if not value.strip():
+            raise OptionError(name, "is empty")
+        return value.strip()
+
+    def name(self, name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
+        """A text of so many bytes at most."""
+        value = self.text(name)
+        if value is not None and len(value.encode()) > bytes_max:
+            raise OptionError(name, f"must have at most {bytes_max} bytes, not {len(value.encode())}")
+        return value
+
+    def integer(self, name: str, least: int, most: int, *, default: int) -> int:
+        """A whole number within bounds."""
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise OptionError(name, f"must be a whole number from {least} to {most}, not {value!r}")
+        return number
+
+    def seconds(self, name: str, most: int, *, default: float) -> float:
+        """A time above 0."""
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 0 < number <= most:
+            raise OptionError(name, f"must be a number of seconds above 0 and at most {most}, not {value!r}")
+        return number
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        """true or false."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in {"true", "false"}:
+            raise OptionError(name, f"must be true or false, not {value!r}")
+        return value.lower() == "true"

@@ -1,0 +1,170 @@
+"""The reference of the data source's options: names, defaults, meanings, and what is refused with a hint."""
+
+from __future__ import annotations
+
+import difflib
+from enum import Enum
+from typing import Final, NamedTuple
+
+from .errors import OptionError
+
+__all__ = ["OPTIONS", "Operation", "Option", "check_name"]
+
+
+class Operation(Enum):
+    """What an option can be for; the value is how messages call it."""
+
+    BATCH_READ = "batch reads"
+    STREAM_READ = "streaming reads"
+    WRITE = "writes"
+
+
+_READS: Final = frozenset({Operation.BATCH_READ, Operation.STREAM_READ})
+_ALL: Final = frozenset(Operation)
+_STREAM: Final = frozenset({Operation.STREAM_READ})
+_BATCH: Final = frozenset({Operation.BATCH_READ})
+_WRITE: Final = frozenset({Operation.WRITE})
+
+
+class Option(NamedTuple):
+    """One line of the reference.
+
+    Attributes:
+        name: as it is documented; case does not matter.
+        default: as text, empty if there is none.
+        used_by: the operations it is for.
+        meaning: one sentence or two.
+    """
+
+    name: str
+    default: str
+    used_by: frozenset[Operation]
+    meaning: str
+
+
+OPTIONS: Final[tuple[Option, ...]] = (
+    Option("lmq.servers", "", _ALL, "Required. MessagePack-RPC addresses of the cluster's nodes, host:port,host:port."),
+    Option("servers", "", _ALL, "Another name of lmq.servers."),
+    Option(
+        "lmq.timeout",
+        "600",
+        _ALL,
+        "Seconds a call may take over all attempts and nodes, for example while the cluster has no majority, before the task"
+        " or query fails; at most 86400. The first contact fails after 60 seconds at the latest.",
+    ),
+    Option("lmq.connectTimeout", "2", _ALL, "Seconds a node may take to accept a connection."),
+    Option("lmq.token", "", _ALL, "Token to show to the nodes; default the driver's environment variable LMQ_TOKEN."),
+    Option(
+        "lmq.token.file",
+        "",
+        _ALL,
+        "File on the driver that holds the token; default the driver's LMQ_TOKEN_FILE.",
+    ),
+    Option(
+        "lmq.tls.ca",
+        "",
+        _ALL,
+        "File, on every machine, with the certificate of the nodes' authority, or the word system for those that the machine"
+        " trusts: use TLS. Default the driver's LMQ_CA_FILE.",
+    ),
+    Option(
+        "lmq.tls.cert",
+        "",
+        _ALL,
+        "File, on every machine, with the certificate and the key to show to nodes that ask clients for one. Default the"
+        " driver's LMQ_CERT_FILE.",
+    ),
+    Option(
+        "lmq.environment",
+        "true",
+        _ALL,
+        "Whether credentials that are not given come from the driver's environment.",
+    ),
+    Option(
+        "subscribe",
+        "",
+        _READS,
+        "The queue to read, or several, separated by commas. Exactly one of subscribe and subscribePattern is required.",
+    ),
+    Option("subscribePattern", "", _STREAM, "Regular expression (RE2), searched in the names of the queues to read."),
+    Option("includeHeaders", "false", _READS, "Adds the column headers."),
+    Option("explode", "false", _READS, "A compound message becomes one row for each part instead of one row."),
+    Option("minPartitions", "1", _STREAM, "Least tasks to read with; there are more where there is much to read."),
+    Option("failOnDataLoss", "true", _STREAM, "Whether an expired lease fails the query; otherwise it is logged."),
+    Option("lmq.lease", "86400", _STREAM, "Seconds that messages stay reserved without a sign of life of the query."),
+    Option("lmq.subscription", "", _STREAM, "Name of the subscription; default a random one, kept in the checkpoint."),
+    Option("maxOffsetsPerTrigger", "100000", _STREAM, "Most messages in one micro-batch, at most 100000."),
+    Option(
+        "maxBytesPerTrigger",
+        "134217728",
+        _STREAM,
+        "Bytes of bodies at which a micro-batch is full; it has at least one message.",
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        "1",
+        _STREAM,
+        "A micro-batch waits until so many messages can be read, or until maxTriggerDelay is over.",
+    ),
+    Option("maxTriggerDelay", "900", _STREAM, "Seconds that minOffsetsPerTrigger may hold a micro-batch back."),
+    Option("mode", "peek", _BATCH, "peek, the only one: looks at messages and leaves them where they are."),
+    Option("queue", "", _WRITE, "The queue to write to; overrides the column queue."),
+    Option("lmq.batchSize", "4000", _WRITE, "Most messages in one request, at most 10000."),
+    Option("lmq.batchBytes", "1048576", _WRITE, "Bytes after which a request is sent, at most 8388608."),
+    Option(
+        "lmq.writeId", "", _WRITE, "Names the write, so that a repetition under the same name stores nothing twice."
+    ),
+)
+
+_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
+_READ_ALL: Final = "a queue is always read from its head, and what was read is remembered by the cluster"
+_REFUSED: Final = {
+    "assign": "is Kafka's: name the queue with 'subscribe'",
+    "startingOffsets": f"is Kafka's: {_READ_ALL}",
+    "endingOffsets": f"is Kafka's: {_READ_ALL}",
+    "startingTimestamp": f"is Kafka's: {_READ_ALL}",
+    "endingTimestamp": f"is Kafka's: {_READ_ALL}",
+    "startingOffsetsByTimestamp": f"is Kafka's: {_READ_ALL}",
+    "endingOffsetsByTimestamp": f"is Kafka's: {_READ_ALL}",
+    "topic": "is Kafka's: name the queue with 'queue'",
+}
+"""Options that users of Kafka's source may bring along, and what to do instead."""
+_REFUSED_BY_KEY: Final = {name.lower(): (name, hint) for name, hint in _REFUSED.items()}
+_SPARKS: Final = frozenset(
+    {
+        "asyncprogresstrackingcheckpointintervalms",
+        "asyncprogresstrackingenabled",
+        "checkpointlocation",
+        "path",
+        "paths",
+        "queryname",
+        "outputmode",
+        "trigger",
+    }
+)
+"""What Spark's own machinery uses and passes on."""
+
+
+def check_name(given: str, operation: Operation | None) -> None:
+    """Check that there is such an option, and that the operation uses it; None for any.
+
+    Raises:
+        OptionError: it does not exist, or is for something else.
+    """
+    key = given.lower()
+    option = _BY_KEY.get(key)
+    if option is not None:
+        if operation is not None and operation not in option.used_by:
+            uses = " and ".join(sorted(use.value for use in option.used_by))
+            raise OptionError(option.name, f"is for {uses}, not for {operation.value}")
+        return
+    if key in _REFUSED_BY_KEY:
+        raise OptionError(*_REFUSED_BY_KEY[key])
+    if key.startswith("kafka."):
+        raise OptionError(given, "is Kafka's: the servers are given in 'lmq.servers'")
+    if key in _SPARKS or key.startswith(("spark.", "__")):
+        return
+    known = [one for one in OPTIONS if operation is None or operation in one.used_by]
+    close = difflib.get_close_matches(key, [one.name.lower() for one in known], n=1)
+    hint = f"did you mean {_BY_KEY[close[0]].name!r}?" if close else f"there are {', '.join(one.name for one in known)}"
+    raise OptionError(given, f"is unknown: {hint}")
