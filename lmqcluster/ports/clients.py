@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
@@ -24,13 +26,14 @@ class Client:
         strangers: its connections on which it has not said who it is, the oldest first.
     """
 
-    __slots__ = ("_at_s", "_left", "_rate", "connections", "held_bytes", "name", "strangers")
+    __slots__ = ("_at_s", "_left", "_queue", "_rate", "connections", "held_bytes", "name", "strangers")
 
     def __init__(self, name: str, rate: int) -> None:
         self.name = name
         self.connections = 0
         self.held_bytes = 0
         self.strangers: dict[Place, None] = {}
+        self._queue: deque[asyncio.Future[None]] = deque()
         self._rate = rate
         self._left = rate * BURST_S
         self._at_s = 0.0
@@ -45,6 +48,25 @@ class Client:
             return (1.0 - left) / rate
         self._left = left - 1.0
         return 0.0
+
+    async def freed(self) -> None:
+        """Wait until something that was held for this client is given back; those who wait are woken one after the other."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._queue.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            # The turn of one that is gone is the next one's.
+            self.wake()
+            raise
+
+    def wake(self) -> None:
+        """Something was given back."""
+        while self._queue:
+            waiter = self._queue.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
 
 def client_of(address: object) -> str:

@@ -50,5 +50,7 @@ class Memory:
         if place.is_known:
             place.client.held_bytes += more
             self.clients_bytes += more
+            if more < 0:
+                place.client.wake()
         else:
             self.strangers_bytes += more

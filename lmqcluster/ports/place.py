@@ -60,14 +60,14 @@ class Place:
         if not self.is_known and not self.is_over:
             self._gate.admit(self)
 
-    def hold(self, size_bytes: int) -> bool:
-        """Hold so many bytes altogether for this connection from now on.
+    def hold(self, size_bytes: int, *, must: bool = False) -> bool:
+        """Hold so many bytes altogether for this connection from now on; with `must` they are held already.
 
         Returns:
             False if the budgets do not allow it; then nothing has changed, and the caller must not keep what it wanted to hold.
         """
         more = size_bytes - self.held_bytes
-        if more > 0 and not self.is_over and not self._gate.make_room(self, more):
+        if more > 0 and not must and not self.is_over and not self._gate.make_room(self, more):
             return False
         if more and not self.is_over:
             self._gate.memory.add(self, more)

@@ -1,4 +1,4 @@
-"""Counting MessagePack values without building them."""
+"""Finding the end of MessagePack values, and their number, without building them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.protocols.msgpack_rpc import values
-from lmqcluster.protocols.msgpack_rpc.values import ValueCounter
+from lmqcluster.protocols.msgpack_rpc.values import Scan, TooManyValuesError
 
 
 def count(value: Any) -> int:
@@ -34,34 +33,39 @@ EVERY_KIND = [
 @pytest.mark.parametrize("value", EVERY_KIND, ids=lambda value: repr(value)[:20])
 def test_every_kind_of_value(value: Any, use_bin_type: bool) -> None:
     data = msgpack.packb([value, 1], use_bin_type=use_bin_type)
-    counter = ValueCounter()
-    assert counter.feed(data)
-    assert counter.count == count([value, 1])
-
-
-def test_pieces_may_end_anywhere() -> None:
-    data = b"".join(msgpack.packb(value) for value in EVERY_KIND if len(msgpack.packb(value)) < 1000)
-    whole = ValueCounter()
-    whole.feed(data)
-    rng = random.Random(3)
-    for _ in range(50):
-        counter, position = ValueCounter(), 0
-        while position < len(data):
-            size = rng.choice([1, 2, 3, 7, 100])
-            counter.feed(data[position : position + size])
-            position += size
-        assert counter.count == whole.count
+    scan = Scan()
+    assert scan.feed(data + b"\xc0 more") == len(data)
+    assert scan.count == count([value, 1])
+    assert Scan().feed(b"before" + data, 6) == 6 + len(data)
+    assert Scan().feed(data[:-1]) == -1
 
 
 def test_floats_of_32_bit() -> None:
-    counter = ValueCounter()
-    counter.feed(msgpack.packb([1.5, 2.5], use_single_float=True))
-    assert counter.count == 3
+    data = msgpack.packb([1.5, 2.5], use_single_float=True)
+    assert Scan().feed(data) == len(data)
 
 
-def test_it_stops_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "VALUES_MAX", 10)
-    counter = ValueCounter()
-    assert counter.feed(b"\xc0" * 10)
-    assert not counter.feed(b"\xc0")
-    assert not counter.feed(b"")
+@pytest.mark.parametrize("sizes", [[1], [2], [3, 7], [1, 2, 3, 7, 100]], ids=str)
+def test_pieces_may_end_anywhere(sizes: list[int]) -> None:
+    values = [value for value in EVERY_KIND if len(msgpack.packb(value)) < 1000]
+    data = msgpack.packb(values) + b"rest"
+    rng = random.Random(3)
+    for _ in range(20):
+        scan, position, end = Scan(), 0, -1
+        while end < 0:
+            size = rng.choice(sizes)
+            end = scan.feed(data[position : position + size])
+            assert end <= size
+            position += size if end < 0 else end
+        assert position == len(data) - 4
+        assert scan.count == count(values)
+
+
+def test_it_stops_at_the_limit_and_at_what_is_announced() -> None:
+    assert Scan(10).feed(b"\x99" + b"\xc0" * 9) == 10
+    with pytest.raises(TooManyValuesError):
+        Scan(10).feed(b"\x9a")
+    with pytest.raises(TooManyValuesError):
+        Scan().feed(b"\xdd\xff\xff\xff\xff")
+    with pytest.raises(TooManyValuesError):
+        Scan().feed(b"\x91\xdf\x00\x08\x00\x00")

@@ -25,9 +25,10 @@ Arguments = list[Any]
 _Method = Callable[[Subscriptions, Connection, Arguments], Coroutine[Any, Any, Any]]
 
 
-def _slow(method: _Method) -> Handler:
+def _slow(method: _Method, *, large: bool = False) -> Handler:
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        connection.run(msgid, _packed(method(connection.service.subscriptions, connection, arguments)))
+        result = _packed(method(connection.service.subscriptions, connection, arguments))
+        connection.run(msgid, result, large=large)
 
     return handler
 
@@ -181,12 +182,12 @@ def _seconds(value: object) -> float:
 
 BATCH_METHODS: dict[bytes, Handler] = {
     b"reserve_batch": _slow(_reserve),
-    b"read_batch": _slow(_read),
+    b"read_batch": _slow(_read, large=True),
     b"renew_batches": _slow(_renew),
     b"settle_batches": _slow(_settle),
     b"abandon_batches": _slow(_abandon),
-    b"subscription": _slow(_subscription),
-    b"subscriptions": _slow(_subscriptions),
+    b"subscription": _slow(_subscription, large=True),
+    b"subscriptions": _slow(_subscriptions, large=True),
     b"backlog": _slow(_backlog),
-    b"peek": _slow(_peek),
+    b"peek": _slow(_peek, large=True),
 }

@@ -13,6 +13,7 @@ from .connection import Connection
 from .methods import METHODS
 from .permissions import guarded
 from .request_log import logged
+from .stream import Stream
 
 __all__ = ["RpcFrontEnd"]
 
@@ -28,7 +29,6 @@ class RpcFrontEnd:
 
     Attributes:
         port: the bound port, once started.
-        partial_bytes: bytes of unfinished large requests; connections keep it.
         gate: what the port takes.
     """
 
@@ -36,11 +36,10 @@ class RpcFrontEnd:
         self.node = node
         self.host = host
         self.port = port
-        self.partial_bytes = 0
         config = node.config
         self.gate = node.gates.rpc
         self._connections: set[Connection] = set()
-        self._held: set[Connection] = set()
+        self._held: set[Stream] = set()
         is_logged = config.request_log == "on"
         self._methods = logged(METHODS) if is_logged else METHODS
         self._guarded = logged(guarded(METHODS)) if is_logged else guarded(METHODS)
@@ -107,9 +106,8 @@ class RpcFrontEnd:
         """A client is gone."""
         self._connections.discard(connection)
         self._held.discard(connection)
-        connection.place.ended()
 
-    def hold(self, connection: Connection) -> None:
+    def hold(self, connection: Stream) -> None:
         """Read no more from this client until the node has worked off what is pending."""
         connection.pause_reading()
         self._held.add(connection)
@@ -130,7 +128,12 @@ class RpcFrontEnd:
         self._timer = loop.call_later(SWEEP_S, self._sweep)
         now_s, config = loop.time(), self.node.config
         for connection in list(self._connections):
-            if connection.is_stalled(now_s, PARTIAL_S_MAX, config.request_seconds_max):
+            if connection.place.held_bytes:
+                connection.account()
+            if connection.leaves_unread(now_s):
+                connection.place.note(Ending.TOO_SLOW, "responses were not read in time")
+                connection.place.end()
+            elif connection.is_stalled(now_s, PARTIAL_S_MAX, config.request_seconds_max):
                 connection.place.note(Ending.TOO_SLOW, "a request was not completed in time")
                 connection.close()
             elif connection.is_idle(now_s, config.idle_seconds_max):

@@ -18,7 +18,7 @@ from ...wire.properties import Rules, parse_properties, parse_rules, properties_
 from . import replies
 from .arguments import arity, body_of, count, key_of, plain_item, text, texts, wait
 from .batch_methods import BATCH_METHODS
-from .connection import SMALL_BYTES, Connection, Handler
+from .connection import Connection, Handler
 from .queue_methods import QUEUE_METHODS
 
 __all__ = ["METHODS"]
@@ -199,7 +199,7 @@ class _ManyPuller:
             size += len(encoded[-1])
             if size > _MANY_BYTES_MAX:
                 break
-        if size > SMALL_BYTES and not connection.has_room(size):
+        if connection.must_ask(size) and not connection.has_room(size):
             connection.give_back(token, delivered)
             return
         if len(encoded) < len(delivered):
@@ -304,7 +304,7 @@ def _push_all(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 2, 2)
     pattern = text(arguments[0])
     item = plain_item(arguments[1])
-    connection.check_tasks()
+    connection.slow.check()
     connection.run(msgid, _copied(connection, pattern, item))
     # What the client sends next takes effect behind it.
     connection.hold()
@@ -441,7 +441,7 @@ def _cluster(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         "leader": status["leader"],
         "rpc": [node["rpc"] for node in status["nodes"] if node["rpc"]],
     }
-    connection.succeed(msgid, pack(shown))
+    connection.show(msgid, pack(shown))
 
 
 METHODS: dict[bytes, Handler] = {

@@ -23,7 +23,7 @@ _Method = Callable[[Connection, Arguments], Coroutine[Any, Any, Any]]
 
 def _operation(begin: _Method) -> Handler:
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        connection.check_tasks()
+        connection.slow.check()
         connection.run(msgid, _packed(begin(connection, arguments)))
 
     return handler

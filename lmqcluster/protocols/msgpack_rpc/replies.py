@@ -11,7 +11,7 @@ from ...core.message import Part
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, unpack
-from .values import VALUES_MAX, ValueCounter
+from .values import VALUES_MAX, Scan, TooManyValuesError
 
 __all__ = [
     "EMPTY",
@@ -121,12 +121,12 @@ def encode_content(content_type: bytes | None, body: bytes) -> bytes:
         return pack_raw(body)
     if body and _is_canonical_raw(body):
         return body
-    # A body that would take very much memory as values comes as it is.
-    if len(body) > VALUES_MAX and not ValueCounter().feed(body):
-        return pack_raw(body)
     try:
+        # A body that would take very much memory as values comes as it is.
+        if len(body) > VALUES_MAX:
+            Scan().feed(body)
         return pack(unpack(body))
-    except (ValueError, LmqError):
+    except (TooManyValuesError, ValueError, LmqError):
         return pack_raw(body)
 
 

@@ -1,14 +1,18 @@
-"""How many values a MessagePack stream holds, counted without building them.
+"""Where a MessagePack value ends and how many values it holds, found without building any of them.
 
-A value of one byte takes up to a hundred when it is decoded, so large requests and bodies are bounded by values too.
+A value of one byte takes up to a hundred when it is decoded, so requests and bodies are bounded by values too.
 """
 
 from __future__ import annotations
 
-__all__ = ["VALUES_MAX", "ValueCounter"]
+__all__ = ["VALUES_MAX", "Scan", "TooManyValuesError"]
 
 VALUES_MAX = 1_000_000
 """Most values in one request or body, each element of an array and each key and value of a map counting as one."""
+
+
+class TooManyValuesError(ValueError):
+    """There are more values than the scan was told to go through, or more are announced."""
 
 
 def _sizes() -> list[int]:
@@ -28,36 +32,73 @@ def _sizes() -> list[int]:
     return sizes
 
 
+def _children() -> list[int]:
+    """By first byte: how many values follow in this one, or -1 for a container whose header says it."""
+    children = [0] * 256
+    for count in range(16):
+        children[0x90 + count] = count
+        children[0x80 + count] = 2 * count
+    for first in (0xDC, 0xDD, 0xDE, 0xDF):
+        children[first] = -1
+    return children
+
+
 _SIZES = _sizes()
+_CHILDREN = _children()
 
 
-class ValueCounter:
-    """Counts the values of a stream that comes in pieces."""
+class Scan:
+    """Goes through one value that comes in pieces.
 
-    __slots__ = ("_rest", "_skip", "count")
+    Attributes:
+        count: values found so far.
+        pending: values that must still come; 0 when all have begun.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_most", "_rest", "_skip", "count", "pending")
+
+    def __init__(self, values_max: int = VALUES_MAX) -> None:
+        """Take how many values there may be."""
         self.count = 0
+        self.pending = 1
+        self._most = values_max
         self._skip = 0
         self._rest = b""
 
-    def feed(self, data: bytes) -> bool:
-        """Take the next piece; False as soon as there are more than `VALUES_MAX` values."""
-        if self._rest:
-            data = self._rest + data
+    def feed(self, data: bytes, position: int = 0) -> int:
+        """Take the next piece, from this position on; returns where in it the value ends, or -1 if it goes on.
+
+        Raises:
+            TooManyValuesError: as soon as there must be more values than allowed.
+        """
+        before = len(self._rest)
+        if before:
+            data = self._rest + data[position:]
             self._rest = b""
-        position, end, count = self._skip, len(data), self.count
-        sizes = _SIZES
-        while position < end and count <= VALUES_MAX:
-            size = sizes[data[position]]
+            position, before = 0, before - position
+        position += self._skip
+        end, count, pending, most = len(data), self.count, self.pending, self._most
+        sizes, children = _SIZES, _CHILDREN
+        while pending and position < end:
+            first = data[position]
+            size = sizes[first]
+            inside = children[first]
             if size <= 0:
                 width = -size & 15
                 if end - position <= width:
                     self._rest = data[position:]
                     break
                 size = 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "big") + (size < -15)
+            elif inside < 0:
+                if end - position < size:
+                    self._rest = data[position:]
+                    break
+                inside = int.from_bytes(data[position + 1 : position + size], "big") << (first > 0xDD)
             position += size
             count += 1
+            pending += inside - 1
+            if count + pending > most:
+                raise TooManyValuesError(f"more than {most} values")
         self._skip = max(0, position - end)
-        self.count = count
-        return count <= VALUES_MAX
+        self.count, self.pending = count, pending
+        return position - before if not pending and not self._skip else -1

@@ -1,0 +1,142 @@
+"""Requests of one connection that take several steps, and responses that are so large that they are made one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from ...wire.errors import LmqError
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+__all__ = ["LARGE_BYTES", "TASKS_MAX", "SlowAnswers"]
+
+log = structlog.get_logger("lmq.rpc")
+
+TASKS_MAX = 64
+"""Most requests of several steps that one connection may have under way."""
+LARGE_BYTES = 48 * 1024 * 1024
+"""What a large response counts before it is made: a slice of messages, of which the last may have the largest size."""
+ROOM_S = 30.0
+"""How long a large response waits for the client to read what it has been sent before."""
+
+
+class SlowAnswers:
+    """The tasks of one connection.
+
+    Attributes:
+        tasks: what is under way.
+        reserved_bytes: what responses that are being made may take.
+    """
+
+    __slots__ = ("_drained", "_stream", "_turn", "reserved_bytes", "tasks")
+
+    def __init__(self, stream: Stream) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.reserved_bytes = 0
+        self._stream = stream
+        self._turn: asyncio.Lock | None = None
+        self._drained: asyncio.Future[None] | None = None
+
+    def check(self) -> None:
+        """Refuse one more request if too many are under way.
+
+        Raises:
+            LmqError: ``overloaded``.
+        """
+        if len(self.tasks) >= TASKS_MAX:
+            raise LmqError("overloaded", f"{TASKS_MAX} such requests of this connection are under way, the limit")
+
+    def run(
+        self,
+        result: Coroutine[Any, Any, bytes],
+        succeed: Callable[[bytes], object],
+        fail: Callable[[str], object],
+        *,
+        large: bool,
+    ) -> None:
+        """Answer with the outcome of a coroutine, later.
+
+        Args:
+            result: makes the response.
+            succeed: sends it.
+            fail: sends an error.
+            large: whether the response may be large. Of these one at a time is made, when the client has read the others.
+
+        Raises:
+            LmqError: ``overloaded``.
+        """
+        try:
+            self.check()
+        except LmqError:
+            result.close()
+            raise
+        task = asyncio.get_running_loop().create_task(self._answer(result, succeed, fail, large=large))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _answer(
+        self,
+        result: Coroutine[Any, Any, bytes],
+        succeed: Callable[[bytes], object],
+        fail: Callable[[str], object],
+        *,
+        large: bool,
+    ) -> None:
+        try:
+            if large:
+                await self._in_turn(result, succeed)
+            else:
+                succeed(await result)
+        except LmqError as exc:
+            fail(exc.rpc_text())
+        except Exception:
+            # A bug, which must not leave the client without an answer.
+            log.exception("a request failed")
+            fail(LmqError("internal", "the node met a bug; its log has the details").rpc_text())
+        finally:
+            result.close()
+
+    async def _in_turn(self, result: Awaitable[bytes], succeed: Callable[[bytes], object]) -> None:
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        async with self._turn:
+            self.reserved_bytes = LARGE_BYTES
+            try:
+                async with asyncio.timeout(ROOM_S):
+                    await self._until_read()
+                    while not self._stream.hold_reserve():
+                        await self._stream.place.client.freed()
+                # What is left may be enough for the next one that waits.
+                self._stream.place.client.wake()
+            except TimeoutError as exc:
+                self.reserved_bytes = 0
+                text = "the client leaves responses unread, and until it reads them no large ones are made"
+                raise LmqError("overloaded", text) from exc
+            try:
+                data = await result
+            finally:
+                self.reserved_bytes = 0
+                self._stream.account()
+            succeed(data)
+
+    async def _until_read(self) -> None:
+        while not self._stream.writable:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
+
+    def drained(self) -> None:
+        """The client has read what was sent."""
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        for task in self.tasks:
+            task.cancel()
