@@ -1,0 +1,251 @@
+"""Bad input against a cluster of three nodes beside an honest client, and what must hold meanwhile and afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import itertools
+import json
+import socket
+import struct
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.integration.canary import rss_bytes
+from tests.integration.cluster import Cluster, NodeProcess, wait_for
+
+from .honest import Honest
+from .http_inputs import http_input
+from .inputs import Input, rng_of
+from .raft_inputs import raft_input
+from .rpc_inputs import rpc_input
+
+__all__ = ["Report", "Settings", "run"]
+
+MIB = 1 << 20
+GROWTH_BYTES_MAX = 400 * MIB
+"""How much a node's resident memory may exceed what it was before: buffers of clients, and what bad input may well store."""
+READ_S = 0.2
+ROOT = "the token of the administrator of this campaign"
+SECRET = "the secret of the cluster of this campaign"
+DIGESTS_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One campaign.
+
+    Attributes:
+        seed: all input follows from it.
+        seconds: how long.
+        tokens: whether everybody has to show a token; some of the bad input then comes from somebody who has one.
+        senders: how many send at the same time.
+        inputs_max: end after so many inputs; None for no bound.
+        first: number of the first input.
+    """
+
+    seed: int
+    seconds: float
+    tokens: bool = False
+    senders: int = 6
+    inputs_max: int | None = None
+    first: int = 0
+
+
+@dataclass
+class Report:
+    """What happened.
+
+    Attributes:
+        inputs: sent, by port.
+        problems: what must not be; empty if all is well.
+    """
+
+    seed: int
+    inputs: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    elections: int = 0
+    growth_mib: dict[str, int] = field(default_factory=dict)
+    pushed: int = 0
+    slowest_s: float = 0.0
+
+    def text(self) -> str:
+        """For people."""
+        growth = ", ".join(f"{name} {size} MiB" for name, size in self.growth_mib.items())
+        lines = [
+            f"seed {self.seed}: {self.inputs.total()} inputs ({', '.join(f'{n} {p}' for p, n in sorted(self.inputs.items()))})",
+            f"honest client: {self.pushed} pushes acknowledged, slowest request {self.slowest_s:.2f} s",
+            f"memory above the start at most: {growth}; elections: {self.elections}",
+            *(f"PROBLEM: {problem}" for problem in self.problems),
+        ]
+        return "\n".join(lines)
+
+
+def make_input(seed: int, number: int, token: str | None) -> Input:
+    """The input of this number; the same for the same seed."""
+    rng = rng_of(seed, number)
+    port = rng.choices(("http", "rpc", "raft"), (5, 5, 2))[0]
+    if port == "raft":
+        return raft_input(rng)
+    return http_input(rng, token) if port == "http" else rpc_input(rng, token)
+
+
+def send(node: NodeProcess, one: Input) -> None:
+    """Carry out one input; whatever the node does with it is its right."""
+    host, port = {"http": node.http, "rpc": node.rpc, "raft": node.raft}[one.port].rsplit(":", 1)
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 20) as sock:
+        sock.settimeout(READ_S)
+        for piece in one.pieces:
+            sock.sendall(piece)
+            time.sleep(one.pause_s)
+        if one.ending == "abort":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return
+        if one.ending == "half":
+            sock.shutdown(socket.SHUT_WR)
+        if one.ending != "close":
+            for _ in range(20):
+                if not sock.recv(1 << 16):
+                    return
+
+
+class _Campaign:
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self.settings = settings
+        self.report = Report(settings.seed)
+        self._nodes = list(cluster)
+        self._root = ROOT if settings.tokens else None
+        self._token = self._make_token() if settings.tokens else None
+        self._numbers = itertools.count(settings.first)
+        self._end_s = 0.0
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+
+    def ask(self, node: NodeProcess, path: str, body: Any = None) -> Any:
+        """JSON of a node, as the administrator."""
+        headers = {"Content-Type": "application/json"}
+        if self._root is not None:
+            headers["Authorization"] = f"Bearer {self._root}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{node.http}{path}", data, headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=60) as answer:
+            content = answer.read()
+            return json.loads(content) if answer.headers["Content-Type"].startswith("application/json") else content
+
+    def _make_token(self) -> str:
+        made = self.ask(self._nodes[0], "/v1/tokens", {"name": "sender", "role": "write", "queues": "^fuzz"})
+        return str(made["token"])
+
+    def run(self) -> Report:
+        """Send, watch, and judge."""
+        honest = Honest(self._nodes, self._root)
+        honest.prepare()
+        term = self._term()
+        before = {node.name: rss_bytes(node) for node in self._nodes}
+        self.report.growth_mib = dict.fromkeys(before, 0)
+        self._end_s = time.monotonic() + self.settings.seconds
+        senders = [threading.Thread(target=self._send, name=f"sender {n}") for n in range(self.settings.senders)]
+        honest.start()
+        for sender in senders:
+            sender.start()
+        while any(sender.is_alive() for sender in senders):
+            self._watch(before)
+            if honest.problem is not None or not all(node.running for node in self._nodes):
+                self._stop.set()
+            self._stop.wait(0.5)
+        for sender in senders:
+            sender.join()
+        honest.stop()
+        self.report.pushed, self.report.slowest_s = len(honest.pushed), honest.slowest_s
+        self._judge(honest, term)
+        return self.report
+
+    def _send(self) -> None:
+        settings = self.settings
+        for number in self._numbers:
+            if self._stop.is_set() or time.monotonic() > self._end_s:
+                return
+            if settings.inputs_max is not None and number >= settings.first + settings.inputs_max:
+                return
+            one = make_input(settings.seed, number, self._token)
+            with self._lock:
+                self.report.inputs[one.port] += 1
+            send(self._nodes[number % len(self._nodes)], one)
+
+    def _watch(self, before: dict[str, int]) -> None:
+        growth = self.report.growth_mib
+        for node in self._nodes:
+            with contextlib.suppress(OSError):
+                growth[node.name] = max(growth[node.name], (rss_bytes(node) - before[node.name]) // MIB)
+
+    def _term(self) -> int:
+        return max(int(self.ask(node, "/v1/cluster")["term"]) for node in self._nodes)
+
+    def _judge(self, honest: Honest, term: int) -> None:
+        problems = self.report.problems
+        dead = [node for node in self._nodes if not node.running]
+        problems += [f"{node.name} has died\n{node.log_tail()}" for node in dead]
+        if honest.problem is not None:
+            problems.append(f"the honest client was not served: {honest.problem!r}")
+        for name, size in self.report.growth_mib.items():
+            if size * MIB > GROWTH_BYTES_MAX:
+                problems.append(f"{name} grew by {size} MiB, more than {GROWTH_BYTES_MAX // MIB} MiB")
+        for node in self._nodes:
+            lines = [line for line in node.log().splitlines() if "Traceback" in line or '"level": "error"' in line]
+            problems += [f"{node.name} logged {line[:2000]}" for line in lines[:3]]
+        if dead or honest.problem is not None:
+            return
+        lost = honest.settle()
+        if lost:
+            problems.append(f"{len(lost)} acknowledged pushes never came back, such as {sorted(lost)[:3]}")
+        if not honest.pushed:
+            problems.append("the honest client got nothing done")
+        self.report.elections = self._term() - term
+        digests = self._equal_digests()
+        if digests is None:
+            problems.append("no snapshots of one entry could be had from all nodes")
+        elif len(set(digests)) != 1:
+            problems.append(f"the replicas differ: {digests}")
+
+    def _equal_digests(self) -> list[str] | None:
+        """Digests of the states of all nodes after the same entry; different ones if the replicas differ."""
+        found: dict[int, dict[str, str]] = {}
+
+        def collect() -> list[str] | None:
+            for node in self._nodes:
+                try:
+                    info = self.ask(node, "/v1/snapshots", {})
+                    total = hashlib.sha256()
+                    for number in range(info["blocks"]):
+                        total.update(self.ask(node, f"/v1/snapshots/{info['index']}/blocks/{number}"))
+                except (OSError, http.client.HTTPException):
+                    continue
+                found.setdefault(info["index"], {})[node.name] = total.hexdigest()
+            whole = [list(one.values()) for one in found.values() if len(one) == len(self._nodes)]
+            return whole[0] if whole else None
+
+        try:
+            return wait_for(collect, "snapshots of one entry", DIGESTS_S)
+        except TimeoutError:
+            return None
+
+
+def run(settings: Settings) -> Report:
+    """Run a campaign on a cluster of its own."""
+    with tempfile.TemporaryDirectory(prefix="lmqcluster-fuzz-") as folder:
+        environment = {}
+        if settings.tokens:
+            path = Path(folder) / "admin-token"
+            path.write_text(ROOT)
+            path.chmod(0o600)
+            environment = {"LMQ_CLUSTER_SECRET": SECRET, "LMQ_ADMIN_TOKEN_FILE": str(path)}
+        with Cluster(3, directory=Path(folder), environment=environment) as cluster:
+            return _Campaign(settings, cluster).run()
