@@ -138,7 +138,8 @@ class Stream(asyncio.Protocol):
         """
         intake, left = self._intake, REQUESTS_PER_TURN
         unpacker, whole = intake.unpacker, intake.whole
-        if self._held:
+        was_held = self._held
+        if was_held:
             self._take_later(data, base)
             return
         for message in unpacker:
