@@ -1,4 +1,4 @@
-"""``lmq-admin tls``: certificates for the client ports."""
+"""``lmq-admin tls``: certificates for the client ports, and between nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NODE: Final = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(=(?P<hosts
 
 @click.group()
 def tls() -> None:
-    """Make certificates for the client ports of the nodes."""
+    """Make certificates for the nodes: for their clients, and between them."""
 
 
 @tls.command("init", short_help="Make an authority and certificates for nodes.")
@@ -40,8 +40,8 @@ def tls_init(nodes: tuple[str, ...], folder: Path, days: int, renew: bool, no_lo
 
     HOSTs are the names and addresses by which clients reach the node, NODE itself if none is given: n1=10.0.0.1,n1.example.org.
 
-    A node gets its own two files (tls_cert, tls_key), clients get ca.crt, and ca.key stays where nobody else can read it: whoever
-    has it can pass for a node. After a renewal send SIGHUP to the nodes.
+    A node gets its own two files (tls_cert, tls_key) and, for TLS with other nodes, ca.crt (raft_tls_ca). Clients get ca.crt.
+    ca.key stays where nobody else can read it: whoever has it can pass for a node. After a renewal send SIGHUP to the nodes.
     """
     wanted = [_node(text) for text in nodes]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

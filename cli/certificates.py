@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from lmqcluster.replication.peer_tls import NODE_MARK
+
 from .errors import CliError, ExitCode
 
 __all__ = ["Authority", "write_new"]
@@ -80,7 +82,10 @@ class Authority:
         Raises:
             CliError: a host is neither a name nor an address, a file is there already, or cannot be written.
         """
-        alternatives = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys(hosts)])
+        names = [_general_name(host) for host in dict.fromkeys(hosts)]
+        # By this peers know that it is a node's.
+        names.append(x509.UniformResourceIdentifier(NODE_MARK + name))
+        alternatives = x509.SubjectAlternativeName(names)
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
         builder = _begun(subject, self._cert.subject, key.public_key(), days)

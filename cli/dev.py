@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -17,9 +18,10 @@ from typing import Any, Final
 import click
 
 from lmqcluster.node.address import Address
-from lmqcluster.node.config import memory_of_machine
+from lmqcluster.node.config import ConfigError, memory_of_machine
 
 from .api import Api
+from .certificates import write_new
 from .errors import ExitCode
 from .ports import check_free
 
@@ -49,6 +51,10 @@ _COLOURS: Final = (
 _OWN_SETTINGS: Final = ("CONFIG", "NAME", "DATA_DIR", "PEERS", "HTTP", "RPC", "RAFT", "ADVERTISE_RAFT")
 
 
+_SECRETS: Final = ("LMQ_CLUSTER_SECRET", "LMQ_CLUSTER_SECRET_FILE")
+_SECRET_BYTES: Final = 32
+
+
 @dataclass(frozen=True, slots=True)
 class DevSettings:
     """What ``lmq dev`` was asked for; `offset` is added to every port."""
@@ -70,6 +76,7 @@ class DevNode:
         self.addresses = {kind: Address(HOST, port + shift) for kind, port in PORTS.items()}
         self.data_dir = settings.data_dir / self.name
         self.event_journal = settings.event_journal
+        self.secret_file: Path | None = None
         self.process: Process | None = None
         self.ended = False
 
@@ -80,6 +87,8 @@ class DevNode:
             words += [f"--{kind}", str(address)]
         if self.event_journal is not None:
             words += ["--event-journal", str(self.event_journal)]
+        if self.secret_file is not None:
+            words += ["--cluster-secret-file", str(self.secret_file)]
         return [*words, "--peers", peers]
 
 
@@ -102,6 +111,10 @@ class DevCluster:
         for node in self._nodes:
             for kind, address in node.addresses.items():
                 check_free(address, f"{_TITLES[kind]} of {node.name}", "shift all ports with --offset 100")
+        if not any(os.environ.get(name) for name in _SECRETS):
+            secret_file = _secret_file(self._settings.data_dir)
+            for node in self._nodes:
+                node.secret_file = secret_file
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal)
@@ -248,6 +261,22 @@ class DevCluster:
     @staticmethod
     def _say(text: str, *, error: bool = False) -> None:
         click.echo(f"lmq dev: {text}", err=error)
+
+
+def _secret_file(data_dir: Path) -> Path:
+    """The secret that the nodes of this cluster share, drawn at the first start: else tokens would keep nobody out.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = data_dir / "cluster-secret"
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ConfigError(f"cannot use the data directory {data_dir}: {exc.strerror}") from exc
+    if not path.exists():
+        write_new(path, f"{secrets.token_hex(_SECRET_BYTES)}\n".encode(), secret=True)
+    return path
 
 
 def _typed(program: str) -> str:

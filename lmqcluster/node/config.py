@@ -28,6 +28,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "human", "json")
 EVENT_FILE_BYTES_MIN: Final = 64 * 1024
 STATSD_PREFIX_MAX: Final = 100
+RAFT_TLS: Final = ("required", "optional")
 DURABILITIES: Final = ("disk", "process", "memory")
 
 
@@ -136,7 +137,7 @@ class NodeConfig:
         metadata=_option(
             values.address_or_off,
             "Address on which peers connect, or off for a node that stays alone.",
-            extremes="Beyond loopback a cluster secret is required. Port 0 is refused: peers must know the port.",
+            extremes="Beyond loopback a cluster secret or raft_tls_ca is required. Port 0 is refused: peers must know the port.",
             metavar="ADDR",
             default="127.0.0.1:19980",
         ),
@@ -168,9 +169,11 @@ class NodeConfig:
         repr=False,
         metadata=_option(
             values.text,
-            "Secret that all nodes of the cluster share; peers prove that they know it before anything else is read. "
+            "Secret that all nodes of the cluster share; peers prove that they know it before anything else is read, and what "
+            "they say to each other is encrypted with keys made from it. "
             "As a flag it shows in the process list: prefer the environment or a file.",
-            extremes="At least 16 bytes. Without it Raft is confined to loopback.",
+            extremes="At least 16 bytes, drawn at random (openssl rand -hex 32). Without it or raft_tls_ca Raft is confined to "
+            "loopback, and a cluster of several nodes can have no tokens.",
             metavar="TEXT",
             default="none",
         ),
@@ -226,6 +229,47 @@ class NodeConfig:
             extremes="Nobody without a certificate gets an answer, those who ask for /livez included.",
             metavar="FILE",
             default="none",
+        ),
+    )
+    raft_tls_ca: Path | None = field(
+        default=None,
+        metadata=_option(
+            values.path,
+            "File with the certificate of the authority of the cluster's nodes. With it peers speak TLS 1.3 and show each other "
+            "certificates of that authority that are marked as a node's (lmq-admin tls init). Read again on SIGHUP.",
+            extremes="Needs raft_tls_cert and raft_tls_key, or tls_cert and tls_key. Nodes without it cannot be peers any more.",
+            metavar="FILE",
+            default="none",
+        ),
+    )
+    raft_tls_cert: Path | None = field(
+        default=None,
+        metadata=_option(
+            values.path,
+            "File with the certificate that this node shows to its peers, in PEM. Read again on SIGHUP.",
+            extremes="Peers refuse one that has expired.",
+            metavar="FILE",
+            default="the value of tls_cert",
+        ),
+    )
+    raft_tls_key: Path | None = field(
+        default=None,
+        metadata=_option(
+            values.path,
+            "File with the private key of raft_tls_cert, in PEM and without a password. Read again on SIGHUP.",
+            extremes="Whoever can read it can pass for the node.",
+            metavar="FILE",
+            default="the value of tls_key",
+        ),
+    )
+    raft_tls: str = field(
+        default="required",
+        metadata=_option(
+            values.choice(*RAFT_TLS),
+            "Whether peers have to speak TLS where raft_tls_ca is given: required, or optional while a cluster changes over.",
+            extremes="optional protects nobody: who stands in between can keep peers from speaking TLS.",
+            metavar="MODE",
+            default="required",
         ),
     )
     admin_token: bytes | None = field(default=None, repr=False, compare=False)
@@ -483,12 +527,15 @@ class NodeConfig:
     def _validate_secret(self) -> None:
         if self.cluster_secret is not None and len(self.cluster_secret.encode()) < SECRET_BYTES_MIN:
             self._fail("cluster_secret", f"must have at least {SECRET_BYTES_MIN} bytes: a short one can be guessed")
-        if self.cluster_secret is not None or self.raft is None:
+        if self.keeps_strangers_out or self.raft is None:
             return
+        if self.admin_token_file is not None and len(self.members()) > 1:
+            text = "needs a cluster secret, else anybody on this machine could get round tokens through the Raft port"
+            self._fail("admin_token_file", f"{text}: set LMQ_CLUSTER_SECRET_FILE on all nodes")
         exposed = next((a for a in (self.raft, *self.members()) if not a.is_loopback), None)
         if exposed is not None:
             name = "raft" if exposed == self.raft else "advertise_raft" if exposed == self.advertise_raft else "peers"
-            self._fail(name, f"{exposed} is beyond loopback: set LMQ_CLUSTER_SECRET or LMQ_CLUSTER_SECRET_FILE")
+            self._fail(name, f"{exposed} is beyond loopback: set LMQ_CLUSTER_SECRET_FILE or LMQ_RAFT_TLS_CA")
 
     def _validate_tls(self) -> None:
         if self.tls_cert is not None and self.tls_key is None:
@@ -496,6 +543,26 @@ class NodeConfig:
         for name, value in (("tls_key", self.tls_key), ("tls_client_ca", self.tls_client_ca)):
             if value is not None and self.tls_cert is None:
                 self._fail(name, "is of no use without tls_cert")
+
+        if self.raft_tls_ca is None:
+            for name in ("raft_tls_cert", "raft_tls_key"):
+                if getattr(self, name) is not None:
+                    self._fail(name, "is of no use without raft_tls_ca")
+        elif self.raft_tls_files() is None:
+            self._fail("raft_tls_ca", "needs raft_tls_cert and raft_tls_key, or tls_cert and tls_key")
+
+    @property
+    def keeps_strangers_out(self) -> bool:
+        """Whether peers have to show a secret or a certificate."""
+        return self.cluster_secret is not None or (self.raft_tls_ca is not None and self.raft_tls == "required")
+
+    def raft_tls_files(self) -> tuple[Path, Path, Path] | None:
+        """Certificate, key and authority for TLS between peers; None without TLS."""
+        own = (self.raft_tls_cert, self.raft_tls_key)
+        cert, key = (self.tls_cert, self.tls_key) if own == (None, None) else own
+        if self.raft_tls_ca is None or cert is None or key is None:
+            return None
+        return cert, key, self.raft_tls_ca
 
     def _fail(self, name: str, reason: str) -> NoReturn:
         raise ConfigError(f"{name} {reason} ({self.origin(name)})")

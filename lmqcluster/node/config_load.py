@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..replication.peer_tls import PeerTls
 from .access import read_admin_token
 from .config import OPTIONS, ConfigError, NodeConfig, Option
 from .tls import ServerTls
@@ -137,6 +138,12 @@ def _read_admin_token(values: dict[str, Any], origins: dict[str, str]) -> None:
 
 
 def _check_tls(config: NodeConfig) -> None:
+    files = config.raft_tls_files()
+    if files is not None:
+        try:
+            PeerTls(*files)
+        except (OSError, ValueError) as exc:
+            raise ConfigError(f"raft_tls_ca: {exc} ({config.origin('raft_tls_ca')})") from exc
     if config.tls_cert is None or config.tls_key is None:
         return
     try:

@@ -8,6 +8,7 @@ import structlog
 
 from ..ports import Bounds, Gate, Memory, Shares
 from ..ports.gate import AUTHENTICATION_S
+from ..replication import security
 from .config import NodeConfig, memory_of_machine
 
 __all__ = ["ARRIVAL_BYTES_PER_S", "Gates"]
@@ -40,7 +41,8 @@ class Gates:
         )
         self.http = Gate("http", bounds, self.memory, must_authenticate)
         self.rpc = Gate("msgpack_rpc", bounds, self.memory, must_authenticate)
-        self.raft = Gate("raft", Bounds(shares.raft_port, shares.raft_port), self.memory, lambda _address: True)
+        raft = Bounds(shares.raft_port, shares.raft_port, authentication_s=security.AUTHENTICATION_S)
+        self.raft = Gate("raft", raft, self.memory, lambda _address: True)
 
     @property
     def all(self) -> tuple[Gate, ...]:

@@ -13,8 +13,8 @@ import aiohttp
 import structlog
 
 from ..replication.hand_over import hand_over
-from ..replication.transport import ask
 from ..wire.errors import LmqError
+from . import raft_port
 from .address import Address
 from .identity import fresh_id
 
@@ -78,6 +78,9 @@ async def join(node: Node, peer: str, *, discard_data: bool) -> None:
     core = node.replica.core
     if len(core.members()) > 1 and node.id in core.members() and not core.was_removed():
         raise LmqError("conflict", "this node is in a cluster already; let it leave first", retryable=False)
+    if not raft_port.may_be_open(node):
+        text = "this node asks for tokens and has no cluster secret, so its Raft port is closed: set LMQ_CLUSTER_SECRET_FILE"
+        raise LmqError("conflict", text, retryable=False)
     contact = await _contact(node, peer)
     cluster = await _ask(node, contact, "cluster", [])
     if not cluster["members"]:
@@ -248,7 +251,7 @@ async def _ask(node: Node, address: str | None, verb: str, arguments: list[str])
         own: dict[str, Any] = answer["result"]
         return own
     try:
-        return await ask(transport.me, transport.secret, address, verb, arguments, timeout_s=ASK_TIMEOUT_S)
+        return await transport.ask(address, verb, arguments, timeout_s=ASK_TIMEOUT_S)
     except (OSError, TimeoutError) as exc:
         raise LmqError("unreachable", f"the node at {address} cannot be reached: {str(exc) or 'timed out'}") from exc
     except LookupError as exc:

@@ -17,13 +17,15 @@ from ..core.commands import PULLS, Command
 from ..replication.hand_over import hand_over
 from ..replication.meta import NodeMeta
 from ..replication.node_storage import NodeStorage
+from ..replication.peer_tls import PeerTls
 from ..replication.replica import About, Replica
+from ..replication.security import PeerSecurity
 from ..replication.settings import RaftSettings
 from ..replication.storage.disk import Disk, Folder
 from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.errors import LmqError
 from . import incarnation as incarnation_of_node
-from . import joining
+from . import joining, raft_port, standing
 from .access import Access, read_admin_token
 from .address import is_loopback
 from .config import NodeConfig
@@ -54,8 +56,6 @@ UPGRADE_PERIOD_S = 1.0
 ACCESS_PERIOD_S = 0.5
 MEMORY_PERIOD_S = 0.5
 SNAPSHOT_HOLD_S = 600.0
-READY_LAG_MAX = 200
-"""Log entries that a ready node may lag behind what it knows to be committed."""
 
 
 class Node:
@@ -69,6 +69,7 @@ class Node:
         access: who may do what on the client ports.
         gates: what the ports take.
         tls: what the client ports speak; None for plain TCP.
+        security: what peers have to show.
         statsd: what sends metrics to StatsD, None if that is off.
         totals: sums over all queues.
         turns: slices of the event loop for long work.
@@ -94,6 +95,8 @@ class Node:
         self.access = Access(config.admin_token)
         self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
+        secret = (config.cluster_secret or "").encode()
+        self.security = PeerSecurity(secret, tls_required=config.raft_tls == "required", gate=self.gates.raft)
         self._settling: asyncio.Task[None] | None = None
         self.replica: Replica
         self.turns: Turns
@@ -117,11 +120,14 @@ class Node:
             OSError: an address or the data folder cannot be used.
             DamagedFileError: the data folder is damaged.
             DurabilityError: the configured durability would forget what the folder holds.
-            ValueError: certificate and key cannot be used.
+            ValueError: certificate and key cannot be used, or tokens could be got round through the Raft port.
         """
         config = self.config
         if config.tls_cert is not None and config.tls_key is not None:
             self.tls = ServerTls(config.tls_cert, config.tls_key, config.tls_client_ca)
+        files = config.raft_tls_files()
+        if files is not None:
+            self.security.tls = PeerTls(*files)
         self.failure = asyncio.get_running_loop().create_future()
         self._about.http = str(config.advertised(config.http)) if config.http else ""
         self._about.rpc = str(config.advertised(config.rpc)) if config.rpc else ""
@@ -146,6 +152,8 @@ class Node:
         self._build()
         self._tell_opened()
         self.gates.tell()
+        raft_port.check(self)
+        self.access.on_change.append(partial(raft_port.follow, self))
         await self._listen()
         if config.statsd is not None:
             self.statsd = StatsdSender(config.statsd, config.statsd_prefix, config.statsd_interval, self._machine)
@@ -175,9 +183,8 @@ class Node:
     def _build(self) -> None:
         """Make replica, proposer and pulls for the current identity."""
         config = self.config
-        secret = (config.cluster_secret or "").encode()
         self._about.machine_version = Machine.VERSION_MAX
-        self.replica = Replica(self._storage, self._about, secret, RaftSettings(), compile_pattern, self)
+        self.replica = Replica(self._storage, self._about, self.security, RaftSettings(), compile_pattern, self)
         self.replica.administration.vitals = partial(own_vitals, self)
         if self.events is not None:
             self.events.begin(self.replica.machine)
@@ -250,7 +257,7 @@ class Node:
     async def _listen(self) -> None:
         raft = self.config.raft
         host, port = (raft.host, raft.port) if raft is not None else ("127.0.0.1", 0)
-        await self.replica.start(host, port)
+        await self.replica.start(host, port, listening=raft_port.may_be_open(self))
 
     def reload(self) -> None:
         """Take certificate, key and ``admin_token_file`` anew; one that cannot be used is logged, and the old one stays."""
@@ -258,6 +265,8 @@ class Node:
         try:
             if self.tls is not None:
                 self.tls.reload()
+            if self.security.tls is not None:
+                self.security.tls.reload()
             if path is not None:
                 self.access.set_admin_token(read_admin_token(path))
         except (OSError, ValueError) as exc:
@@ -529,81 +538,21 @@ class Node:
 
     def health(self) -> list[tuple[str, bool, str]]:
         """Named checks of readiness: (name, passed, detail)."""
-        core, machine = self.replica.core, self.replica.machine
-        leader = core.leader_id()
-        lag = core.commit_index() - core.applied_index()
-        recovering = core.is_recovering()
-        reason = joining.outside(self)
-        return [
-            ("running", not self._stopping, "shutting down" if self._stopping else "not shutting down"),
-            ("member", reason is None, reason or "belongs to a cluster"),
-            ("leader", self.has_leader(), f"leader {leader}" if leader else "no leader known"),
-            ("founded", bool(machine.salt), "founded" if machine.salt else "no first leader yet"),
-            ("applied", lag <= READY_LAG_MAX, f"{lag} entries behind"),
-            # Whoever restarts node after node has to wait for this one: two of three that have forgotten could not go on.
-            (
-                "recovered",
-                not recovering,
-                "has forgotten entries and copies them" if recovering else "holds what it acknowledged",
-            ),
-        ]
+        return standing.health(self)
 
     def cluster_status(self) -> dict[str, Any]:
         """The cluster as this node sees it."""
-        replica = self.replica
-        core = replica.core
-        # A node that is in no cluster shows itself, so that people see where they are.
-        members = core.members() or {self.id: self._about.raft}
-        connected = replica.transport.connected_ids() | {self.id}
-        quorum = len(members) // 2 + 1
-        present = sum(1 for node_id in members if node_id in connected)
-        return {
-            "self": self.id,
-            "leader": core.leader_id(),
-            "term": core.term(),
-            "commit_index": core.commit_index(),
-            "applied_index": core.applied_index(),
-            "quorum": quorum,
-            "has_quorum": present >= quorum and core.leader_id() is not None,
-            "durability": self.config.durability,
-            "version": self.version,
-            "machine_version": replica.machine.version,
-            "nodes": [self._member_status(node_id, members[node_id], connected) for node_id in sorted(members)],
-        }
+        return standing.cluster_status(self)
 
-    def _member_status(self, node_id: str, address: str, connected: set[str]) -> dict[str, Any]:
-        replica = self.replica
-        core = replica.core
-        about = self._about if node_id == self.id else replica.peers.get(node_id)
-        if node_id == self.id:
-            state = self._own_state()
-        elif node_id not in connected:
-            state = "unreachable"
-        elif node_id in replica.peers and replica.peers[node_id].recovering:
-            state = "recovering"
-        else:
-            state = "leader" if node_id == core.leader_id() else "follower"
-        return {
-            "id": node_id,
-            "name": about.name if about else None,
-            "http": (about.http or None) if about else None,
-            "rpc": (about.rpc or None) if about else None,
-            "raft": address,
-            "machine_version": about.machine_version if about else None,
-            "state": state,
-            "match_index": core.match_index(node_id),
-            "connected": node_id in connected,
-        }
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the node is shutting down."""
+        return self._stopping
 
-    def _own_state(self) -> str:
-        core = self.replica.core
-        if self.has_left:
-            return "left"
-        if core.was_removed():
-            return "removed"
-        if core.is_installing():
-            return "installing"
-        return "recovering" if core.is_recovering() else core.state()
+    @property
+    def about(self) -> About:
+        """What the node tells its peers of itself."""
+        return self._about
 
 
 class _Unattended:

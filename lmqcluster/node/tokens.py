@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..core import EVERY_QUEUE, Op, Role, TokenResult
 from ..core.tokens import NAME_BYTES_MAX, TOKENS_MAX
 from ..wire.errors import LmqError
+from . import raft_port
 from .access import digest_of
 from .patterns import check_pattern
 
@@ -47,8 +48,8 @@ async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s
     """Make a token; returns its secret, which is kept nowhere.
 
     Raises:
-        LmqError: ``bad_request``, ``bad_pattern``, ``conflict`` if the name is taken or if nobody could make a second token,
-            or ``overloaded`` if there are too many.
+        LmqError: ``bad_request``, ``bad_pattern``, ``conflict`` if the name is taken, if nobody could make a second token,
+            or if the nodes have no secret, or ``overloaded`` if there are too many.
     """
     encoded = _checked_name(name)
     if role not in ROLES:
@@ -57,6 +58,7 @@ async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s
     check_pattern(pattern)
     if lifetime_s is not None and not 1 <= lifetime_s <= LIFETIME_S_MAX:
         raise LmqError("bad_request", f"a lifetime is 1 to {LIFETIME_S_MAX} seconds, not {lifetime_s}")
+    raft_port.allow_tokens(node)
     secret = SECRET_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
     digest = digest_of(secret.encode())

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..replication.messages import FrameError
-from ..replication.transport import ask
 
 if TYPE_CHECKING:
     from .node import Node
@@ -132,7 +131,7 @@ class PeerVitals:
         begun = self._loop.time()
         commit_index = self._node.replica.core.commit_index()
         try:
-            figures = await ask(transport.me, transport.secret, address, VERB, [], timeout_s=ASK_TIMEOUT_S)
+            figures = await transport.ask(address, VERB, [], timeout_s=ASK_TIMEOUT_S)
         except LookupError:
             # An older program does not know the question, but it is there.
             figures = {}

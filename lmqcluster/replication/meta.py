@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 import xxhash
 
+from .handshake import VERSION as HANDSHAKE
 from .storage.disk import DamagedFileError, Disk
 
 __all__ = ["FILE_NAMES", "NodeMeta", "boot_id"]
@@ -46,6 +47,7 @@ class NodeMeta:
         recovering: the node has forgotten entries that it may have acknowledged.
         founding: no first leader has been met since the node was founded by a list of peers, so that it may be a member which
             has lost its disk, its term and its vote included.
+        handshake: the oldest version of the peers' handshake that the cluster's members may know no newer than.
         left: the node has left its cluster, or was removed, and belongs to none until it joins one.
         restarted: whether the folder holds a former life of this node.
     """
@@ -66,6 +68,7 @@ class NodeMeta:
         self.recovering: bool = fields["recovering"]
         self.founding: bool = fields["founding"]
         self.left: bool = fields["left"]
+        self.handshake: int = fields["handshake"]
         self.restarted = restarted
 
     @classmethod
@@ -126,6 +129,7 @@ class NodeMeta:
         self.durability, self.wipe, self.joining = None, True, joining
         self.recovering = self.founding = self.restarted = False
         self.left = left
+        self.handshake = _LATER_FIELDS["handshake"]
         self.save()
 
     def discard_data(self) -> None:
@@ -149,6 +153,12 @@ class NodeMeta:
         """Make the member list durable."""
         if members != self.members:
             self.members = dict(members)
+            self.save()
+
+    def give_up_old_handshake(self) -> None:
+        """All members know the present handshake."""
+        if self.handshake != HANDSHAKE:
+            self.handshake = HANDSHAKE
             self.save()
 
     def mark_trusted(self) -> None:
@@ -178,8 +188,8 @@ class NodeMeta:
             "recovering": self.recovering,
             "founding": self.founding,
         }
-        if self.left:
-            fields["left"] = True
+        later = {"left": self.left, "handshake": self.handshake}
+        fields |= {name: value for name, value in later.items() if value != _LATER_FIELDS[name]}
         if self.origin != self.node_id:
             fields["origin"] = self.origin
         text = json.dumps({"format": FORMAT, "checksum": _checksum(fields), "node": fields}, indent=2, sort_keys=True)
@@ -228,7 +238,7 @@ def _checksum(fields: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
 
 
-_LATER_FIELDS: dict[str, Any] = {"left": False}
+_LATER_FIELDS: dict[str, Any] = {"left": False, "handshake": 1}
 """Fields that are written only when they are not this, so that programs without them can read the file."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -245,6 +255,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "recovering": (bool,),
     "founding": (bool,),
     "left": (bool,),
+    "handshake": (int,),
 }
 _OPTIONAL: dict[str, tuple[type, ...]] = {"origin": (str,)}
 

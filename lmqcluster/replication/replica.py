@@ -19,6 +19,7 @@ import structlog
 
 from ..core import Applied, Machine
 from ..core.commands import Command, Compile
+from . import handshake
 from .administration import Administration
 from .handshake import Identity
 from .histogram import Histogram
@@ -27,6 +28,7 @@ from .membership import PeerNode
 from .node_storage import NodeStorage
 from .raft_core import RaftCore
 from .role_log import RoleLog
+from .security import PeerSecurity
 from .settings import RaftSettings
 from .snapshot_keeper import SnapshotKeeper
 from .storage.snapshot_store import SnapshotInfo
@@ -38,6 +40,8 @@ __all__ = ["About", "Replica", "ReplicaListener"]
 log = structlog.get_logger("lmq.replica")
 
 TICK_S = 0.02
+_WITHOUT_OLD_HANDSHAKE = 2
+"""The machine version from which on all members know the present handshake."""
 
 
 @dataclass(slots=True)
@@ -94,7 +98,7 @@ class Replica:
     Args:
         storage: identity, log and snapshots, opened.
         about: what peers are told; its address is where they can dial this node.
-        secret: the cluster secret, empty for none.
+        security: what peers have to show.
         settings: timing and sizes.
         compile_pattern: regular expressions for the machine.
         listener: is told what happens.
@@ -108,7 +112,7 @@ class Replica:
         self,
         storage: NodeStorage,
         about: About,
-        secret: bytes,
+        security: PeerSecurity,
         settings: RaftSettings,
         compile_pattern: Compile,
         listener: ReplicaListener,
@@ -143,7 +147,8 @@ class Replica:
         self._file_worker: Worker = ThreadWorker("files")
         identity = Identity(meta.node_id, meta.incarnation, about.raft)
         self.administration = Administration(self, settings)
-        self.transport = PeerTransport(identity, secret, self._received, self.administration.answer)
+        self.transport = PeerTransport(identity, security, self._received, self.administration.answer)
+        security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
         members = meta.members
         if storage.latest is not None:
@@ -191,13 +196,13 @@ class Replica:
 
     # --- life cycle -----------------------------------------------------------------------------------------------
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen for peers, dial them and begin to tick; returns the bound port.
+    async def start(self, host: str, port: int, *, listening: bool = True) -> int:
+        """Listen for peers if they may come, dial them and begin to tick; returns the bound port, 0 if there is none.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        bound = await self.transport.listen(host, port)
+        bound = await self.transport.listen(host, port) if listening else 0
         for node_id, address in self.core.members().items():
             self.transport.addNode(PeerNode(node_id, address))
         self._tick()
@@ -357,6 +362,8 @@ class Replica:
         if not self.storage.durable:
             # A durable log knows them itself.
             self.meta.save_members(core.committed_members())
+        if self.machine.version >= _WITHOUT_OLD_HANDSHAKE:
+            self.meta.give_up_old_handshake()
         empty, recovering = core.is_empty(), core.is_recovering()
         if (empty, recovering) != (self._about.empty, self._about.recovering):
             self._about.empty, self._about.recovering = empty, recovering
@@ -464,6 +471,10 @@ class Replica:
         others = [self.peers.get(one) for one in self.core.members() if one != self.meta.node_id]
         versions = [about.machine_version for about in others if about is not None]
         return min([self._about.machine_version, *versions]) if len(versions) == len(others) else None
+
+    def _may_have_old_members(self) -> bool:
+        """Whether a member's program may be one that knows machine version 1 and handshake version 1 only."""
+        return self.meta.handshake == handshake.OLD_VERSION
 
     def name_of(self, node_id: str) -> str:
         """The name of a member for people; its id if it has not told one."""

@@ -8,31 +8,29 @@ replaces its older one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import secrets
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 from pysyncobj.transport import Transport
 
-from ..wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
+from ..ports import Ending, Listener, Place
 from . import handshake, messages
-from .handshake import Greeting, HandshakeError, Identity
+from .dialling import Outbound, ask, dial
+from .frames import FrameStream, speaks_tls
+from .handshake import Exchange, Greeting, HandshakeError, Identity
 from .membership import PeerNode
+from .security import PeerSecurity
 
-__all__ = ["PeerTransport", "ask"]
+__all__ = ["PeerTransport"]
 
 log = structlog.get_logger("lmq.peers")
 
-HANDSHAKE_TIMEOUT_S = 5.0
 RECONNECT_MIN_S = 0.05
 RECONNECT_MAX_S = 1.0
 SEND_BUFFER_BYTES_MAX = 64 * 1024 * 1024
-UNACKNOWLEDGED_MS_MAX = 4000
-"""A connection whose data the peer's kernel does not confirm for so long is given up."""
 
 Message = dict[str, Any]
 Ask = Callable[[str, list[Any]], Awaitable[Message]]
@@ -43,21 +41,24 @@ class PeerTransport(Transport):
 
     Args:
         me: this node's identity.
-        secret: the cluster secret, empty for none.
+        security: what peers have to show.
         on_frame: called with (peer, message) for every message received from an authenticated peer.
         on_ask: answers an administrative question.
     """
 
-    def __init__(self, me: Identity, secret: bytes, on_frame: Callable[[PeerNode, Message], None], on_ask: Ask) -> None:
+    def __init__(
+        self, me: Identity, security: PeerSecurity, on_frame: Callable[[PeerNode, Message], None], on_ask: Ask
+    ) -> None:
         super().__init__(None, None, [])
         self.me = me
-        self._secret = secret
+        self._security = security
         self._on_frame = on_frame
         self._on_ask = on_ask
         self._links: dict[str, _Link] = {}
         self._inbound: dict[str, _Inbound] = {}
+        self._open: set[_Inbound] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     # --- life cycle -----------------------------------------------------------------------------------------------
 
@@ -67,22 +68,33 @@ class PeerTransport(Transport):
         Raises:
             OSError: the address cannot be bound.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Inbound(self), host, port, backlog=128)
-        return int(self._server.sockets[0].getsockname()[1])
+        self._listener = Listener(self._security.gate, lambda place: _Inbound(self, place))
+        return await self._listener.start(host, port)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether peers can connect."""
+        return self._listener is not None
+
+    def stop_listening(self) -> None:
+        """Accept nobody any more, and drop those who have connected."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for inbound in list(self._open):
+            inbound.abort()
 
     async def close(self) -> None:
         """Drop all connections and stop accepting."""
-        if self._server is not None:
-            self._server.close()
+        self.stop_listening()
         for link in list(self._links.values()):
             link.stop()
         self._links.clear()
-        for inbound in list(self._inbound.values()):
-            inbound.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # The loop closes sockets in its next turn.
+        await asyncio.sleep(0)
 
     # --- PySyncObj's interface ------------------------------------------------------------------------------------
 
@@ -120,6 +132,15 @@ class PeerTransport(Transport):
         for link in self._links.values():
             link.flush(synced=synced)
 
+    async def ask(self, address: str, verb: str, arguments: list[Any], *, timeout_s: float) -> dict[str, Any]:
+        """Put one administrative question to the node at `address` and return its result.
+
+        Raises:
+            OSError, TimeoutError, HandshakeError: the node cannot be reached.
+            LookupError: the node refused; the text says why.
+        """
+        return await ask(self.me, self._security, address, verb, arguments, timeout_s=timeout_s)
+
     def connected_ids(self) -> set[str]:
         """Ids of the peers that this node can send to."""
         return {node_id for node_id, link in self._links.items() if link.connected}
@@ -127,9 +148,9 @@ class PeerTransport(Transport):
     # --- used by links and inbound connections --------------------------------------------------------------------
 
     @property
-    def secret(self) -> bytes:
-        """The cluster secret."""
-        return self._secret
+    def security(self) -> PeerSecurity:
+        """What peers have to show."""
+        return self._security
 
     def link_up(self, node: PeerNode) -> None:
         """A link is authenticated."""
@@ -141,6 +162,10 @@ class PeerTransport(Transport):
         log.info("peer disconnected", peer=node.id)
         self._onNodeDisconnected(node)
 
+    def opened(self, inbound: _Inbound) -> None:
+        """Somebody has dialled."""
+        self._open.add(inbound)
+
     def adopt(self, inbound: _Inbound, peer: Identity) -> None:
         """Take an authenticated inbound connection, in place of an older one of the same peer."""
         older = self._inbound.get(peer.node_id)
@@ -150,6 +175,7 @@ class PeerTransport(Transport):
 
     def forget(self, inbound: _Inbound) -> None:
         """An inbound connection is gone."""
+        self._open.discard(inbound)
         if inbound.peer is not None and self._inbound.get(inbound.peer.node_id) is inbound:
             del self._inbound[inbound.peer.node_id]
 
@@ -171,113 +197,122 @@ class PeerTransport(Transport):
         inbound.close()
 
 
-class _Frames(asyncio.Protocol):
-    """Splits a byte stream into length-prefixed frames."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._frame_bytes_max = HANDSHAKE_BYTES_MAX
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
-
-    def data_received(self, data: bytes) -> None:
-        buffer = self._buffer
-        buffer += data
-        position = 0
-        while len(buffer) - position >= 4:
-            size = int.from_bytes(buffer[position : position + 4], "big")
-            if size > self._frame_bytes_max:
-                self.frame_too_large(size)
-                return
-            if len(buffer) - position - 4 < size:
-                break
-            payload = bytes(buffer[position + 4 : position + 4 + size])
-            position += 4 + size
-            self.frame_received(payload)
-        if position:
-            del buffer[:position]
-
-    def frame_received(self, payload: bytes) -> None:
-        raise RuntimeError(f"a subclass takes the frame of {len(payload)} bytes")
-
-    def frame_too_large(self, size: int) -> None:
-        log.warning("frame over the limit, closing", size=size, limit=self._frame_bytes_max)
-        self.close()
-
-    def write(self, payload: bytes) -> None:
-        self.write_frames(messages.frame(payload))
-
-    def write_frames(self, data: bytes) -> None:
-        # The peer may be gone though nobody has been told yet; uvloop raises on writing to such a transport.
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-
-class _Inbound(_Frames):
+class _Inbound(FrameStream):
     """A connection that a peer dialled; it only receives, except for answers to questions."""
 
-    def __init__(self, owner: PeerTransport) -> None:
+    def __init__(self, owner: PeerTransport, place: Place) -> None:
         super().__init__()
         self._owner = owner
+        self._place = place
         self._dialer: Greeting | None = None
-        self._mine = Greeting(owner.me, secrets.token_bytes(handshake.NONCE_BYTES))
+        self._version = handshake.VERSION
+        self._exchange = Exchange(owner.me, owner.security.key())
+        self._begun = False
         self.peer: Identity | None = None
         self._refused = False
-        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT_S, self._handshake_late)
-
-    def _handshake_late(self) -> None:
-        if self.peer is None and self._transport is not None:
-            log.warning("peer did not authenticate in time, closing", limit_s=HANDSHAKE_TIMEOUT_S)
-            self._transport.abort()
+        self._owner.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        if self._deadline is not None:
-            self._deadline.cancel()
-        if self.peer is None and self._dialer is not None and not self._refused:
-            # Whoever dials sees first that the secrets differ, and goes.
+        if self.peer is None and self._dialer is not None and not self._refused and not self._place.is_over:
+            # Whoever dials in version 1 sees first that the secrets differ, and goes.
             reason = "it broke off when it was asked to authenticate; it may have another cluster secret"
-            log.warning("peer did not authenticate", peer=self._dialer.identity.node_id, reason=reason)
+            self._place.note(Ending.HANDSHAKE, f"node {self._dialer.identity.node_id}: {reason}")
+        self._place.ended()
         self._owner.forget(self)
 
+    def data_received(self, data: bytes) -> None:
+        if not self._begun and data:
+            self._begun = True
+            if not self._choose_tls(data):
+                return
+        super().data_received(data)
+
+    def _choose_tls(self, first: bytes) -> bool:
+        """See from the first byte whether the peer speaks TLS; False if it may not speak as it does."""
+        security = self._owner.security
+        if speaks_tls(first):
+            if security.tls is None:
+                self.broken("it speaks TLS, and this node has no raft_tls_ca")
+                return False
+            self._tls = security.tls.stream(listening=True)
+        elif not security.takes_plain:
+            self.broken("it does not speak TLS, which this node asks of peers (raft_tls_ca)")
+            return False
+        return True
+
+    def broken(self, reason: str) -> None:
+        self._refused = True
+        if self.peer is None:
+            self._place.note(Ending.HANDSHAKE, reason)
+        else:
+            log.warning("peer refused, closing", reason=reason, peer=self.peer.node_id)
+        self.close()
+
     def frame_received(self, payload: bytes) -> None:
+        if self._refused:
+            return
         try:
             if self.peer is None:
                 self._greet(payload)
             else:
                 self._deliver(self.peer, messages.decode(payload))
         except (HandshakeError, messages.FrameError) as exc:
-            self._refused = True
-            log.warning("peer refused, closing", reason=str(exc), peer=self.peer and self.peer.node_id)
-            self.close()
+            self.broken(str(exc))
 
     def _greet(self, payload: bytes) -> None:
         if self._dialer is None:
-            self._dialer = handshake.read_hello(payload)
-            self.write(handshake.challenge(self._owner.me, self._mine.nonce, self._dialer, self._owner.secret))
-            return
+            self._version = handshake.hello_version(payload)
+            dialer = handshake.read_hello(payload)
+            if self._version == handshake.OLD_VERSION:
+                self._refuse_old(dialer)
+                self.write(handshake.challenge_1(self._owner.me, self._mine.nonce, dialer, self._owner.security.secret))
+            else:
+                self.write(self._exchange.challenge())
+            self._dialer = dialer
+        elif self._version == handshake.OLD_VERSION:
+            self._check_1(self._dialer, payload)
+        else:
+            self._check(self._dialer, payload)
+
+    @property
+    def _mine(self) -> Greeting:
+        # A fresh key is as good a nonce as any.
+        return Greeting(self._owner.me, self._exchange.public)
+
+    def _refuse_old(self, dialer: Greeting) -> None:
+        security = self._owner.security
+        if self.has_tls or not security.is_old_allowed():
+            text = (
+                f"node {dialer.identity.node_id} speaks version 1 of the peer protocol, which this cluster has given up"
+            )
+            raise HandshakeError(text)
+
+    def _check(self, dialer: Greeting, payload: bytes) -> None:
+        exchange = self._exchange
+        welcome, known = exchange.welcome(dialer, payload)
+        self._admit(dialer.identity)
+        self.write(welcome)
+        if self._owner.security.secret:
+            self.seal(
+                outgoing=exchange.seal_key(known, handshake.TO_DIALER),
+                incoming=exchange.seal_key(known, handshake.TO_LISTENER),
+            )
+
+    def _check_1(self, dialer: Greeting, payload: bytes) -> None:
         shown: bytes = handshake.parse(payload, (bytes,))[0]
-        expected = handshake.proof(self._owner.secret, b"dialer", self._dialer, self._mine)
+        expected = handshake.proof_1(self._owner.security.secret, b"dialer", dialer, self._mine)
         if not secrets.compare_digest(shown, expected):
-            raise HandshakeError(f"node {self._dialer.identity.node_id} has another cluster secret")
-        self.peer = self._dialer.identity
-        self._frame_bytes_max = FRAME_BYTES_MAX
-        self.write(handshake.WELCOME)
+            raise HandshakeError(f"node {dialer.identity.node_id} has another cluster secret")
+        self._admit(dialer.identity)
+        self.write(handshake.OLD_WELCOME)
+
+    def _admit(self, peer: Identity) -> None:
+        self.peer = peer
+        self._place.admit()
+        self.accept_large_frames()
 
     def _deliver(self, peer: Identity, message: Message) -> None:
         if message["type"] == "ask":
@@ -296,7 +331,7 @@ class _Link:
         self.address = node.address
         self._outbox: list[bytes] = []
         self._held: list[bytes] = []
-        self._stream: _Outbound | None = None
+        self._stream: Outbound | None = None
         self.connected = False
         self._task = owner.spawn(self._run())
 
@@ -315,7 +350,7 @@ class _Link:
             self._stream.abort()
             return False
         queue = self._held if message["type"] in messages.AFTER_SYNC else self._outbox
-        queue.append(messages.frame(messages.encode(message)))
+        queue.append(messages.encode(message))
         return True
 
     def flush(self, *, synced: bool) -> None:
@@ -323,10 +358,9 @@ class _Link:
             self._outbox += self._held
             self._held = []
         if self._outbox:
-            data = self._outbox[0] if len(self._outbox) == 1 else b"".join(self._outbox)
-            self._outbox = []
+            payloads, self._outbox = self._outbox, []
             if self._stream is not None:
-                self._stream.write_frames(data)
+                self._stream.write(*payloads)
 
     def redirect(self, address: str) -> None:
         """Dial the member at another address from now on."""
@@ -339,7 +373,7 @@ class _Link:
         said = ""
         while True:
             try:
-                stream = await _dial(self._owner.me, self._owner.secret, self.address, self._node.id)
+                stream = await dial(self._owner.me, self._owner.security, self.address, self._node.id)
             except (OSError, HandshakeError, TimeoutError) as exc:
                 reason = _reason(exc)
                 if reason != said:
@@ -351,7 +385,7 @@ class _Link:
             pause_s, said = RECONNECT_MIN_S, ""
             await self._use(stream)
 
-    async def _use(self, stream: _Outbound) -> None:
+    async def _use(self, stream: Outbound) -> None:
         self._stream, self._outbox, self._held, self.connected = stream, [], [], True
         self._owner.link_up(self._node)
         try:
@@ -360,101 +394,6 @@ class _Link:
             stream.close()
             self._stream, self._outbox, self._held, self.connected = None, [], [], False
         self._owner.link_down(self._node)
-
-
-class _Outbound(_Frames):
-    """A connection that this node dialled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.closed = asyncio.Event()
-        self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self.closed.set()
-        self._inbox.put_nowait(b"")
-
-    def frame_received(self, payload: bytes) -> None:
-        self._inbox.put_nowait(payload)
-
-    def frame_too_large(self, size: int) -> None:
-        super().frame_too_large(size)
-        self._inbox.put_nowait(b"")
-
-    async def next_frame(self) -> bytes:
-        """The next frame.
-
-        Raises:
-            HandshakeError: the connection was closed instead.
-        """
-        payload = await self._inbox.get()
-        if not payload:
-            raise HandshakeError("the peer closed the connection; does it have another cluster secret?")
-        return payload
-
-    def accept_large_frames(self) -> None:
-        self._frame_bytes_max = FRAME_BYTES_MAX
-
-    def buffered(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-
-async def _dial(me: Identity, secret: bytes, address: str, expected_id: str | None) -> _Outbound:
-    """Connect to a peer and authenticate both sides.
-
-    Raises:
-        OSError, TimeoutError: it cannot be reached.
-        HandshakeError: it is not the node expected, or has another secret.
-    """
-    host, _, port = address.rpartition(":")
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-        _, stream = await loop.create_connection(_Outbound, host.strip("[]"), int(port))
-        try:
-            await _authenticate(stream, me, secret, expected_id)
-        except BaseException:
-            stream.close()
-            raise
-    stream.accept_large_frames()
-    return stream
-
-
-async def _authenticate(stream: _Outbound, me: Identity, secret: bytes, expected_id: str | None) -> None:
-    mine = Greeting(me, secrets.token_bytes(handshake.NONCE_BYTES))
-    stream.write(handshake.hello(me, mine.nonce))
-    listener = handshake.read_challenge(await stream.next_frame(), mine, secret)
-    if expected_id is not None and listener.identity.node_id != expected_id:
-        raise HandshakeError(f"{listener.identity.address} is node {listener.identity.node_id}, not {expected_id}")
-    stream.write(handshake.proof_frame(secret, mine, listener))
-    if await stream.next_frame() != handshake.WELCOME:
-        raise HandshakeError(f"node {listener.identity.node_id} did not welcome this node")
-
-
-async def ask(
-    me: Identity, secret: bytes, address: str, verb: str, arguments: list[Any], *, timeout_s: float
-) -> dict[str, Any]:
-    """Put one administrative question to the node at `address` and return its result.
-
-    Raises:
-        OSError, TimeoutError, HandshakeError: the node cannot be reached.
-        LookupError: the node refused; the text says why.
-    """
-    stream = await _dial(me, secret, address, None)
-    try:
-        async with asyncio.timeout(timeout_s):
-            stream.write(messages.encode({"type": "ask", "verb": verb, "arguments": arguments}))
-            answer = messages.decode(await stream.next_frame())
-    finally:
-        with contextlib.suppress(OSError):
-            stream.close()
-    if answer["type"] != "answer" or not answer["ok"]:
-        raise LookupError(str(answer.get("result", "no answer")))
-    result: dict[str, Any] = answer["result"]
-    return result
 
 
 def _reason(error: Exception) -> str:

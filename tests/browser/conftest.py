@@ -23,7 +23,8 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes."""
-    with Cluster(3, directory=tmp_path_factory.mktemp("cluster")) as nodes:
+    secret = {"LMQ_CLUSTER_SECRET": "a secret, without which there are no tokens"}
+    with Cluster(3, directory=tmp_path_factory.mktemp("cluster"), environment=secret) as nodes:
         yield nodes
 
 

@@ -17,10 +17,10 @@ MIB = 1024 * 1024
 RECEIVE_BYTES = 1 << 16
 
 
-def connect(address: str, timeout_s: float = 20.0) -> socket.socket:
-    """A plain TCP connection."""
+def connect(address: str, timeout_s: float = 20.0, source: str | None = None) -> socket.socket:
+    """A plain TCP connection, from an address of ours if it matters which."""
     host, port = address.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout_s)
+    return socket.create_connection((host, int(port)), timeout_s, None if source is None else (source, 0))
 
 
 @contextmanager

@@ -36,6 +36,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def secret_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes of the test's own with a secret, without which a cluster gets no tokens."""
+    with Cluster(3, directory=tmp_path, environment={"LMQ_CLUSTER_SECRET": "the secret of three nodes"}) as nodes:
+        yield nodes
+
+
+@pytest.fixture
 def memory_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """The same in durability memory."""
     with Cluster(3, directory=tmp_path, arguments=("--durability", "memory")) as nodes:

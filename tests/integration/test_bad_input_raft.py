@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import secrets
+import threading
 from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
 from typing import Self
 
 import msgpack
 import pytest
 
 from lmqcluster.replication import handshake, messages
-from lmqcluster.replication.handshake import Greeting, Identity
+from lmqcluster.replication.handshake import Exchange, Identity, stretched
+from lmqcluster.replication.sealing import Seal
 
 from .bad_input import MIB, bounded_memory, connect, dribble, end_of, fuzz_blocks, open_idle, pour, unharmed
 from .canary import Canary
@@ -45,34 +49,59 @@ def victim(victims: Cluster, canary: Canary) -> NodeProcess:
     return victims.leader()
 
 
-def warnings(node: NodeProcess) -> list[dict]:
-    """The warnings and errors that the node has logged."""
+def refusals(node: NodeProcess, client: str) -> list[dict]:
+    """What the node has logged of connections from this address."""
     lines = [json.loads(line) for line in node.log().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["level"] in ("warning", "error", "critical")]
+    return [line for line in lines if line["event"] == "connections ended" and line["client"] == client]
+
+
+_numbers = itertools.count(1)
+
+
+def new_address() -> str:
+    """A loopback address of which no node has logged anything yet: it says something once a minute for each."""
+    return f"127.0.7.{next(_numbers)}"
 
 
 class Stranger:
     """Somebody who dials the Raft port and knows the protocol, and perhaps the secret."""
 
-    def __init__(self, address: str, secret: bytes = SECRET, node_id: str = "stranger") -> None:
-        self.socket = connect(address)
-        self.secret = secret
-        self.mine = Greeting(Identity(node_id, 1, "127.0.0.1:1"), secrets.token_bytes(32))
+    def __init__(
+        self, address: str, secret: bytes = SECRET, node_id: str = "stranger", source: str | None = None
+    ) -> None:
+        self.socket = connect(address, source=source)
+        self.exchange = Exchange(Identity(node_id, 1, "127.0.0.1:1"), stretched(secret))
+        self._secret = secret
         self._buffer = b""
+        self._seal: Seal | None = None
+        self._open: Seal | None = None
 
     def send(self, payload: bytes) -> None:
-        self.socket.sendall(messages.frame(payload))
+        """Send a frame, sealed once the handshake is done."""
+        self.socket.sendall(self.frame(payload))
 
-    def hello(self) -> Greeting:
-        """Greet, and return who answers, whatever its secret."""
-        self.send(handshake.hello(self.mine.identity, self.mine.nonce))
-        node_id, incarnation, address, nonce, _proof = msgpack.unpackb(self.read())
-        return Greeting(Identity(node_id, incarnation, address), nonce)
+    def frame(self, payload: bytes) -> bytes:
+        """The bytes of a frame."""
+        return messages.frame(payload if self._seal is None else self._seal.seal(payload))
 
-    def prove(self) -> bytes:
-        """The whole handshake; returns what the node answers to the proof, empty if it closes."""
-        self.send(handshake.proof_frame(self.secret, self.mine, self.hello()))
+    def hello(self) -> bytes:
+        """Greet, and return the node's challenge."""
+        self.send(self.exchange.hello())
         return self.read()
+
+    def prove(self) -> bool:
+        """The whole handshake; says whether the node welcomes us."""
+        proof, known = self.exchange.answer(self.hello())
+        self.send(proof)
+        welcome = self.read()
+        if not welcome:
+            return False
+        self.exchange.read_welcome(welcome, known)
+        if not self._secret:
+            return True
+        self._seal = Seal(self.exchange.seal_key(known, handshake.TO_LISTENER))
+        self._open = Seal(self.exchange.seal_key(known, handshake.TO_DIALER))
+        return True
 
     def read(self) -> bytes:
         """One frame, empty at the end of the connection."""
@@ -86,7 +115,7 @@ class Stranger:
             self._buffer += data
         size = int.from_bytes(self._buffer[:4], "big")
         payload, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
-        return payload
+        return payload if self._open is None else self._open.open(payload)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +151,7 @@ GARBAGE = {
         )
     ),
     "wrong magic": messages.frame(msgpack.packb([b"other", 1, "n", 1, "a:1", b"n" * 32])),
-    "wrong version": messages.frame(msgpack.packb([b"lmqcluster-raft", 2, "n", 1, "a:1", b"n" * 32])),
+    "wrong version": messages.frame(msgpack.packb([b"lmqcluster-raft", 9, "n", 1, "a:1", b"n" * 32])),
     "short nonce": messages.frame(msgpack.packb([b"lmqcluster-raft", 1, "n", 1, "a:1", b"n"])),
     "no id": messages.frame(msgpack.packb([b"lmqcluster-raft", 1, "", 1, "a:1", b"n" * 32])),
     "long id": messages.frame(msgpack.packb([b"lmqcluster-raft", 1, "n" * 300, 1, "a:1", b"n" * 32])),
@@ -134,14 +163,23 @@ GARBAGE = {
 @pytest.mark.parametrize("sent", GARBAGE.values(), ids=GARBAGE.keys())
 def test_garbage_is_closed_with_a_log_line(victim: NodeProcess, sent: bytes) -> None:
     """What is no greeting of a peer closes the connection at once and leaves one clear line in the log."""
-    before = len(warnings(victim))
-    with connect(victim.raft) as sock:
+    client = new_address()
+    with connect(victim.raft, source=client) as sock:
         sock.sendall(sent)
         assert end_of(sock) == b""
-    lines = wait_for(lambda: warnings(victim)[before:], "a warning in the log")
-    assert len(lines) == 1
-    assert lines[0]["level"] == "warning"
-    assert lines[0]["event"] in ("peer refused, closing", "frame over the limit, closing")
+    (line,) = wait_for(lambda: refusals(victim, client), "a line in the log")
+    assert (line["port"], line["reason"], line["count"]) == ("raft", "handshake", 1)
+    assert len(line["detail"]) > 20
+
+
+def test_a_thousand_bad_connections_are_one_line_in_the_log(victim: NodeProcess) -> None:
+    client = new_address()
+    for _ in range(1000):
+        with connect(victim.raft, source=client) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert end_of(sock) == b""
+    # Another minute may have begun.
+    assert len(refusals(victim, client)) <= 2
 
 
 def test_flood_before_the_handshake_takes_no_memory(victims: Cluster, victim: NodeProcess) -> None:
@@ -154,18 +192,17 @@ def test_flood_before_the_handshake_takes_no_memory(victims: Cluster, victim: No
 
 def test_wrong_secret_is_refused(victim: NodeProcess) -> None:
     """A peer with the wrong cluster secret: a clear line in the log."""
-    with Stranger(victim.raft, b"wrong", "impostor") as stranger:
-        assert stranger.prove() == b""
-    wait_for(
-        lambda: any(line.get("reason") == "node impostor has another cluster secret" for line in warnings(victim)),
-        "the line about the secret",
-    )
+    client = new_address()
+    with Stranger(victim.raft, b"wrong", "impostor", source=client) as stranger:
+        assert not stranger.prove()
+    (line,) = wait_for(lambda: refusals(victim, client), "the line about the secret")
+    assert line["detail"] == "node impostor has another cluster secret"
 
 
 def test_right_secret_is_welcomed(victim: NodeProcess) -> None:
     """The stranger of these tests does it right, so what is refused elsewhere is refused for its fault."""
     with Stranger(victim.raft) as stranger:
-        assert stranger.prove() == handshake.WELCOME
+        assert stranger.prove()
         stranger.send(messages.encode({"type": "ask", "verb": "cluster", "arguments": []}))
         answer = messages.decode(stranger.read())
         assert answer["ok"]
@@ -175,23 +212,26 @@ def test_right_secret_is_welcomed(victim: NodeProcess) -> None:
 def test_replayed_proof_is_refused(victim: NodeProcess) -> None:
     """A proof overheard is worth nothing: it covers the listener's fresh nonce."""
     with Stranger(victim.raft) as first:
-        proof = handshake.proof_frame(SECRET, first.mine, first.hello())
+        proof, _ = first.exchange.answer(first.hello())
         first.send(proof)
-        assert first.read() == handshake.WELCOME
+        assert first.read() != b""
         with Stranger(victim.raft) as second:
-            second.mine = first.mine
+            second.exchange = first.exchange
             second.hello()
             second.send(proof)
             assert second.read() == b""
 
 
-def test_proof_reflected_is_refused(victim: NodeProcess) -> None:
-    """The listener's own proof cannot be sent back to it."""
-    with Stranger(victim.raft) as stranger:
-        stranger.send(handshake.hello(stranger.mine.identity, stranger.mine.nonce))
-        *_, shown = msgpack.unpackb(stranger.read())
-        stranger.send(msgpack.packb([shown]))
-        assert stranger.read() == b""
+def test_a_stranger_who_dials_learns_nothing(victim: NodeProcess) -> None:
+    """What the node says before a proof is the same for all the world: a key of 32 bytes, fresh each time."""
+    said = []
+    for _ in range(2):
+        with Stranger(victim.raft, b"") as stranger:
+            said.append(msgpack.unpackb(stranger.hello()))
+            stranger.send(msgpack.packb(said[-1]))
+            assert stranger.read() == b""
+    assert [[len(field) for field in fields] for fields in said] == [[32], [32]]
+    assert said[0] != said[1]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +257,7 @@ def test_proof_reflected_is_refused(victim: NodeProcess) -> None:
 def test_malformed_frames_of_an_authenticated_peer_are_refused(victim: NodeProcess, payload: bytes) -> None:
     """The set of frames is closed, every field has one type."""
     with Stranger(victim.raft) as stranger:
-        assert stranger.prove() == handshake.WELCOME
+        assert stranger.prove()
         stranger.send(payload)
         assert stranger.read() == b""
 
@@ -225,8 +265,8 @@ def test_malformed_frames_of_an_authenticated_peer_are_refused(victim: NodeProce
 def test_frame_over_64_mb_of_an_authenticated_peer_is_refused(victims: Cluster, victim: NodeProcess) -> None:
     """Refused by its length."""
     with bounded_memory(victims.nodes, 50 * MIB), Stranger(victim.raft) as stranger:
-        assert stranger.prove() == handshake.WELCOME
-        stranger.socket.sendall((64 * MIB + 1).to_bytes(4, "big"))
+        assert stranger.prove()
+        stranger.socket.sendall((64 * MIB + 17).to_bytes(4, "big"))
         pour(stranger.socket, b"x" * MIB, 8 * MIB)
         assert stranger.read() == b""
 
@@ -237,7 +277,7 @@ def test_frame_over_64_mb_of_an_authenticated_peer_is_refused(victims: Cluster, 
 def test_wrong_questions_get_an_answer(victim: NodeProcess, verb: str, arguments: list[object]) -> None:
     """A question that makes no sense is answered with the reason, and changes nothing."""
     with Stranger(victim.raft) as stranger:
-        assert stranger.prove() == handshake.WELCOME
+        assert stranger.prove()
         stranger.socket.settimeout(5)
         stranger.send(messages.encode({"type": "ask", "verb": verb, "arguments": arguments}))
         answer = messages.decode(stranger.read())
@@ -269,7 +309,7 @@ def test_batches_that_make_no_sense_are_skipped_by_all(cluster: Cluster) -> None
     with Rpc(leader.rpc) as rpc:
         for number, batch in enumerate(batches):
             with Stranger(leader.raft, b"") as stranger:
-                assert stranger.prove() == handshake.WELCOME
+                assert stranger.prove()
                 stranger.send(messages.encode({"type": "propose", "sequence": 1, "batch": batch}))
                 # The answer shows that the batch before it has been taken up.
                 stranger.send(messages.encode({"type": "ask", "verb": "cluster", "arguments": []}))
@@ -325,6 +365,47 @@ def test_half_open_and_slow_strangers(victims: Cluster, victim: NodeProcess, can
         assert all(end_of(sock) == b"" for sock in sockets)
 
 
+def test_a_member_gets_in_past_two_thousand_silent_strangers(victims: Cluster) -> None:
+    """They hold their connections as long as they can, and come again when they are ended; no leader changes."""
+    victim, member = victims.leader(), victims.followers()[0]
+    term = victim.get_json("/v1/cluster")["term"]
+    before = descriptors(victim)
+    with bounded_memory(victims.nodes, 100 * MIB), open_idle(victim.raft, 2000) as sockets:
+        done = threading.Event()
+
+        def come_again() -> None:
+            while not done.is_set():
+                sockets.pop(0).close()
+                sockets.append(connect(victim.raft))
+
+        flood = threading.Thread(target=come_again)
+        flood.start()
+        try:
+            with Canary([node for node in victims if node is not member]) as canary:
+                member.restart()
+                canary.check()
+            assert descriptors(victim) - before < 1100
+        finally:
+            done.set()
+            flood.join()
+    assert victim.get_json("/v1/cluster")["term"] == term
+    assert [line["reason"] for line in refusals(victim, "127.0.0.1")].count("strangers_full") <= 1 + flood_minutes(
+        victim
+    )
+
+
+def descriptors(node: NodeProcess) -> int:
+    """How many files and sockets the node has open."""
+    return len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
+
+
+def flood_minutes(node: NodeProcess) -> int:
+    """How many minutes the node has been writing its log, rounded up."""
+    stamps = [json.loads(line)["timestamp"] for line in node.log().splitlines() if line.startswith("{")]
+    first, last = (datetime.fromisoformat(stamp) for stamp in (stamps[0], stamps[-1]))
+    return int((last - first).total_seconds() // 60) + 1
+
+
 def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
     """Rubbish of a fixed seed, before and after the handshake."""
     hello = messages.frame(handshake.hello(Identity("fuzz", 1, "127.0.0.1:1"), b"n" * 32))
@@ -341,7 +422,7 @@ def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
         frames.append(messages.encode(reply))
         for block in fuzz_blocks(SEED + 1, 200, frames):
             with Stranger(victim.raft, node_id="fuzz") as stranger:
-                assert stranger.prove() == handshake.WELCOME
+                assert stranger.prove()
                 stranger.send(block)
                 stranger.socket.shutdown(1)
                 end_of(stranger.socket)

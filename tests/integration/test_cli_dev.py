@@ -92,6 +92,14 @@ def test_what_it_says_to_try_works(dev: Dev) -> None:
     assert len(status.out.splitlines()) == 4
 
 
+def test_its_nodes_share_a_secret_so_that_tokens_keep_others_out(dev: Dev) -> None:
+    made = run("lmq-admin", "--node", dev.http[0], "token", "create", "root", "--role", "admin")
+    assert made.code == 0, made
+    assert (dev.data_dir / "cluster-secret").stat().st_mode & 0o777 == 0o600
+    log = "".join(dev.lines)
+    assert (dev.data_dir / "cluster-secret").read_text().strip() not in log
+
+
 def test_ctrl_c_stops_all_nodes_in_order(dev: Dev) -> None:
     dev.process.send_signal(signal.SIGINT)
     assert dev.process.wait(READY_S) == 0

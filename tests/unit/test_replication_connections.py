@@ -9,10 +9,12 @@ import pytest
 import uvloop
 
 from lmqcluster.replication import messages
+from lmqcluster.replication.dialling import dial
 from lmqcluster.replication.handshake import Identity
-from lmqcluster.replication.transport import PeerTransport, _dial
+from lmqcluster.replication.security import PeerSecurity
+from lmqcluster.replication.transport import PeerTransport
 
-SECRET = b"the cluster's secret"
+SECURITY = PeerSecurity(b"the cluster's secret")
 DEADLINE_S = 30.0
 
 
@@ -28,17 +30,17 @@ async def _two_connections() -> None:
     received: asyncio.Queue[int] = asyncio.Queue()
     listener = PeerTransport(
         Identity("n2", 1, "127.0.0.1:1"),
-        SECRET,
+        SECURITY,
         lambda _peer, message: received.put_nowait(message["term"]),
         _never_asked,
     )
     address = f"127.0.0.1:{await listener.listen('127.0.0.1', 0)}"
     dialer = Identity("n1", 1, "127.0.0.1:2")
     async with asyncio.timeout(DEADLINE_S):
-        older = await _dial(dialer, SECRET, address, "n2")
+        older = await dial(dialer, SECURITY, address, "n2")
         older.write(_vote(1))
         assert await received.get() == 1
-        newer = await _dial(dialer, SECRET, address, "n2")
+        newer = await dial(dialer, SECURITY, address, "n2")
         older.write(_vote(2))
         assert await received.get() == 2
         newer.write(_vote(3))

@@ -1,4 +1,4 @@
-"""The handshake of peers: who knows the secret gets in, who does not is told why in the log."""
+"""The handshake of peers: who knows the secret gets in, who does not is told why. Version 1 is that of old programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from lmqcluster.replication import handshake
-from lmqcluster.replication.handshake import Greeting, HandshakeError, Identity
+from lmqcluster.replication.handshake import Exchange, Greeting, HandshakeError, Identity, stretched
 
 SECRET = b"the cluster's secret"
 DIALER = Identity("n1", 17, "127.0.0.1:1")
@@ -14,33 +14,35 @@ LISTENER = Identity("n2", 4, "127.0.0.1:2")
 NONCE_1, NONCE_2, NONCE_3 = b"1" * 32, b"2" * 32, b"3" * 32
 
 
-def test_both_sides_accept_each_other() -> None:
+def test_both_sides_of_version_1_accept_each_other() -> None:
     dialer = handshake.read_hello(handshake.hello(DIALER, NONCE_1))
     assert dialer == Greeting(DIALER, NONCE_1)
     mine = Greeting(DIALER, NONCE_1)
-    listener = handshake.read_challenge(handshake.challenge(LISTENER, NONCE_2, dialer, SECRET), mine, SECRET)
+    listener = handshake.read_challenge_1(handshake.challenge_1(LISTENER, NONCE_2, dialer, SECRET), mine, SECRET)
     assert listener == Greeting(LISTENER, NONCE_2)
-    (shown,) = msgpack.unpackb(handshake.proof_frame(SECRET, mine, listener))
-    assert shown == handshake.proof(SECRET, b"dialer", dialer, Greeting(LISTENER, NONCE_2))
+    (shown,) = msgpack.unpackb(handshake.proof_frame_1(SECRET, mine, listener))
+    assert shown == handshake.proof_1(SECRET, b"dialer", dialer, Greeting(LISTENER, NONCE_2))
 
 
 def test_listener_with_another_secret_is_refused_by_name() -> None:
     dialer = handshake.read_hello(handshake.hello(DIALER, NONCE_1))
-    answer = handshake.challenge(LISTENER, NONCE_2, dialer, b"another")
+    answer = handshake.challenge_1(LISTENER, NONCE_2, dialer, b"another")
     with pytest.raises(HandshakeError, match="node n2 at the other end has another cluster secret"):
-        handshake.read_challenge(answer, Greeting(DIALER, NONCE_1), SECRET)
+        handshake.read_challenge_1(answer, Greeting(DIALER, NONCE_1), SECRET)
 
 
 def test_listener_without_a_secret_is_refused() -> None:
     dialer = handshake.read_hello(handshake.hello(DIALER, NONCE_1))
     with pytest.raises(HandshakeError, match="secret"):
-        handshake.read_challenge(handshake.challenge(LISTENER, NONCE_2, dialer, b""), Greeting(DIALER, NONCE_1), SECRET)
+        handshake.read_challenge_1(
+            handshake.challenge_1(LISTENER, NONCE_2, dialer, b""), Greeting(DIALER, NONCE_1), SECRET
+        )
 
 
 def test_answer_to_an_earlier_hello_is_refused() -> None:
-    earlier = handshake.challenge(LISTENER, NONCE_2, Greeting(DIALER, NONCE_3), SECRET)
+    earlier = handshake.challenge_1(LISTENER, NONCE_2, Greeting(DIALER, NONCE_3), SECRET)
     with pytest.raises(HandshakeError, match="secret"):
-        handshake.read_challenge(earlier, Greeting(DIALER, NONCE_1), SECRET)
+        handshake.read_challenge_1(earlier, Greeting(DIALER, NONCE_1), SECRET)
 
 
 def test_proof_covers_role_nonces_and_identities() -> None:
@@ -59,7 +61,101 @@ def test_proof_covers_role_nonces_and_identities() -> None:
         (SECRET, b"dialer", dialer, Greeting(Identity("n2", 4, "127.0.0.1:9"), NONCE_2)),
         (SECRET, b"dialer", listener, dialer),
     ]
-    assert len({handshake.proof(*variant) for variant in variants}) == len(variants)
+    assert len({handshake.proof_1(*variant) for variant in variants}) == len(variants)
+
+
+# --- version 2 ----------------------------------------------------------------------------------------------------------
+
+
+def exchanged(dialer: Exchange, listener: Exchange) -> tuple[Identity, bytes, bytes]:
+    """A whole handshake; who the listener is for the dialer, and what each of the two knows."""
+    greeting = handshake.read_hello(dialer.hello())
+    proof, known = dialer.answer(listener.challenge())
+    welcome, listener_knows = listener.welcome(greeting, proof)
+    return dialer.read_welcome(welcome, known), known, listener_knows
+
+
+@pytest.mark.parametrize("secret", [SECRET, b""], ids=["secret", "none"])
+def test_both_sides_accept_each_other_and_know_the_same(secret: bytes) -> None:
+    key = stretched(secret)
+    dialer, listener = Exchange(DIALER, key), Exchange(LISTENER, key)
+    found, known, listener_knows = exchanged(dialer, listener)
+    assert found == LISTENER
+    assert known == listener_knows
+    for direction in (handshake.TO_LISTENER, handshake.TO_DIALER):
+        assert dialer.seal_key(known, direction) == listener.seal_key(listener_knows, direction)
+    assert dialer.seal_key(known, handshake.TO_LISTENER) != dialer.seal_key(known, handshake.TO_DIALER)
+    _, another, _ = exchanged(Exchange(DIALER, key), Exchange(LISTENER, key))
+    assert another != known
+
+
+def test_a_listener_tells_a_stranger_nothing_that_depends_on_the_secret() -> None:
+    """What comes before the dialer's proof is a fresh key: nothing to try guesses on, and not even who answers."""
+    (public,) = msgpack.unpackb(Exchange(LISTENER, stretched(SECRET)).challenge())
+    assert len(public) == 32
+    assert LISTENER.node_id.encode() not in public
+
+
+def test_a_dialer_with_another_secret_is_refused_by_name() -> None:
+    dialer, listener = Exchange(DIALER, stretched(b"another")), Exchange(LISTENER, stretched(SECRET))
+    proof, _ = dialer.answer(listener.challenge())
+    with pytest.raises(HandshakeError, match="node n1 has another cluster secret"):
+        listener.welcome(handshake.read_hello(dialer.hello()), proof)
+
+
+def test_a_listener_that_does_not_know_the_secret_is_refused() -> None:
+    """It cannot make a welcome of the proof that it was shown, nor send that back."""
+    dialer = Exchange(DIALER, stretched(SECRET))
+    impostor = Exchange(LISTENER, b"")
+    proof, known = dialer.answer(impostor.challenge())
+    (shown,) = msgpack.unpackb(proof)
+    for fake in (shown, bytes(32), impostor.seal_key(known, b"listener")):
+        welcome = msgpack.packb([LISTENER.node_id, LISTENER.incarnation, LISTENER.address, fake])
+        with pytest.raises(HandshakeError, match="node n2 at the other end has another cluster secret"):
+            dialer.read_welcome(welcome, known)
+
+
+def test_a_proof_is_good_for_one_pair_of_keys_and_one_identity() -> None:
+    key = stretched(SECRET)
+    dialer, listener, later = Exchange(DIALER, key), Exchange(LISTENER, key), Exchange(LISTENER, key)
+    greeting = handshake.read_hello(dialer.hello())
+    proof, _ = dialer.answer(listener.challenge())
+    with pytest.raises(HandshakeError, match="another cluster secret"):
+        later.welcome(greeting, proof)
+    for identity in (Identity("n3", 17, DIALER.address), Identity("n1", 18, DIALER.address), Identity("n1", 17, "a:9")):
+        with pytest.raises(HandshakeError, match="another cluster secret"):
+            listener.welcome(Greeting(identity, greeting.nonce), proof)
+    listener.welcome(greeting, proof)
+
+
+def test_a_man_in_the_middle_cannot_hand_proofs_on() -> None:
+    """With keys of its own on both sides, what the dialer proves is worth nothing to the listener."""
+    key = stretched(SECRET)
+    dialer, listener, middle = Exchange(DIALER, key), Exchange(LISTENER, key), Exchange(DIALER, b"")
+    proof, _ = dialer.answer(middle.challenge())
+    with pytest.raises(HandshakeError, match="another cluster secret"):
+        listener.welcome(handshake.read_hello(middle.hello()), proof)
+
+
+def test_a_key_that_gives_nothing_is_refused() -> None:
+    """Points of small order would make what both sides share known to everybody."""
+    with pytest.raises(HandshakeError, match="key is none"):
+        Exchange(DIALER, b"").answer(msgpack.packb([bytes(32)]))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x90", msgpack.packb(["text"]), msgpack.packb([b"k" * 32, 1])])
+def test_what_is_no_challenge_of_version_2_is_refused(payload: bytes) -> None:
+    with pytest.raises(HandshakeError, match="does not speak"):
+        Exchange(DIALER, b"").answer(payload)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_challenge_of_the_wrong_size_is_refused(size: int) -> None:
+    with pytest.raises(HandshakeError, match="key is none"):
+        Exchange(DIALER, b"").answer(msgpack.packb([b"k" * size]))
+
+
+# --- both -----------------------------------------------------------------------------------------------------------------
 
 
 def hello_fields(**changed: object) -> bytes:
@@ -70,7 +166,7 @@ def hello_fields(**changed: object) -> bytes:
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (hello_fields(version=2), "speaks version 2 of the peer protocol, this node 1"),
+        (hello_fields(version=3), "speaks version 3 of the peer protocol, this node 2"),
         (hello_fields(magic=b"something else!"), "does not speak lmqcluster's peer protocol"),
         (hello_fields(magic="lmqcluster-raft"), "does not speak"),
         (hello_fields(version=True), "does not speak"),
@@ -105,4 +201,4 @@ def test_what_is_no_hello_is_refused_with_the_reason(payload: bytes, reason: str
 )
 def test_what_is_no_challenge_is_refused(payload: bytes) -> None:
     with pytest.raises(HandshakeError, match="does not speak"):
-        handshake.read_challenge(payload, Greeting(DIALER, NONCE_1), SECRET)
+        handshake.read_challenge_1(payload, Greeting(DIALER, NONCE_1), SECRET)

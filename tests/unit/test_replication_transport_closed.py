@@ -7,10 +7,10 @@ import asyncio
 import pytest
 import uvloop
 
-from lmqcluster.replication.transport import _Frames
+from lmqcluster.replication.frames import FrameStream
 
 
-class _Closing(_Frames):
+class _Closing(FrameStream):
     def frame_received(self, payload: bytes) -> None:
         pytest.fail(f"nothing is sent to it, yet it got {payload!r}")
 
@@ -23,7 +23,7 @@ async def _write_after_close() -> None:
     frames.close()
     # The loop has not told anybody yet that the connection is gone; writing must be harmless.
     frames.write(b"second")
-    frames.write_frames(b"third")
+    frames.write(b"third", b"and more")
     await asyncio.sleep(0)
     frames.write(b"fourth")
     server.close()
