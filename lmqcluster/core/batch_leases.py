@@ -232,7 +232,7 @@ class BatchLeases:
         for batch in live:
             batch.deadline_us = now_us + lease_us
             for queue_name, first, count in batch.runs:
-                queue = self._machine.queues.get(queue_name)
+                queue = self._machine.existing(queue_name)
                 if queue is not None:
                     queue.renew(now_us, first, count, batch.deadline_us)
                     # The lease may end earlier than before.
@@ -341,7 +341,7 @@ class BatchLeases:
             earliest = view.earliest()
             if earliest is None or earliest[0] > self._machine.now_us:
                 return False
-            queue = earliest[1]
+            queue = self._machine.touched(earliest[1])
             dropped_before = queue.dropped_total
             self._take_from(batch, min(_BLOCK, end - batch.count), queue)
             drops += queue.dropped_total - dropped_before
@@ -350,7 +350,7 @@ class BatchLeases:
     def _ack(self, run: list[Any]) -> bool:
         """Whether all deliveries of the run were still leased."""
         queue_name, first, count = run
-        queue = self._machine.queues.get(queue_name)
+        queue = self._machine.existing(queue_name)
         return queue is not None and all(queue.ack(self._machine.now_us, list(range(first, first + count))))
 
     # --- reading --------------------------------------------------------------------------------------------------

@@ -17,12 +17,14 @@ from .operations import Operations
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
 from .producers import Producers
-from .properties import Rule, checked_properties, effective, settings_of
+from .properties import SYSTEM_DEFAULTS, Rule, checked_properties, effective, settings_of
 from .queue import COUNTERS, DROPS_MAX, REPEATS_MAX, Queue
 from .quotas import Quotas, checked_owner
 from .sessions import BatchSessions
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
+from .sorted_names import SortedNames
+from .stock import Stock
 from .tokens import Role, Token, TokenResult, Tokens
 
 __all__ = ["Machine"]
@@ -32,6 +34,7 @@ SALT_BYTES = 10
 REMEMBER_US = 600 * 1_000_000
 """How long producers and idempotency keys are remembered: twice what the contract promises."""
 
+_PLAIN = settings_of(SYSTEM_DEFAULTS)
 _ENDING_BY = {Op.ACK: None, Op.NACK: Ending.NACKED, Op.PUT_BACK: Ending.PUT_BACK}
 _ONLY_BYTES = {bytes}
 _ONLY_INTS = {int}
@@ -46,6 +49,8 @@ class Machine:
         version: how commands are carried out; raised when all members have a program that understands the next one.
         now_us: log time; never falls.
         queues: by name.
+        names: the queues' names in order.
+        stock: how much the queues hold.
         salt: the fixed part of message ids, empty until the cluster is founded.
         last_delivery: number of the last delivery.
         last_sequence: number of the last message stored.
@@ -78,7 +83,11 @@ class Machine:
         self.endings = Endings()
         self.batches = BatchLeases(self)
         self.tokens = Tokens(compile_pattern)
+        # Grows with every change of the rules and every snapshot view: a queue with another one has to be looked after.
         self._revision = 0
+        self._rules_revision = 0
+        self.stock = Stock()
+        self.names = SortedNames()
         self._ready: list[Queue] = []
         self._created: list[Queue] = []
         self._deleted: list[Queue] = []
@@ -157,7 +166,7 @@ class Machine:
         if queue is None:
             queue = self.create(name)
         elif queue.revision != self._revision:
-            self.refresh(queue)
+            self._look_after(queue)
         return queue
 
     def create(self, name: bytes) -> Queue:
@@ -168,16 +177,35 @@ class Machine:
         """
         if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
             raise ValueError("a queue name must have 1 to 255 bytes")
-        queue = Queue(name, settings_of(effective({}, self.rules, name)), self._revision, self.endings)
+        # Without rules all queues begin alike, and share one object.
+        settings = settings_of(effective({}, self.rules, name)) if self.rules else _PLAIN
+        queue = Queue(name, settings, self.endings, self.stock)
+        queue.revision, queue.rules_revision = self._revision, self._rules_revision
         self.queues[name] = queue
+        self.names.add(name)
         self.patterns.created(queue)
         self._created.append(queue)
         return queue
 
+    def touched(self, queue: Queue) -> Queue:
+        """The queue, ready to be changed. A command changes no queue that it did not get from here, `queue` or `existing`."""
+        if queue.revision != self._revision:
+            self._look_after(queue)
+        return queue
+
+    def _look_after(self, queue: Queue) -> None:
+        """Do what was put off for a queue until it is used: keep it for an open snapshot view, resolve its properties."""
+        view = self._view
+        if view is not None and queue.revision < view.revision:
+            view.freeze(queue)
+        if queue.rules_revision != self._rules_revision:
+            self.refresh(queue)
+        queue.revision = self._revision
+
     def refresh(self, queue: Queue) -> None:
         """Resolve the queue's properties anew."""
         queue.settings = settings_of(effective(queue.own, self.rules, queue.name))
-        queue.revision = self._revision
+        queue.rules_revision = self._rules_revision
         if "hooks" in queue.own:
             self.hooked[queue.name] = queue
         else:
@@ -187,7 +215,7 @@ class Machine:
         """The queue of that name with current settings, None if there is none."""
         queue = self.queues.get(name)
         if queue is not None and queue.revision != self._revision:
-            self.refresh(queue)
+            self._look_after(queue)
         return queue
 
     @staticmethod
@@ -278,7 +306,7 @@ class Machine:
     # --- settle ---------------------------------------------------------------------------------------------------
 
     def _ack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        queue = self.queues.get(name)
+        queue = self.existing(name)
         if queue is None:
             return None
         _check_numbers(numbers)
@@ -330,13 +358,13 @@ class Machine:
     def _set_properties(self, name: bytes, pairs: list[Any]) -> bool:
         checked = checked_properties(pairs)
         queue = self.queue(name)
-        queue.own.update(checked)
+        queue.set_own({**queue.own, **dict(checked)})
         self.refresh(queue)
         return True
 
     def _clear_properties(self, name: bytes) -> bool:
         queue = self.queue(name)
-        queue.own.clear()
+        queue.set_own({})
         self.refresh(queue)
         return True
 
@@ -345,11 +373,15 @@ class Machine:
             Rule(pattern, tuple(checked_properties(pairs)), self.compile(pattern)) for pattern, pairs in rules
         ]
         self._revision += 1
+        self._rules_revision += 1
         return True
 
     def _delete(self, name: bytes) -> bool:
-        queue = self.queues.pop(name, None)
+        queue = self.existing(name)
         if queue is not None:
+            del self.queues[name]
+            self.names.remove(name)
+            queue.uncount()
             self.patterns.deleted(queue)
             self._deleted.append(queue)
             self.hooked.pop(name, None)
@@ -425,7 +457,8 @@ class Machine:
         """
         if self._view is not None:
             raise RuntimeError("a snapshot view is open already")
-        self._view = SnapshotView(self, PreImages(self.last_sequence))
+        self._revision += 1
+        self._view = SnapshotView(self, PreImages(self.last_sequence), self._revision)
         return self._view
 
     def view_closed(self, view: SnapshotView) -> None:

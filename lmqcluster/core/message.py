@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Headers", "Message", "Meta", "Part", "content_bytes"]
+__all__ = ["Headers", "Message", "Meta", "Part", "content_bytes", "content_count"]
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Meta = tuple[bytes | None, Headers]
@@ -40,6 +40,11 @@ class Message:
         self.remaining = remaining
         self.meta = meta
         self.content = content
+
+
+def content_count(content: bytes | list[Part]) -> int:
+    """How many messages were pushed for a body."""
+    return 1 if isinstance(content, bytes) else len(content)
 
 
 def content_bytes(content: bytes | list[Part]) -> int:

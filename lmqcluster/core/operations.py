@@ -26,7 +26,7 @@ class Operations:
             ValueError: the limit is out of range.
         """
         _check_limit(limit)
-        queue = self._machine.queues.get(name)
+        queue = self._machine.existing(name)
         if queue is None:
             return None
         purged = len(queue.withdraw(self._machine.now_us, limit, also_delayed=True))
@@ -43,7 +43,7 @@ class Operations:
         """
         _check_limit(limit)
         machine = self._machine
-        queue = machine.queues.get(name)
+        queue = machine.existing(name)
         if queue is None:
             return None
         target = machine.queue(destination)
@@ -64,7 +64,7 @@ class Operations:
         """
         if type(suspended) is not bool:
             raise ValueError("whether to suspend must be true or false")
-        queue = self._machine.queues.get(name)
+        queue = self._machine.existing(name)
         if queue is None:
             return None
         queue.suspended = suspended

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from .commands import Delivered, PushFlag
 from .endings import Ending, Endings
 from .lease import LeaseTable
-from .message import Message, Meta, Part, content_bytes
+from .message import Message, Meta, Part, content_bytes, content_count
 from .properties import Settings
+from .stock import Stock, property_bytes
 
 if TYPE_CHECKING:
     from .patterns import PatternView
@@ -44,9 +45,11 @@ class Queue:
     Attributes:
         own: properties set on the queue itself.
         settings: effective properties; kept up to date by the machine.
-        revision: revision of the default rules that `settings` reflects.
+        revision: the machine's revision when it last looked after the queue.
+        rules_revision: revision of the default rules that `settings` reflects.
+        stock: sums over all queues, to which this one adds its own.
         views: the pattern views that list this queue; they must be told when its earliest due time falls.
-        body_bytes: bytes of all bodies.
+        bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
         pre_images: where messages go before they change, while a snapshot view needs them.
         suspended: whether nothing is handed out for the time being; everything else goes on.
         pushed_total, pulled_total, acked_total, nacked_total, redelivered_total, dropped_total, purged_total,
@@ -55,6 +58,7 @@ class Queue:
 
     __slots__ = (
         "acked_total",
+        "bodies",
         "body_bytes",
         "delayed",
         "dropped_total",
@@ -72,23 +76,28 @@ class Queue:
         "ready",
         "redelivered_total",
         "revision",
+        "rules_revision",
         "settings",
+        "stock",
         "suspended",
         "views",
         "window",
     )
 
-    def __init__(self, name: bytes, settings: Settings, revision: int, endings: Endings) -> None:
+    def __init__(self, name: bytes, settings: Settings, endings: Endings, stock: Stock) -> None:
         self.name = name
         self.own: dict[str, Any] = {}
         self.settings = settings
-        self.revision = revision
+        self.revision = 0
+        self.rules_revision = 0
+        self.stock = stock
         self.views: list[PatternView] = []
         self.ready: deque[Message] = deque()
         self.delayed: list[tuple[int, int, Message]] = []
         self.leases = LeaseTable()
         self.endings = endings
         self.window: Message | None = None
+        self.bodies = 0
         self.body_bytes = 0
         self.pre_images: PreImages | None = None
         self.suspended = False
@@ -126,15 +135,19 @@ class Queue:
 
     def push(self, now_us: int, sequence: int, meta: Meta, contents: list[bytes]) -> list[int]:
         """Store bodies that share one meta, numbered from `sequence`; returns a flag for each."""
-        self.pushed_total += len(contents)
-        self.body_bytes += sum(map(len, contents))
+        stock, count, size = self.stock, len(contents), sum(map(len, contents))
+        self.pushed_total += count
+        self.bodies += count
+        self.body_bytes += size
+        stock.messages += count
+        stock.body_bytes += size
         if self.settings.accum_us:
             return [self._accumulate(now_us, sequence + i, meta, content) for i, content in enumerate(contents)]
         deliveries = self.settings.deliveries
         self.ready.extend(
             [Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)]
         )
-        return [0] * len(contents)
+        return [0] * count
 
     def _accumulate(self, now_us: int, sequence: int, meta: Meta, content: bytes) -> int:
         part = Part(meta[0], meta[1], content)
@@ -217,7 +230,7 @@ class Queue:
             if message.remaining > 0:
                 taken.append(message)
                 continue
-            self.body_bytes -= content_bytes(message.content)
+            self._let_go(message)
             self.dropped_total += 1
             drops += 1
             if drops == DROPS_MAX:
@@ -267,8 +280,38 @@ class Queue:
                 taken.append(self._pop_delayed())
             else:
                 break
-        self.body_bytes -= sum(content_bytes(message.content) for message in taken)
+        for message in taken:
+            self._let_go(message)
         return taken
+
+    def _let_go(self, message: Message) -> None:
+        self._count(-content_count(message.content), -content_bytes(message.content))
+
+    def count(self, contents: Iterable[bytes | list[Part]]) -> None:
+        """Add bodies to the sums that have come otherwise than by a push."""
+        for content in contents:
+            self._count(content_count(content), content_bytes(content))
+
+    def count_plain(self, bodies: list[bytes]) -> None:
+        """As `count`, if none is compound."""
+        self._count(len(bodies), sum(map(len, bodies)))
+
+    def _count(self, bodies: int, body_bytes: int) -> None:
+        self.bodies += bodies
+        self.body_bytes += body_bytes
+        self.stock.messages += bodies
+        self.stock.body_bytes += body_bytes
+
+    def uncount(self) -> None:
+        """Take what the queue holds out of the sums, because it is deleted."""
+        self.stock.messages -= self.bodies
+        self.stock.body_bytes -= self.body_bytes
+        self.stock.property_bytes -= property_bytes(self.own)
+
+    def set_own(self, own: dict[str, Any]) -> None:
+        """Replace the queue's own properties; `settings` is the machine's business."""
+        self.stock.property_bytes += property_bytes(own) - property_bytes(self.own)
+        self.own = own
 
     def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
         """Take messages of another queue as if they had been stored now, numbered from `sequence`.
@@ -282,14 +325,14 @@ class Queue:
                 for number, message in enumerate(messages, sequence)
             ]
         )
-        self.body_bytes += sum(content_bytes(message.content) for message in messages)
+        self.count(message.content for message in messages)
         self.moved_in_total += len(messages)
 
     def ack(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Settle leases: the messages are gone. False for a number without a live lease."""
         leased = self.leases.messages
         results: list[bool] = []
-        settled = settled_bytes = 0
+        settled = settled_bytes = parts = 0
         for number in numbers:
             message = leased.get(number)
             if message is None or message.due_us <= now_us:
@@ -298,12 +341,16 @@ class Queue:
             del leased[number]
             settled += 1
             content = message.content
-            settled_bytes += len(content) if isinstance(content, bytes) else content_bytes(content)
+            if isinstance(content, bytes):
+                settled_bytes += len(content)
+            else:
+                settled_bytes += content_bytes(content)
+                parts += len(content) - 1
             results.append(True)
         if not leased:
             self.leases.forget_order()
         self.acked_total += settled
-        self.body_bytes -= settled_bytes
+        self._count(-settled - parts, -settled_bytes)
         return results
 
     def nack(self, now_us: int, numbers: list[int]) -> list[bool]:

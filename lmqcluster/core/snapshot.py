@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .message import Headers, Message, Meta, Part, content_bytes
+from .message import Headers, Message, Meta, Part
 from .properties import Rule, checked_properties
 from .queue import COUNTERS, Queue
 from .snapshot_formats import FORMATS, from_format
@@ -166,8 +166,9 @@ class Restoration:
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
         queue = self._machine.create(name)
-        queue.own = dict(checked_properties(own))
-        self._machine.refresh(queue)
+        if own:
+            queue.set_own(dict(checked_properties(own)))
+            self._machine.refresh(queue)
         for counter, value in zip(COUNTERS, _ints(counters), strict=True):
             setattr(queue, counter, value)
         self._queue = queue
@@ -231,10 +232,10 @@ class Restoration:
         if max(sequences, default=0) > self._machine.last_sequence:
             raise ValueError("a message has a sequence that was not given yet")
         if set(map(type, contents)) <= _ONLY_BYTES:
-            queue.body_bytes += sum(map(len, contents))
+            queue.count_plain(contents)
         else:
             contents = [_content(content) for content in contents]
-            queue.body_bytes += sum(map(content_bytes, contents))
+            queue.count(contents)
         return list(map(Message, sequences, due, remaining, _expanded(metas), contents))
 
 

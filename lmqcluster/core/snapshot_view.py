@@ -1,7 +1,8 @@
 """The state at one moment as records, while the machine goes on.
 
-Opening a view copies the containers, not the messages. What a command changes in a message afterwards is kept in a table of
-pre-images; the view reads those instead.
+Opening a view visits no queue. A queue's containers, not its messages, are copied when a command is about to change it or when
+the reader comes to it, whichever is first. What a command changes in a message afterwards is kept in a table of pre-images; the
+view reads those instead.
 """
 
 from __future__ import annotations
@@ -38,9 +39,13 @@ class SnapshotView:
     """The state of a machine as of the moment when the view was made.
 
     With pre-images the machine may change while the view is read; without, it must not. Close the view in any case.
+
+    Attributes:
+        revision: queues with a lower one have not been touched since the view was opened.
     """
 
-    def __init__(self, machine: Machine, pre_images: PreImages | None = None) -> None:
+    def __init__(self, machine: Machine, pre_images: PreImages | None = None, revision: int = 0) -> None:
+        self.revision = revision
         self._machine: Machine | None = machine
         self._pre_images = pre_images
         self._begun = False
@@ -55,10 +60,9 @@ class SnapshotView:
             ("batches", machine.batches.rows()),
             ("tokens", machine.tokens.rows()),
         ]
-        self._queues = {
-            name: _FrozenQueue(queue, to_format(self._format, "queue", _queue_record(queue)), pre_images)
-            for name, queue in machine.queues.items()
-        }
+        self._names = machine.names.frozen()
+        # Those that were touched before the reader came to them.
+        self._frozen: dict[bytes, _FrozenQueue] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -86,9 +90,10 @@ class SnapshotView:
         machine, self._machine = self._machine, None
         if machine is None:
             return
-        for frozen in self._queues.values():
+        for frozen in self._frozen.values():
             frozen.release()
-        self._queues.clear()
+        self._frozen.clear()
+        self._names.clear()
         self._tables.clear()
         self._pre_images = None
         machine.view_closed(self)
@@ -108,14 +113,30 @@ class SnapshotView:
         yield self._header
         for kind, rows in self._tables:
             yield from _slices(kind, (to_format(self._format, kind, row) for row in rows))
-        for name in sorted(self._queues):
-            frozen = self._queues.get(name)
-            if frozen is None:
-                # The view was closed meanwhile.
-                return
-            yield from frozen.records()
-            frozen.release()
-            self._queues.pop(name, None)
+        for block in self._names:
+            for name in block:
+                machine = self._machine
+                if machine is None:
+                    # The view was closed meanwhile.
+                    return
+                frozen = self._reached(machine, name)
+                yield from frozen.records()
+                frozen.release()
+                self._frozen.pop(name, None)
+
+    def freeze(self, queue: Queue) -> None:
+        """Keep the state of a queue that has not been touched since the view was opened, and is going to be."""
+        self._frozen[queue.name] = self._frozen_queue(queue)
+
+    def _reached(self, machine: Machine, name: bytes) -> _FrozenQueue:
+        if self._pre_images is None:
+            return self._frozen_queue(machine.queues[name])
+        if name not in self._frozen:
+            machine.touched(machine.queues[name])
+        return self._frozen[name]
+
+    def _frozen_queue(self, queue: Queue) -> _FrozenQueue:
+        return _FrozenQueue(queue, to_format(self._format, "queue", _queue_record(queue)), self._pre_images)
 
 
 class _FrozenQueue:

@@ -137,5 +137,5 @@ def test_a_view_can_be_given_up_at_any_time(before: list[Any], during: list[Any]
 def _assert_no_trace(machine: Machine, view: SnapshotView) -> None:
     assert all(queue.pre_images is None for queue in machine.queues.values())
     assert view._pre_images is None
-    assert not view._queues
+    assert not view._frozen
     machine.freeze_view().close()

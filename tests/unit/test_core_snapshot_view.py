@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Fault, IncompatibleVersionError, Machine, Op
-from tests.property.driver import Driver, compile_pattern, copied, records
+from lmqcluster.core import Fault, IncompatibleVersionError, Machine, Op, snapshot_view
+from tests.property.driver import Driver, compile_pattern, copied, over_the_wire, records
+from tests.property.work import counted
 
 Q = b"q"
 
@@ -79,3 +80,68 @@ def test_any_replaced_field_is_restored_or_refused_with_value_error(garbage: Any
             except ValueError:
                 refused += 1
     assert refused > len(sound)
+
+
+def test_opening_a_view_visits_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It copies the names, in blocks; whatever is kept of a queue is kept when the queue is used or read."""
+    kept: list[bytes] = []
+    make = snapshot_view._FrozenQueue.__init__
+
+    def counted_make(self: Any, queue: Any, *rest: Any) -> None:
+        kept.append(queue.name)
+        make(self, queue, *rest)
+
+    monkeypatch.setattr(snapshot_view._FrozenQueue, "__init__", counted_make)
+    driver = Driver()
+    for start in range(0, 20_000, 1_000):
+        driver.batch(*([Op.PUSH, b"q%05d" % number, None, [b"x"], None, 0] for number in range(start, start + 1_000)))
+    with counted() as work:
+        view = driver.machine.freeze_view()
+    assert (kept, work.lines < 500) == ([], True)
+    driver.push(b"q00007", b"y")
+    driver.push(b"q00007", b"z")
+    driver.push(b"new", b"y")
+    assert kept == [b"q00007"]
+    found = list(view.records())
+    assert len(kept) == len(set(kept)) == 20_000
+    assert sum(record[0] == "queue" for record in found) == 20_000
+    view.close()
+
+
+def test_a_view_outlives_whatever_happens_to_its_queues() -> None:
+    """Created, deleted, made again, moved, changed by rules: before the reader comes to them, and after."""
+    driver = Driver()
+    for name in (b"a", b"deleted", b"moved", b"remade", b"z"):
+        driver.push(name, b"1", b"2")
+    driver.pull(b"z")
+    expected = records(driver.machine)
+    view = driver.machine.freeze_view()
+    found = view.records()
+    got: list[Any] = []
+    while not got or got[-1][:2] != ["queue", b"a"]:
+        got.append(next(found))
+    for name in (b"a", b"deleted", b"remade"):
+        driver.delete(name)
+    driver.push(b"remade", b"other")
+    driver.push(b"aa", b"new")
+    driver.defaults((b"", {"retry": 9}))
+    driver.do(Op.MOVE, b"moved", b"target", 1)
+    driver.push(b"a", b"again")
+    driver.set(b"z", timeout=1)
+    driver.wait(31)
+    driver.pull(b"z", 2)
+    got += found
+    view.close()
+    assert [over_the_wire(record) for record in got] == expected
+    assert all(queue.pre_images is None for queue in driver.machine.queues.values())
+
+
+def test_a_view_that_is_closed_while_a_queue_is_read_lets_go_of_it() -> None:
+    driver = Driver()
+    driver.push(Q, *[b"x"] * 2_000)
+    view = driver.machine.freeze_view()
+    found = view.records()
+    while next(found)[0] != "ready":
+        pass
+    view.close()
+    assert driver.machine.queues[Q].pre_images is None

@@ -1,0 +1,52 @@
+"""Names in order, so that a snapshot and a list need not sort them: to sort a million takes a second."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+__all__ = ["SortedNames"]
+
+_BLOCK = 512
+
+
+class SortedNames:
+    """A sorted set of names in blocks of at most 1,024. Adding and removing move part of one block."""
+
+    def __init__(self) -> None:
+        self._blocks: list[list[bytes]] = []
+        self._firsts: list[bytes] = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self._blocks:
+            yield from block
+
+    def add(self, name: bytes) -> None:
+        """Add a name that is not there."""
+        if not self._blocks:
+            self._blocks.append([name])
+            self._firsts.append(name)
+            return
+        place = max(0, bisect_right(self._firsts, name) - 1)
+        block = self._blocks[place]
+        insort(block, name)
+        if len(block) > 2 * _BLOCK:
+            self._blocks[place : place + 1] = [block[:_BLOCK], block[_BLOCK:]]
+            self._firsts[place : place + 1] = [block[0], block[_BLOCK]]
+        else:
+            self._firsts[place] = block[0]
+
+    def remove(self, name: bytes) -> None:
+        """Remove a name that is there."""
+        place = bisect_right(self._firsts, name) - 1
+        block = self._blocks[place]
+        del block[bisect_left(block, name)]
+        if block:
+            self._firsts[place] = block[0]
+        else:
+            del self._blocks[place]
+            del self._firsts[place]
+
+    def frozen(self) -> list[list[bytes]]:
+        """The names as they are now, in blocks of their own."""
+        return [block.copy() for block in self._blocks]
