@@ -73,6 +73,7 @@ class Op(IntEnum):
     PULL_FIRST = 40  # v2: [queue], count -> as PULL, from the one of these queues whose message has been due longest
     PUSH_EACH = 41  # v2: [queue], item as in PUSH_ITEMS -> [(queue, flag)] of those queues that exist
     RESERVE_FROM = 42  # v2: subscription, epoch, [queue], whether they are all, count, lease us -> Reserved
+    RENEW_SALT = 50  # v2: another salt of message ids, 10 bytes -> True
 
 
 PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST))

@@ -31,6 +31,8 @@ __all__ = ["Machine"]
 
 NAME_BYTES_MAX = 255
 SALT_BYTES = 10
+NUMBERS_SKIPPED = 1 << 32
+"""By a new salt: more than were ever lost at once, and few enough for 65,000 times."""
 REMEMBER_US = 600 * 1_000_000
 """How long producers and idempotency keys are remembered: twice what the contract promises."""
 
@@ -125,6 +127,7 @@ class Machine:
             Op.PULL_FIRST: self.named.pull_first,
             Op.PUSH_EACH: pushes.push_each,
             Op.RESERVE_FROM: self.batches.reserve_from,
+            Op.RENEW_SALT: self._renew_salt,
         }
 
     # --- applying -------------------------------------------------------------------------------------------------
@@ -405,10 +408,21 @@ class Machine:
         return True
 
     def _found(self, salt: bytes) -> bool:
-        if type(salt) is not bytes or len(salt) != SALT_BYTES:
-            raise ValueError(f"the salt must have {SALT_BYTES} bytes")
+        _check_salt(salt)
         if not self.salt:
             self.salt = salt
+        return True
+
+    def _renew_salt(self, salt: bytes) -> bool:
+        """Take the meaning from all ids handed out so far: those of deliveries in a lost part of the log would name later ones.
+
+        The numbers of such deliveries are skipped, because a node may be about to settle one.
+        """
+        if self.version < 2:
+            raise ValueError("the machine's version has no such command")
+        _check_salt(salt)
+        self.salt = salt
+        self.last_delivery += NUMBERS_SKIPPED
         return True
 
     def _upgrade(self, version: int) -> int:
@@ -482,6 +496,11 @@ class Machine:
     def restore_incrementally(cls, compile_pattern: Compile) -> Restoration:
         """What takes the records of a snapshot one by one and gives the machine in the end."""
         return Restoration(cls(compile_pattern))
+
+
+def _check_salt(salt: bytes) -> None:
+    if type(salt) is not bytes or len(salt) != SALT_BYTES:
+        raise ValueError(f"the salt must have {SALT_BYTES} bytes")
 
 
 def _check_numbers(numbers: list[int]) -> None:

@@ -24,11 +24,16 @@ from .snapshot_formats import FORMATS, from_format
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["Restoration"]
+__all__ = ["Restoration", "with_salt"]
 
 _SEQUENCES = (list, tuple)
 _ONLY_INTS = {int}
 _ONLY_BYTES = {bytes}
+
+
+def with_salt(record: list[Any], salt: bytes) -> list[Any]:
+    """The record with another salt of message ids in it, if it is the one that holds the salt."""
+    return [*record[:4], salt, *record[5:]] if record[0] in ("lmqcluster", b"lmqcluster") else record
 
 
 class Restoration:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -33,9 +32,9 @@ from .event_journal import EventJournal
 from .gates import Gates
 from .identity import fresh_id
 from .metrics import Metrics
+from .own_commands import OwnCommands
 from .pattern_views import PatternViews
 from .patterns import compile_pattern
-from .proposer import Group
 from .pulls import Pulls
 from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
 from .state_log import StateLog
@@ -106,6 +105,7 @@ class Node:
         self._storage: NodeStorage
         self._about = About(config.name, "", "")
         self._salt = b""
+        self._own_commands = OwnCommands()
         self._stopping = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._history: asyncio.Task[None]
@@ -326,16 +326,7 @@ class Node:
         self._timers["stats"] = asyncio.get_running_loop().call_later(STATS_PERIOD_S, self._tick_stats)
 
     def _tick_upgrade(self) -> None:
-        """As the leader, move the cluster to the newest machine version that all members understand.
-
-        Until then every node behaves as the oldest program among them does, so that a rolling upgrade keeps replicas equal.
-        """
-        replica = self.replica
-        if replica.core.is_leader():
-            common = replica.common_machine_version()
-            if common is not None and common > replica.machine.version:
-                log.info("all members understand a newer machine version", version=common)
-                self.service.proposer.add_first(Group([Op.UPGRADE, common], [], _Unattended("machine version raised")))
+        self._own_commands.tend(self.replica, self.service.proposer)
         loop = asyncio.get_running_loop()
         self._timers["upgrade"] = loop.call_later(UPGRADE_PERIOD_S, self._tick_upgrade)
 
@@ -358,7 +349,7 @@ class Node:
     ) -> None:
         """Keep statistics, answer those who wait, wake waiting pulls."""
         proposer, pulls = self.service.proposer, self.service.pulls
-        if not self._salt:
+        if self._salt is not self.replica.machine.salt:
             self._take_salt()
         if self.access.revision != self.replica.machine.tokens.revision:
             self._follow_tokens()
@@ -392,7 +383,7 @@ class Node:
         self.service.proposer.resend_soon()
 
     def leader_changed(self, leader_id: str | None) -> None:
-        """Send unresolved batches to the new leader; found the cluster if it is this node and nobody has."""
+        """Send unresolved batches to the new leader, behind what it has to propose itself if it is this node."""
         if leader_id is None:
             return
         leadership = (leader_id, self.replica.core.term())
@@ -400,9 +391,7 @@ class Node:
             # It is told of a new link to the same leader too.
             self._leadership = leadership
             self.leader_changes += 1
-        if self.replica.core.is_leader() and not self.replica.machine.salt:
-            # Before anybody's request: pulls need what is founded here.
-            self.service.proposer.add_first(Group([Op.FOUND, os.urandom(10)], [], _Unattended("cluster founded")))
+        self._own_commands.begin(self.replica, self.service.proposer)
         self.service.proposer.resend()
 
     def state_replaced(self) -> None:
@@ -553,16 +542,3 @@ class Node:
     def about(self) -> About:
         """What the node tells its peers of itself."""
         return self._about
-
-
-class _Unattended:
-    """Nobody waits for a command of the node's own; if it fails, the leader of then tries again."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def completed(self, group: Group, result: object) -> None:  # noqa: ARG002
-        log.info(self._what)
-
-    def failed(self, group: Group, error: LmqError) -> None:  # noqa: ARG002
-        log.warning("not done yet, it is tried again", what=self._what, reason=error.message)

@@ -48,6 +48,7 @@ class NodeMeta:
         founding: no first leader has been met since the node was founded by a list of peers, so that it may be a member which
             has lost its disk, its term and its vote included.
         handshake: the oldest version of the peers' handshake that the cluster's members may know no newer than.
+        salt_due: deliveries may be forgotten (see `LostReceipts`); then the end of the log when that was found.
         left: the node has left its cluster, or was removed, and belongs to none until it joins one.
         restarted: whether the folder holds a former life of this node.
     """
@@ -69,6 +70,7 @@ class NodeMeta:
         self.founding: bool = fields["founding"]
         self.left: bool = fields["left"]
         self.handshake: int = fields["handshake"]
+        self.salt_due: int | None = fields["salt_due"]
         self.restarted = restarted
 
     @classmethod
@@ -130,6 +132,7 @@ class NodeMeta:
         self.recovering = self.founding = self.restarted = False
         self.left = left
         self.handshake = _LATER_FIELDS["handshake"]
+        self.salt_due = None
         self.save()
 
     def discard_data(self) -> None:
@@ -147,6 +150,12 @@ class NodeMeta:
         """Make term and vote durable."""
         if (term, vote) != (self.term, self.vote):
             self.term, self.vote = term, vote
+            self.save()
+
+    def save_salt_due(self, index: int | None) -> None:
+        """Make durable whether the salt has to be renewed."""
+        if index != self.salt_due:
+            self.salt_due = index
             self.save()
 
     def save_members(self, members: Mapping[str, str]) -> None:
@@ -188,7 +197,7 @@ class NodeMeta:
             "recovering": self.recovering,
             "founding": self.founding,
         }
-        later = {"left": self.left, "handshake": self.handshake}
+        later = {"left": self.left, "handshake": self.handshake, "salt_due": self.salt_due}
         fields |= {name: value for name, value in later.items() if value != _LATER_FIELDS[name]}
         if self.origin != self.node_id:
             fields["origin"] = self.origin
@@ -238,7 +247,7 @@ def _checksum(fields: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
 
 
-_LATER_FIELDS: dict[str, Any] = {"left": False, "handshake": 1}
+_LATER_FIELDS: dict[str, Any] = {"left": False, "handshake": 1, "salt_due": None}
 """Fields that are written only when they are not this, so that programs without them can read the file."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -256,6 +265,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "founding": (bool,),
     "left": (bool,),
     "handshake": (int,),
+    "salt_due": (int, type(None)),
 }
 _OPTIONAL: dict[str, tuple[type, ...]] = {"origin": (str,)}
 

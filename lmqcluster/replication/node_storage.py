@@ -107,7 +107,8 @@ class NodeStorage:
             )
         if meta.wipe or not self.durable:
             void_data(self._disks)
-        self.recovering = meta.recovering or meta.founding or self._has_forgotten()
+        forgotten = self._has_forgotten()
+        self.recovering = meta.recovering or meta.founding or forgotten
         self.forgetful = meta.founding
         # In durability process too: after a power failure the log is shorter, but must not begin behind its snapshot.
         self.snapshots = SnapshotStore(self._disks(SNAPSHOTS), sync=self.durable)
@@ -118,6 +119,8 @@ class NodeStorage:
             self.journal = MemoryJournal(meta, NO_OP)
             if meta.joining:
                 self.journal.reset(0, 0)
+        if forgotten and self.durable:
+            meta.salt_due = self.journal.last_index
         meta.durability, meta.boot, meta.wipe = self.durability, boot_id(), False
         # Without a durable log, the next life has forgotten what this one will hold.
         meta.recovering = self.recovering and not meta.founding and self.durable

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .membership import MEMBERSHIP, apply_change, encode_change
+import msgpack
+
+from ..core import Machine, Op
+from ..core.snapshot import with_salt
+from .membership import MEMBERSHIP, REGULAR, apply_change, encode_change
 from .meta import FILE_NAMES, NodeMeta
 from .node_storage import JOURNAL, NO_OP, SNAPSHOTS, Disks, NodeStorage, void_data
 from .storage.disk import DamagedFileError, Disk
@@ -18,6 +23,7 @@ from .storage.stored_snapshot import StoredSnapshot
 __all__ = ["Remains", "discard_data", "recover", "remains", "restore", "verify"]
 
 RECORDS_PER_WRITE = 100
+SALT_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,8 @@ def recover(disks: Disks) -> Remains:
     """Make the node of a folder the only member of its cluster, with all that its log holds; returns what that was.
 
     Entries that were not committed yet become so, and what only the lost members held is gone. The others must never come
-    back with their data.
+    back with their data. Deliveries may be lost with them, so the salt of message ids is renewed, for which the cluster moves to
+    the machine version of this program.
 
     Raises:
         DamagedFileError, LookupError, OSError: as `remains`.
@@ -96,6 +103,7 @@ def recover(disks: Disks) -> Remains:
         address = found.members.get(found.node_id, "127.0.0.1:0")
         change = encode_change("only", found.node_id, address)
         journal.add(bytes([MEMBERSHIP]) + change, found.last_index + 1, term)
+        journal.add(bytes([REGULAR]) + _new_salt(), found.last_index + 2, term)
         journal.sync()
         meta.save_vote(term, None)
         return found
@@ -103,6 +111,8 @@ def recover(disks: Disks) -> Remains:
 
 def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -> int:
     """Make a new folder from a snapshot file: a cluster of one that others can join; returns the index of its last entry.
+
+    It is another life of the cluster: receipts of deliveries that the backup's cluster has made name nothing in it.
 
     Args:
         backup: the folder of the file `name`.
@@ -149,6 +159,13 @@ def verify(backup: Disk, name: str) -> None:
         stored.close()
 
 
+def _new_salt() -> bytes:
+    """A batch of nobody's, stamped with a time that is over."""
+    commands = [[Op.UPGRADE, Machine.VERSION_MAX], [Op.RENEW_SALT, secrets.token_bytes(SALT_BYTES)]]
+    origin = b"recovery:" + secrets.token_hex(8).encode()
+    return (0).to_bytes(8, "big") + bytes(msgpack.packb([origin, 1, 1, commands]))
+
+
 def _read_all(records: Iterator[Any]) -> None:
     for _ in records:
         pass
@@ -156,8 +173,9 @@ def _read_all(records: Iterator[Any]) -> None:
 
 def _copy(records: Iterator[Any], store: SnapshotStore, index: int, term: int, meta: NodeMeta) -> None:
     writer = store.create(index, term, meta.members, 0)
+    salt = secrets.token_bytes(SALT_BYTES)
     for count, record in enumerate(records, 1):
-        writer.add(record)
+        writer.add(with_salt(record, salt))
         if count % RECORDS_PER_WRITE == 0 and (work := writer.take_work()) is not None:
             work()
     writer.finish_work()()

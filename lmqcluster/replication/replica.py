@@ -24,6 +24,7 @@ from .administration import Administration
 from .handshake import Identity
 from .histogram import Histogram
 from .log_clock import LogClock
+from .lost_receipts import LostReceipts
 from .membership import PeerNode
 from .node_storage import NodeStorage
 from .raft_core import RaftCore
@@ -121,6 +122,7 @@ class Replica:
         self.storage = storage
         self.machine = Machine(compile_pattern)
         self.clock = LogClock()
+        self.lost_receipts = LostReceipts(meta, recovering=storage.recovering)
         self.peers: dict[str, About] = {}
         self.applied_batches = 0
         self.syncs_total = 0
@@ -343,6 +345,8 @@ class Replica:
 
     def replace_machine(self, machine: Machine) -> None:
         """A snapshot was installed."""
+        if machine.salt != self.machine.salt:
+            self.lost_receipts.renewed(self.core.applied_index())
         self.machine = machine
         self._unsaved_bytes = 0
         self.clock.follow(machine.now_us)
@@ -373,6 +377,7 @@ class Replica:
         if recovering:
             self._end_recovery_if_nobody_knows_more()
         else:
+            self.lost_receipts.recovered(core.members())
             self.meta.mark_trusted()
 
     def _end_recovery_if_nobody_knows_more(self) -> None:
@@ -394,13 +399,15 @@ class Replica:
     def _received(self, node: PeerNode, message: dict[str, Any]) -> None:
         kind = message["type"]
         if kind == "propose":
-            if not self._propose(message["batch"]):
+            if self._awaits_salt() or not self._propose(message["batch"]):
                 self.transport.send(node, {"type": "not_leader", "sequence": message["sequence"]})
         elif kind == "not_leader":
             self._listener.batch_refused(message["sequence"])
         elif kind == "about":
             fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
             self.peers[node.id] = About(**{name: message[name] for name in fields})
+            if message["recovering"]:
+                self.lost_receipts.heard_forgetful(node.id)
             self.in_step(lambda: self._follow_address(node.id))
         else:
             self._inbox.append((node, message))
@@ -442,6 +449,12 @@ class Replica:
         self.wake()
         return sent
 
+    def _awaits_salt(self) -> bool:
+        """Whether a new salt of message ids has to be in the log before batches of other nodes are."""
+        if not self.lost_receipts.are_possible:
+            return False
+        return self.machine.version >= 2 or self.lost_receipts.is_behind(self.core.applied_index())
+
     def _propose(self, batch: bytes) -> bool:
         return self.core.propose(self.clock.now_us().to_bytes(8, "big") + batch)
 
@@ -459,7 +472,10 @@ class Replica:
             self.clock.at_least(now_us)
         else:
             self.clock.follow(now_us)
+        salt = self.machine.salt
         applied = self.machine.apply(now_us, origin, incarnation, sequence, commands)
+        if self.machine.salt is not salt:
+            self.lost_receipts.renewed(index)
         self.applied_batches += 1
         self._unsaved_bytes += len(command)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)

@@ -151,6 +151,7 @@ def test_a_backup_is_restored_and_others_join_it(tmp_path: Path, queue_name: str
         assert "exists; give a new file" in again.one_line_error()
         with Rpc(old[0].rpc) as rpc:
             rpc.call("push", queue_name, "later")
+            [late] = rpc.call("pull_many", queue_name, 1)
     with Cluster(1, directory=tmp_path / "new") as new:
         [first] = new
         # A cluster of its own, which gives way to what the backup holds.
@@ -172,6 +173,9 @@ def test_a_backup_is_restored_and_others_join_it(tmp_path: Path, queue_name: str
         with Rpc(third.rpc, timeout_s=60) as rpc:
             assert rpc.call("get_default_props") == [[f"^{queue_name}-other".encode(), {b"retry": 9}]]
             found = rpc.call("pull_many", queue_name, 1000)
+            # Its number has been given again, to a message of this life.
+            assert rpc.call("done_many", queue_name, [late[b"id"]]) == [False]
+            assert rpc.call("done_many", queue_name, [found[0][b"id"]]) == [True]
             assert [m[b"content"] for m in found] == [*range(10, 100), b"\x00\xff" * 1000]
             assert {m[b"retry"] for m in found} == {5}
             [other] = rpc.call("pull_many", queue_name + "-other", 10)

@@ -9,7 +9,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import lmqcluster.node.incarnation
 import lmqcluster.node.node
+import lmqcluster.node.own_commands
 import lmqcluster.node.proposer
 import lmqcluster.replication.log_clock
 import lmqcluster.replication.meta
@@ -183,11 +185,13 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.replication.log_clock, "time", time),
             (modules.replication.replica, "random", randomness),
             (modules.replication.replica, "TICK_S", TICK_S),
-            (modules.node.node, "os", types.SimpleNamespace(urandom=rng.randbytes)),
+            (modules.node.own_commands, "os", types.SimpleNamespace(urandom=rng.randbytes)),
             (modules.node.proposer, "log", silence),
             (modules.replication.replica, "log", silence),
             (modules.replication.snapshot_keeper, "log", silence),
             (modules.node.node, "log", silence),
+            (modules.node.own_commands, "log", silence),
+            (modules.node.incarnation, "log", silence),
         ):
             patches.enter_context(mock.patch.object(module, name, value))
         yield

@@ -13,8 +13,10 @@ import lmqcluster.node.node
 import lmqcluster.replication.replica
 from lmqcluster.core import Op
 from lmqcluster.node.config import NodeConfig
-from lmqcluster.node.node import Node
+from lmqcluster.node.node import UPGRADE_PERIOD_S, Node
+from lmqcluster.node.pattern_views import PatternViews
 from lmqcluster.node.proposer import Group
+from lmqcluster.node.turns import Turns
 from lmqcluster.replication import messages
 from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.replica import Replica
@@ -80,14 +82,23 @@ class _Failure:
 class _SimNode(Node):
     """A node whose files and event loop are simulated."""
 
-    def __init__(self, host: Host, storage: NodeStorage, ledger: Ledger) -> None:
+    def __init__(self, host: Host, storage: NodeStorage, ledger: Ledger, loop: HostLoop) -> None:
         super().__init__(NodeConfig(name=host.id))
+        self._loop = loop
         self._host = host
         self._ledger = ledger
         self._storage = storage
         self._about.raft = host.id
         self.failure = _Failure(host)
+        self.turns = Turns()
+        self.views = PatternViews(self._machine, self.turns)
         self._build()
+        self._upgrade()
+
+    def _upgrade(self) -> None:
+        """As `_tick_upgrade`, on the simulated loop, and from the first moment on."""
+        self._own_commands.tend(self.replica, self.service.proposer)
+        self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
 
     def batch_applied(
         self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Any], applied: Applied
@@ -183,7 +194,7 @@ class NodeReplica(RaftState):
             mock.patch.object(lmqcluster.node.node, "Replica", _WatchedReplica),
             mock.patch.object(lmqcluster.node.node, "RaftSettings", return_value=self._settings),
         ):
-            self.node = _SimNode(host, storage, self._ledger)
+            self.node = _SimNode(host, storage, self._ledger, self.loop)
         self.core = self.node.replica.core
 
     @property

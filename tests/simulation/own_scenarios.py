@@ -9,6 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.node_storage import SNAPSHOTS
 from tests.simulation.stage import FAST_S, Scenario, Stage
 
 if TYPE_CHECKING:
@@ -281,7 +282,60 @@ def snapshot_under_load(subject: Subject) -> set[str]:
         return kinds | ({"useless snapshots"} if taken > 2 else set()) | stage.finish()
 
 
+def damaged_snapshot(subject: Subject) -> set[str]:
+    """D18: a node whose snapshot is damaged does not begin without it, but gets everything from its peers."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (follower, _) = stage.elect()
+        for _ in range(40):
+            stage.propose(leader, 2)
+            stage.run_for(0.05)
+        follower.kill()
+        disk = follower.disks[SNAPSHOTS]
+        for name in disk.names():
+            disk.truncate(name, follower.rng)
+        follower.harmed = follower.may_forget = follower.lacking = True
+        stage.simulation.revive(follower)
+        stage.run_for(5.0)
+        return stage.finish()
+
+
+def power_of_all_in_process(subject: Subject) -> set[str]:
+    """Durability process: after a power failure of all, numbers of deliveries may come again, but not under the same salt."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, others = stage.elect()
+        stage.propose(leader, 10)
+        stage.run_for(2.0)
+        hosts = [leader, *others]
+        first = _salts(hosts)
+        # A member alone gets back what it has forgotten.
+        others[0].kill(power=True)
+        stage.simulation.revive(others[0])
+        stage.run_for(5.0)
+        second = _salts(hosts)
+        for host in hosts:
+            host.kill(power=True)
+        stage.simulation.begin_anew()
+        for host in hosts:
+            stage.simulation.revive(host)
+        stage.run_for(8.0)
+        third = _salts(hosts)
+        kinds = {"salt renewed in vain"} if second != first else set()
+        if len(third) != 1 or third == first:
+            kinds.add("salt not renewed")
+        return kinds | stage.finish()
+
+
+def _salts(hosts: list[Host]) -> set[bytes]:
+    return {host.replica.node.replica.machine.salt for host in hosts}
+
+
 OWN_SCENARIOS = {
+    "D18 damaged snapshot": Scenario(damaged_snapshot, None, log_entries=10, durability="disk"),
+    "power of all in process": Scenario(
+        power_of_all_in_process, None, mended=("node",), log_entries=20, durability="process"
+    ),
     "snapshot under load": Scenario(snapshot_under_load, None, mended=("node",), log_entries=10),
     "follower lost in transfer": Scenario(follower_lost_in_transfer, None, log_entries=10),
     "D14 a long term": Scenario(back_up_a_long_term, None, mended=("core",)),

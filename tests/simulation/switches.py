@@ -18,6 +18,7 @@ import lmqcluster.replication.storage.segment
 from lmqcluster.core.sessions import BatchSessions
 from lmqcluster.node.proposer import Proposer
 from lmqcluster.replication import messages
+from lmqcluster.replication.lost_receipts import LostReceipts
 from lmqcluster.replication.membership import apply_change
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.node_storage import NodeStorage
@@ -263,6 +264,7 @@ def _patches() -> dict[str, Patches]:
         "D25": [(RaftCore, "_members_from_log", _members_never_undone)],
         "tail written again": [(lmqcluster.replication.storage.recovery._Replay, "rewrite", _nothing)],
         "log kept for a snapshot": [(RaftCore, "_kept_snapshots", lambda _self: [])],
+        "receipts of a lost log": [(LostReceipts, "are_possible", False)],
         "origin and incarnation": [
             (meta, "_fresh_origin", lambda node_id: node_id),
             (lmqcluster.node.incarnation, "outlive", _nothing),

@@ -356,8 +356,8 @@ def test_recovery_makes_the_survivor_the_only_member(machine: Machine) -> None:
     found = recover(machine)
     assert (found.node_id, set(found.members), found.last_index, found.last_term) == ("a", set(MEMBERS), 10, TERM)
     storage = machine.open()
-    assert span(storage) == (1, 11)
-    assert storage.journal.term_at(11) == storage.meta.term == TERM + 1
+    assert span(storage) == (1, 12)
+    assert storage.journal.term_at(11) == storage.journal.term_at(12) == storage.meta.term == TERM + 1
     storage.close()
     again = recover(machine)
-    assert (set(again.members), again.last_index) == ({"a"}, 11)
+    assert (set(again.members), again.last_index) == ({"a"}, 12)

@@ -1,0 +1,64 @@
+"""Commands that a leader proposes of itself: founding the cluster, a new salt of message ids, the next machine version."""
+
+from __future__ import annotations
+
+import os
+
+import structlog
+
+from ..core import Op
+from ..core.commands import Command
+from ..replication.replica import Replica
+from ..wire.errors import LmqError
+from .proposer import Group, Proposer
+
+__all__ = ["OwnCommands"]
+
+log = structlog.get_logger("lmq.node")
+
+SALT_BYTES = 10
+
+
+class OwnCommands:
+    """Each is proposed before all requests of clients, and again until it is done."""
+
+    def __init__(self) -> None:
+        self._under_way: set[int] = set()
+
+    def begin(self, replica: Replica, proposer: Proposer) -> None:
+        """This node may have begun to lead: propose what must precede anybody's request."""
+        if not replica.core.is_leader():
+            return
+        if not replica.machine.salt:
+            # Pulls need it.
+            self._propose(proposer, [Op.FOUND, os.urandom(SALT_BYTES)])
+        if replica.lost_receipts.are_possible:
+            self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
+
+    def tend(self, replica: Replica, proposer: Proposer) -> None:
+        """As the leader, move the cluster to the newest machine version that all members understand.
+
+        Until then every node behaves as the oldest program among them does, so that a rolling upgrade keeps replicas equal.
+        """
+        if not replica.core.is_leader():
+            return
+        common = replica.common_machine_version()
+        if common is not None and common > replica.machine.version:
+            self._propose(proposer, [Op.UPGRADE, common])
+        if replica.lost_receipts.are_possible and replica.machine.version >= 2:
+            self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
+
+    def _propose(self, proposer: Proposer, command: Command) -> None:
+        if command[0] not in self._under_way:
+            self._under_way.add(command[0])
+            proposer.add_first(Group(command, [], self))
+
+    def completed(self, group: Group, result: object) -> None:
+        """One is done (`Sink`)."""
+        self._under_way.discard(group.command[0])
+        log.info("done by the leader", what=Op(group.command[0]).name.lower(), result=result)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """One is not done, or that is unknown (`Sink`)."""
+        self._under_way.discard(group.command[0])
+        log.warning("not done yet, it is tried again", what=Op(group.command[0]).name.lower(), reason=error.message)

@@ -1,0 +1,136 @@
+"""Receipts of a former life of the cluster acknowledge nothing: after a restored backup, a recovery, a power failure of all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import msgpack
+import pytest
+
+from lmqcluster.core import Machine, Op
+from lmqcluster.node.patterns import compile_pattern
+from lmqcluster.replication.lost_receipts import LostReceipts
+from lmqcluster.replication.meta import NodeMeta
+from lmqcluster.replication.node_storage import JOURNAL, SNAPSHOTS, NodeStorage
+from lmqcluster.replication.offline import recover, restore
+from lmqcluster.wire.ids import ReceiptFormat
+from tests.simulation.disk import SimDisk
+
+SALT = b"old salt.."
+MEMBERS = {"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"}
+
+
+class Folders:
+    """A data folder."""
+
+    def __init__(self) -> None:
+        self._disks = {name: SimDisk(random.Random(1)) for name in ("", JOURNAL, SNAPSHOTS)}
+
+    def __call__(self, folder: str) -> SimDisk:
+        return self._disks[folder]
+
+
+def apply(machine: Machine, *commands: list[Any]) -> list[Any]:
+    sequence = machine.sessions.last_sequence(b"n", 1) + 1
+    return machine.apply(1_000_000, b"n", 1, sequence, commands).results
+
+
+def one_delivery(version: int) -> tuple[Machine, bytes]:
+    """A cluster's state with three messages of which one is delivered, and the receipt of that."""
+    machine = Machine(compile_pattern)
+    upgrade = [Op.UPGRADE, version]
+    apply(machine, [Op.FOUND, SALT], upgrade, [Op.PUSH, b"q", None, [b"1", b"2", b"3"], None, 0], [Op.PULL, b"q", 1])
+    return machine, ReceiptFormat(SALT).format(1)
+
+
+def backed_up(machine: Machine) -> SimDisk:
+    """A snapshot file of the state, named ``backup``."""
+    folders = Folders()
+    storage = NodeStorage.open(folders, "old", {"old": "127.0.0.1:9"}, "disk")
+    writer = storage.snapshots.create(7, 2, {"old": "127.0.0.1:9"}, 0)
+    for record in machine.snapshot():
+        writer.add(record)
+    writer.finish_work()()
+    info = storage.snapshots.adopt(writer)
+    disk = folders(SNAPSHOTS)
+    disk.rename(info.file, "backup")
+    return disk
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_restored_backup_is_another_life(version: int) -> None:
+    machine, receipt = one_delivery(version)
+    folders = Folders()
+    restore(backed_up(machine), "backup", folders, "new", "127.0.0.1:1")
+    storage = NodeStorage.open(folders, "new", {}, "disk")
+    assert storage.latest is not None
+    restored = Machine.restore(compile_pattern, storage.snapshots.records(storage.latest))
+    assert len(restored.queues[b"q"]) == 3
+    # The number of a delivery that the backup does not know is given again.
+    [[second]] = apply(restored, [Op.PULL, b"q", 1])
+    assert second[1] == 2
+    ids = ReceiptFormat(restored.salt)
+    assert [ids.parse(receipt), ids.parse(ReceiptFormat(SALT).format(2))] == [0, 0]
+
+
+def test_a_recovered_cluster_takes_no_receipt_of_before() -> None:
+    folders = Folders()
+    storage = NodeStorage.open(folders, "a", MEMBERS, "disk")
+    storage.meta.mark_trusted()
+    storage.journal.add(b"\x00entry", 2, 1)
+    storage.journal.sync()
+    storage.close()
+    recover(folders)
+    again = NodeStorage.open(folders, "a", MEMBERS, "disk")
+    machine, receipt = one_delivery(1)
+    entry = again.journal.entries(again.journal.last_index, 1)[0].command
+    origin, incarnation, sequence, commands = msgpack.unpackb(entry[9:])
+    results = machine.apply(int.from_bytes(entry[1:9], "big"), origin, incarnation, sequence, commands).results
+    assert results == [Machine.VERSION_MAX, True]
+    assert ReceiptFormat(machine.salt).parse(receipt) == 0
+    [[delivered]] = apply(machine, [Op.PULL, b"q", 1])
+    assert delivered[1] > 1 << 32, "numbers that a node may be about to settle are skipped"
+    assert machine.now_us == 1_000_000
+
+
+def test_the_salt_is_renewed_from_the_version_on_that_has_the_command() -> None:
+    machine, _ = one_delivery(1)
+    [refused] = apply(machine, [Op.RENEW_SALT, b"new salt.."])
+    assert (machine.salt, "no such command" in refused.reason) == (SALT, True)
+    assert apply(machine, [Op.UPGRADE, 2], [Op.RENEW_SALT, b"new salt.."]) == [2, True]
+    assert machine.salt == b"new salt.."
+    [bad] = apply(machine, [Op.RENEW_SALT, b"short"])
+    assert (machine.salt, "10 bytes" in bad.reason) == (b"new salt..", True)
+
+
+def doubtful(peers: Iterable[str]) -> tuple[SimDisk, LostReceipts]:
+    """A node that has lost the end of its log, which was index 50, and has heard these peers say that they have too."""
+    disk = SimDisk(random.Random(1))
+    meta = NodeMeta.open(disk, "a", MEMBERS)
+    meta.save_salt_due(50)
+    receipts = LostReceipts(meta, recovering=True)
+    for peer in peers:
+        receipts.heard_forgetful(peer)
+    receipts.recovered(MEMBERS)
+    return disk, receipts
+
+
+@pytest.mark.parametrize(("peers", "lost"), [([], False), (["b"], True), (["b", "c"], True), (["stranger"], False)])
+def test_a_majority_that_has_forgotten_needs_another_salt(peers: list[str], lost: bool) -> None:
+    disk, receipts = doubtful(peers)
+    assert receipts.are_possible == lost
+    meta = NodeMeta.read(disk)
+    assert meta is not None
+    assert (meta.salt_due == 50) == lost, "a restart does not forget it"
+
+
+def test_a_salt_in_the_log_found_at_the_start_is_not_the_new_one() -> None:
+    _, receipts = doubtful(["b"])
+    assert receipts.is_behind(49)
+    receipts.renewed(50)
+    assert receipts.are_possible
+    assert not receipts.is_behind(50)
+    receipts.renewed(51)
+    assert not receipts.are_possible
