@@ -42,14 +42,16 @@ data_dir_option = click.option(
 def backup(target: Target, file: Path) -> None:
     """Write the state of all queues, as of now, to FILE.
 
-    The file appears under its name when it is complete and has been checked. `restore` makes a new cluster of it.
+    The file appears under its name when it is complete and has been checked; only its owner may read it. `restore`
+    makes a new cluster of it.
     """
     if file.exists():
         raise CliError(f"{file} exists; give a new file", ExitCode.USAGE)
     info = target.api.post("/v1/snapshots", {}, timeout_s=SNAPSHOT_TIMEOUT_S)
     draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        with draft.open("wb") as out:
+        # It holds all messages, and the hashes of all tokens.
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(PREFIX)
             for number in range(info["blocks"]):
                 out.write(target.api.get_bytes(f"/v1/snapshots/{info['index']}/blocks/{number}"))

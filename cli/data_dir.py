@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lmqcluster.node.config import ConfigError
@@ -19,11 +19,13 @@ PID_FILE = "lmq.pid"
 def hold_data_dir(directory: Path) -> Iterator[None]:
     """Create the directory if need be, and keep other nodes out of it.
 
-    The lock goes with the process, so nothing that kill -9 leaves behind stops anybody.
+    The lock goes with the process, so nothing that kill -9 leaves behind stops anybody. What fails leaves no empty directory that
+    was not there before.
 
     Raises:
         ConfigError: the directory cannot be used, or another node runs in it.
     """
+    absent = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -32,8 +34,19 @@ def hold_data_dir(directory: Path) -> Iterator[None]:
     try:
         _lock(handle, directory)
         yield
+    except BaseException:
+        _remove_empty(absent)
+        raise
     finally:
         os.close(handle)
+
+
+def _remove_empty(directories: list[Path]) -> None:
+    for directory in directories:
+        for path in (*directory.glob("*/"), directory):
+            # Whatever stands in it stays.
+            with suppress(OSError):
+                path.rmdir()
 
 
 def _lock(handle: int, directory: Path) -> None:

@@ -12,6 +12,8 @@ import msgpack
 
 from ..core import Machine, Op
 from ..core.snapshot import with_salt
+from ..wire.values import Scan
+from .backup_check import check_outline
 from .membership import MEMBERSHIP, REGULAR, apply_change, encode_change
 from .meta import FILE_NAMES, NodeMeta
 from .node_storage import JOURNAL, NO_OP, SNAPSHOTS, Disks, NodeStorage, void_data
@@ -22,7 +24,6 @@ from .storage.stored_snapshot import StoredSnapshot
 
 __all__ = ["Remains", "discard_data", "recover", "remains", "restore", "verify"]
 
-RECORDS_PER_WRITE = 100
 SALT_BYTES = 10
 
 
@@ -133,7 +134,7 @@ def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -
         meta = NodeMeta.open(disks(""), node_id, {node_id: address})
         # Until everything is there, a start finds an empty node.
         meta.begin_anew(node_id, {node_id: address}, joining=False)
-        _copy(stored.records(), SnapshotStore(disks(SNAPSHOTS), sync=True), info.index, info.term, meta)
+        _copy(stored, SnapshotStore(disks(SNAPSHOTS), sync=True), meta)
         journal = DiskJournal.open(disks(JOURNAL), meta, NO_OP, sync=True)
         journal.reset(info.index, info.term)
         journal.sync()
@@ -146,15 +147,15 @@ def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -
 
 
 def verify(backup: Disk, name: str) -> None:
-    """Read all of a snapshot file, whatever its name.
+    """Read all of a snapshot file, whatever its name, in little memory.
 
     Raises:
-        DamagedFileError: it is damaged.
+        DamagedFileError: it is damaged, holds no state, or a record that nothing but malice makes.
         OSError: it cannot be read.
     """
     stored = StoredSnapshot.open(backup, name, named=False)
     try:
-        _read_all(stored.records())
+        check_outline(stored)
     finally:
         stored.close()
 
@@ -171,13 +172,17 @@ def _read_all(records: Iterator[Any]) -> None:
         pass
 
 
-def _copy(records: Iterator[Any], store: SnapshotStore, index: int, term: int, meta: NodeMeta) -> None:
-    writer = store.create(index, term, meta.members, 0)
+def _copy(stored: StoredSnapshot, store: SnapshotStore, meta: NodeMeta) -> None:
     salt = secrets.token_bytes(SALT_BYTES)
-    for count, record in enumerate(records, 1):
-        writer.add(with_salt(record, salt))
-        if count % RECORDS_PER_WRITE == 0 and (work := writer.take_work()) is not None:
-            work()
+
+    def rewrite(payload: bytes) -> bytes:
+        """The first records with another salt; what stands behind the header is not looked at."""
+        end = Scan().feed(payload)
+        header = with_salt(msgpack.unpackb(payload[:end], strict_map_key=False), salt)
+        return bytes(msgpack.packb(header)) + payload[end:]
+
+    writer = store.create(stored.info.index, stored.info.term, meta.members, 0)
+    writer.copy_work(stored, rewrite)()
     writer.finish_work()()
     store.adopt(writer)
     store.close()

@@ -37,3 +37,21 @@ def test_an_unusable_directory_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot use the data directory"), hold_data_dir(tmp_path / "file"):
         pass
+
+
+def fails_with(directory: Path, name: str) -> None:
+    with hold_data_dir(directory):
+        (directory / name).mkdir(parents=True)
+        raise ZeroDivisionError
+
+
+def test_what_fails_leaves_no_empty_folders_that_were_not_there(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    directory = kept / "deep" / "n1"
+    with pytest.raises(ZeroDivisionError):
+        fails_with(directory, "snapshots")
+    assert list(tmp_path.rglob("*")) == [kept]
+    with pytest.raises(ZeroDivisionError):
+        fails_with(directory, "deeper/folder")
+    assert (directory / "deeper" / "folder").exists(), "what holds anything stays"

@@ -12,7 +12,7 @@ from typing import Any
 from ...ports import VALUE_BYTES
 from ...wire.legacy_msgpack import make_unpacker, unpack
 from ...wire.limits import REQUEST_BYTES_MAX
-from .values import VALUES_MAX, Scan, TooManyValuesError
+from ...wire.values import VALUES_MAX, Scan, TooManyValuesError
 
 __all__ = ["STRANGER_BYTES_MAX", "STRANGER_VALUES_MAX", "Intake", "RequestTooLargeError"]
 

@@ -11,7 +11,7 @@ from ...core.message import Part
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, unpack
-from .values import VALUES_MAX, Scan, TooManyValuesError
+from ...wire.values import VALUES_MAX, Scan, TooManyValuesError
 
 __all__ = [
     "EMPTY",

@@ -163,6 +163,15 @@ class End(NamedTuple):
         """The payload of the end block."""
         return bytes(msgpack.packb(list(self)))
 
+    def check_count(self, records: int) -> None:
+        """Compare with how many records were found.
+
+        Raises:
+            ValueError: it is another number.
+        """
+        if self.records != records:
+            raise ValueError(f"there are {records} records and should be {self.records}")
+
     @classmethod
     def unpack(cls, payload: bytes) -> End:
         """Read the payload of an end block.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,39 +124,49 @@ class StoredSnapshot:
         """
         return self._block(number).stored
 
+    def blocks(self) -> Iterator[Block]:
+        """Yield all blocks in their order.
+
+        Raises:
+            DamagedFileError: one is not as it was written, or does not follow the one before. Payloads are not looked at.
+        """
+        if self._file.read_at(0, len(PREFIX)) != PREFIX or self._file.size() != self.info.size_bytes:
+            raise DamagedFileError(self._path, 0, "the file has changed")
+        chain = Chain()
+        for number in range(self.info.blocks):
+            block = self._block(number)
+            with self.damage_at(number):
+                if block.head.kind == Kind.END:
+                    chain.check(End.unpack(block.payload()))
+                chain.add(block.head)
+            yield block
+
     def records(self) -> Iterator[Any]:
         """Yield the records, a block at a time.
 
         Raises:
             DamagedFileError: anything in the file is not as it was written. What was yielded before may be of no use.
         """
-        if self._file.read_at(0, len(PREFIX)) != PREFIX or self._file.size() != self.info.size_bytes:
-            raise DamagedFileError(self._path, 0, "the file has changed")
-        chain = Chain()
         pieces: list[bytes] = []
         count = 0
-        for number in range(self.info.blocks):
-            block = self._block(number)
+        for block in self.blocks():
             kind = block.head.kind
-            with _Damage(self._path, self._offsets[number]):
+            with self.damage_at(block.head.number):
                 payload = block.payload()
                 if kind == Kind.END:
-                    self._check_end(chain, End.unpack(payload), count)
-                chain.add(block.head)
-            if kind in {Kind.PIECE, Kind.LAST_PIECE}:
-                pieces.append(payload)
-            if kind in {Kind.RECORDS, Kind.LAST_PIECE}:
-                with _Damage(self._path, self._offsets[number]):
-                    records = records_of(b"".join(pieces) if pieces else payload)
-                pieces.clear()
-                count += len(records)
-                yield from records
+                    End.unpack(payload).check_count(count)
+                if kind in {Kind.PIECE, Kind.LAST_PIECE}:
+                    pieces.append(payload)
+                if kind not in {Kind.RECORDS, Kind.LAST_PIECE}:
+                    continue
+                records = records_of(b"".join(pieces) if pieces else payload)
+            pieces.clear()
+            count += len(records)
+            yield from records
 
-    @staticmethod
-    def _check_end(chain: Chain, end: End, count: int) -> None:
-        chain.check(end)
-        if end.records != count:
-            raise ValueError(f"there are {count} records and should be {end.records}")
+    def damage_at(self, number: int) -> AbstractContextManager[None]:
+        """While it is entered, a ValueError becomes a DamagedFileError that names the block `number`."""
+        return _Damage(self._path, self._offsets[number])
 
     def _block(self, number: int) -> Block:
         if not 0 <= number < self.info.blocks:
@@ -166,7 +177,7 @@ class StoredSnapshot:
             return verified(stored, number)
 
 
-class _Damage:
+class _Damage(AbstractContextManager[None]):
     """Turns ValueError into DamagedFileError."""
 
     def __init__(self, path: str, offset: int) -> None:

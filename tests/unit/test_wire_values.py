@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.protocols.msgpack_rpc.values import Scan, TooManyValuesError
+from lmqcluster.wire.values import Scan, TooManyValuesError
 
 
 def count(value: Any) -> int:

@@ -1,6 +1,6 @@
 """Where a MessagePack value ends and how many values it holds, found without building any of them.
 
-A value of one byte takes up to a hundred when it is decoded, so requests and bodies are bounded by values too.
+A value of one byte takes up to a hundred when it is decoded, so requests, bodies and records are bounded by values too.
 """
 
 from __future__ import annotations
