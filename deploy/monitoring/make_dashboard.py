@@ -40,18 +40,17 @@ class Panel:
 def cluster_value(metric: str) -> str:
     """A gauge that every node shows alike: the median, so that a node that is cut off does not count."""
     labels = f"{{{_HERE}}}"
-    return f"quantile(0.5, {metric}{labels})"
+    return f"quantile by (cluster) (0.5, {metric}{labels})"
 
 
 def cluster_rate(counter: str) -> str:
     """The rate of a counter that every node shows alike. A node that replays its log counts up again: hence the median."""
-    return f"quantile(0.5, rate({counter}{{{_HERE}}}[$__rate_interval]))"
+    return f"quantile by (cluster) (0.5, rate({counter}{{{_HERE}}}[$__rate_interval]))"
 
 
 def rate(counter: str, *by: str) -> str:
-    """The rate of a node's own counter, summed over the nodes but for the labels `by`."""
-    grouping = f" by ({', '.join(by)})" if by else ""
-    return f"sum{grouping} (rate({counter}{{{_NODE}}}[$__rate_interval]))"
+    """The rate of a node's own counter, summed over the nodes of a cluster but for the labels `by`."""
+    return f"sum by ({', '.join(('cluster', *by))}) (rate({counter}{{{_NODE}}}[$__rate_interval]))"
 
 
 def p99(histogram: str, *by: str) -> str:
@@ -61,13 +60,13 @@ def p99(histogram: str, *by: str) -> str:
 
 def of_queues(metric: str, more: str = "") -> str:
     """A metric of single queues, by queue, whichever nodes are scraped for it; the twenty largest."""
-    return f'topk(20, quantile by (queue) (0.5, {metric}{{{_HERE},queue=~"$queue"{more}}}))'
+    return f'topk(20, quantile by (cluster, queue) (0.5, {metric}{{{_HERE},queue=~"$queue"{more}}}))'
 
 
 def rate_of_queues(counter: str) -> str:
     """The rate of a counter of single queues, by queue; the twenty largest."""
     inner = f'rate({counter}{{{_HERE},queue=~"$queue"}}[$__rate_interval])'
-    return f"topk(20, quantile by (queue) (0.5, {inner}))"
+    return f"topk(20, quantile by (cluster, queue) (0.5, {inner}))"
 
 
 def of_nodes(metric: str) -> str:
@@ -77,7 +76,7 @@ def of_nodes(metric: str) -> str:
 
 def messages(state: str) -> str:
     """Messages in one state."""
-    return f'quantile(0.5, lmq_messages{{{_HERE},state="{state}"}})'
+    return f'quantile by (cluster) (0.5, lmq_messages{{{_HERE},state="{state}"}})'
 
 
 def stat(title: str, expression: str, unit: str = "short") -> Panel:
@@ -94,7 +93,7 @@ BEHIND: Final = (
     f"max by (cluster) (lmq_raft_commit_index{{{_HERE}}}) - "
     f"on (cluster) group_right () {of_nodes('lmq_raft_applied_index')}"
 )
-TIME_IN_QUEUE: Final = f"sum by (le) (rate(lmq_time_in_queue_seconds_bucket{{{_HERE}}}[$__rate_interval]))"
+TIME_IN_QUEUE: Final = f"sum by (cluster, le) (rate(lmq_time_in_queue_seconds_bucket{{{_HERE}}}[$__rate_interval]))"
 
 _OPTIONS: Final[Json] = {
     "stat": {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"},
@@ -115,8 +114,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             stat("Outgoing a second", cluster_rate("lmq_messages_pulled_total"), "ops"),
             stat("Queues", cluster_value("lmq_queues")),
             stat("Oldest message", cluster_value("lmq_oldest_message_age_seconds"), "s"),
-            stat("Nodes ready", f"sum(lmq_ready{{{_HERE}}})"),
-            stat("Connections", f"sum(lmq_connections{{{_NODE}}})"),
+            stat("Nodes ready", f"sum by (cluster) (lmq_ready{{{_HERE}}})"),
+            stat("Connections", f"sum by (cluster) (lmq_connections{{{_NODE}}})"),
         ),
     ),
     (
@@ -198,7 +197,9 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "99th percentile; pulls that wait take as long as they wait.",
             ),
             Panel(
-                "Connections", [(f"sum by (protocol) ({of_nodes('lmq_connections')})", "{{protocol}}")], stacked=True
+                "Connections",
+                [(f"sum by (cluster, protocol) ({of_nodes('lmq_connections')})", "{{protocol}}")],
+                stacked=True,
             ),
         ),
     ),
@@ -245,7 +246,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Waiting pulls by queue",
-                [(f'topk(20, sum by (queue) (lmq_queue_waiters{{{_HERE},queue=~"$queue"}}))', "{{queue}}")],
+                [(f'topk(20, sum by (cluster, queue) (lmq_queue_waiters{{{_HERE},queue=~"$queue"}}))', "{{queue}}")],
             ),
         ),
     ),
@@ -375,7 +376,7 @@ def _panel(panel: Panel) -> Json:
             "refId": chr(ord("A") + place),
             "datasource": _SOURCE,
             "expr": expression,
-            "legendFormat": legend or "__auto",
+            "legendFormat": _legend(expression, legend),
             "instant": instant,
             "range": not instant,
             "format": "table" if instant else "time_series",
@@ -397,6 +398,13 @@ def _panel(panel: Panel) -> Json:
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": _OPTIONS.get(panel.kind, {}),
     }
+
+
+def _legend(expression: str, legend: str) -> str:
+    """The legend; instances are of one cluster anyway, anything else says of which cluster it is."""
+    if not legend:
+        return "__auto"
+    return legend if "{{instance}}" in legend or "by (cluster" not in expression else f"{legend} {{{{cluster}}}}"
 
 
 def _stacking(panel: Panel) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -10,12 +12,13 @@ import pytest
 import yaml
 
 from lmqcluster.node.config import OPTIONS
+from tests import promtool
 
 from .rendering import CHART, KUBERNETES, VARIANTS, kept, rendered, stamp
-from .tools import helm, run
+from .tools import DEPLOY, helm, run
 
 KUBERNETES_VERSIONS = ("1.27", "1.31", "1.34", "1.37")
-NOT_IN_KUBERNETES = {"ServiceMonitor"}
+NOT_IN_KUBERNETES = {"ServiceMonitor", "PrometheusRule"}
 
 
 def documents(variant: str) -> dict[tuple[str, str], Any]:
@@ -84,6 +87,42 @@ def test_the_port_of_the_peers_is_for_peers() -> None:
             assert rule["from"] == [{"podSelector": own}]
     clients = objects["Service", "lmq-lmqcluster"]["spec"]
     assert {port["name"] for port in clients["ports"]} == {"http", "rpc"}
+
+
+def test_prometheus_reads_every_page_that_alerts_and_dashboard_need() -> None:
+    """The nodes under the job that the rules count, single queues under another."""
+    monitor = documents("everything")["ServiceMonitor", "lmq-lmqcluster"]
+    service = documents("everything")["Service", "lmq-lmqcluster"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service.items()
+    jobs = {}
+    for endpoint in monitor["spec"]["endpoints"]:
+        relabeled = {one["targetLabel"]: one["replacement"] for one in endpoint["relabelings"]}
+        assert relabeled["cluster"] == "lmq-lmqcluster"
+        assert (endpoint["port"], endpoint["scheme"]) == ("http", "https")
+        assert endpoint["authorization"]["credentials"] == {"name": "mine", "key": "admin-token"}
+        assert endpoint["tlsConfig"]["serverName"] == "lmq-lmqcluster.queues.svc"
+        jobs[endpoint["path"]] = relabeled.get("job", service[monitor["spec"]["jobLabel"]])
+    assert jobs == {"/metrics": "lmqcluster", "/metrics/queues": "lmqcluster-queues"}
+    configured = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.yml").read_text(encoding="utf-8"))
+    assert jobs == {one.get("metrics_path", "/metrics"): one["job_name"] for one in configured["scrape_configs"]}
+
+
+def test_the_alerts_come_with_the_chart(tmp_path: Path) -> None:
+    rule = documents("everything")["PrometheusRule", "lmq-lmqcluster"]
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    rules = DEPLOY / "monitoring" / "rules" / "lmqcluster.yml"
+    assert rule["spec"] == yaml.safe_load(rules.read_text(encoding="utf-8"))
+    # JSON is YAML.
+    (tmp_path / "rules.yml").write_text(json.dumps(rule["spec"]), encoding="utf-8")
+    promtool.run("check", "rules", tmp_path / "rules.yml")
+    assert not any(kind in NOT_IN_KUBERNETES for kind, _name in documents("default"))
+
+
+def test_pages_of_the_documentation_that_the_chart_names_exist() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in CHART.rglob("*") if path.is_file())
+    pages = set(re.findall(r"\bdocs/[\w.-]+\.md", text))
+    assert pages
+    assert all((DEPLOY.parent / page).is_file() for page in pages), pages
 
 
 def test_all_founding_members_get_the_same_peers_and_later_ones_none() -> None:

@@ -100,3 +100,10 @@ def test_a_query_is_limited_to_the_chosen_cluster(expression: str) -> None:
     selectors = re.findall(r"\b(?:lmq|process)_[a-z_]+({[^}]*})?", expression)
     assert selectors
     assert all('cluster=~"$cluster"' in selector for selector in selectors)
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_clusters_are_not_mixed(expression: str) -> None:
+    """A median over the nodes of two clusters is a figure of neither."""
+    groupings = re.findall(r"\b(?:quantile|sum|max|min|avg|count)\s*(?:by \(([\w, ]*)\))?\s*\(", expression)
+    assert all("cluster" in grouping.split(", ") for grouping in groupings), groupings

@@ -44,3 +44,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "lmqcluster.scheme" -}}
 {{ .Values.tls.enabled | ternary "HTTPS" "HTTP" }}
 {{- end -}}
+
+{{/* How Prometheus reads a page of a node. */}}
+{{- define "lmqcluster.scrape" -}}
+port: http
+scheme: {{ include "lmqcluster.scheme" . | lower }}
+{{- if .Values.tls.enabled }}
+tlsConfig:
+  # Prometheus dials pods by address, which a certificate does not name.
+  serverName: {{ printf "%s.%s.svc" (include "lmqcluster.name" .) .Release.Namespace }}
+  ca:
+    secret:
+      name: {{ .Values.tls.secretName }}
+      key: ca.crt
+{{- end }}
+authorization:
+  credentials:
+    name: {{ .Values.serviceMonitor.tokenSecret.name | default (include "lmqcluster.secret" .) }}
+    key: {{ .Values.serviceMonitor.tokenSecret.key | default "admin-token" }}
+{{- end -}}
