@@ -10,14 +10,15 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final
 
+from lmqcluster.client.probe import Answers, Speaks, what_answers
+from lmqcluster.node.address import Address
 from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 from .credentials import credentials
 from .errors import CliError, ExitCode
 
-__all__ = ["NODE_DEFAULT", "Api"]
+__all__ = ["Api"]
 
-NODE_DEFAULT: Final = "127.0.0.1:9980"
 TIMEOUT_S: Final = 10.0
 _ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 # Nodes are addressed directly; a proxy of the environment would answer in their place.
@@ -104,10 +105,15 @@ class Api:
         except urllib.error.URLError as exc:
             if isinstance(exc.reason, TimeoutError):
                 raise self._timed_out(method) from exc
+            if isinstance(exc.reason, ssl.SSLCertVerificationError):
+                raise CliError(f"no TLS with {self.address}: {exc.reason}", ExitCode.NOT_AUTHORISED) from exc
+            if not isinstance(exc.reason, ConnectionRefusedError):
+                self._raise_if_wrong_port()
             if isinstance(exc.reason, ssl.SSLError):
                 raise CliError(f"no TLS with {self.address}: {exc.reason}", ExitCode.NOT_AUTHORISED) from exc
             raise self._unreachable(exc.reason) from exc
         except (OSError, http.client.HTTPException) as exc:
+            self._raise_if_wrong_port()
             # The connection broke after the request had left, so a change may have happened.
             if method == "GET":
                 raise self._unreachable(exc) from exc
@@ -141,6 +147,22 @@ class Api:
             return LmqError(code, f"{self.address}: {detail}", retryable=retryable, outcome=outcome)
         text = f"{self.address} answered {answer.code} {answer.reason} to {path.partition('?')[0]}"
         return CliError(text, _EXIT_OF_STATUS.get(answer.code, ExitCode.BUG))
+
+    def _raise_if_wrong_port(self) -> None:
+        """See what answers, after a connection that failed; what is no node's HTTP port has done nothing."""
+        address = Address.parse(self.address)
+        wanted = Answers(Speaks.HTTP, tls=self._base.startswith("https:"))
+        found = what_answers(address.host, address.port)
+        if found is None or not found.is_other_than(wanted):
+            return
+        if found.speaks is not None and found.speaks is not wanted.speaks:
+            advice = "--node takes the HTTP address of a node (port 9980, unless it was changed)"
+        elif found.tls:
+            advice = "give --ca-file, or https://... for an authority that the system trusts"
+        else:
+            advice = "leave --ca-file, --cert-file and their variables out"
+        text = f"cannot reach {self.address}: {found} answers there, not {wanted}; {advice}"
+        raise CliError(text, ExitCode.UNAVAILABLE)
 
     def _timed_out(self, method: str) -> CliError:
         rest = "" if method == "GET" else "; it is not known whether the change was made"

@@ -15,9 +15,10 @@ from lmqcluster.client.tls import SYSTEM, client_context
 
 from .errors import CliError, ExitCode
 
-__all__ = ["Credentials", "credential_options", "credentials"]
+__all__ = ["Credentials", "credential_options", "credentials", "use_tls"]
 
 _META: Final = "lmqcluster.credentials"
+_META_TLS: Final = "lmqcluster.tls"
 _OPTIONS: Final = {
     "token": ("--token", "TEXT", "LMQ_TOKEN", "Token to show; in the process list others can read it."),
     "token_file": ("--token-file", "FILE", "LMQ_TOKEN_FILE", "File that holds the token to show."),
@@ -78,6 +79,13 @@ def _remember(context: click.Context, parameter: click.Parameter, value: str | N
         context.meta.setdefault(_META, {})[str(parameter.name).removeprefix("credential_")] = value
 
 
+def use_tls() -> None:
+    """Have the command under way use TLS, with the authorities that the system trusts where no other is named."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_META_TLS] = True
+
+
 def credentials() -> Credentials:
     """What the options of the command under way say, else the environment.
 
@@ -96,7 +104,7 @@ def credentials() -> Credentials:
     if token is None and "token_file" in values:
         token = _read(Path(values["token_file"])).strip()
     tls = None
-    if "ca_file" in values or "cert_file" in values:
+    if "ca_file" in values or "cert_file" in values or (context is not None and context.meta.get(_META_TLS)):
         tls = _context(values.get("ca_file", SYSTEM), values.get("cert_file"))
     return Credentials(token, tls)
 

@@ -21,13 +21,14 @@ from lmqcluster.node.logs import configure_logging
 from lmqcluster.replication import offline
 
 from .admin_backup import data_dir_option, disks_of, told
-from .api import NODE_DEFAULT, Api
+from .api import Api
 from .completion import completion_command
 from .confirm import agreed, yes_option
 from .credentials import credential_options
 from .data_dir import hold_data_dir
 from .dev import DevCluster, DevSettings
 from .errors import EXIT_CODES_HELP, CliError, ExitCode, run
+from .node_address import NODE_DEFAULT, check_node, default_node
 from .output import Column, Form, View
 from .ports import check_free
 from .reads import Report, print_report, view_options
@@ -124,17 +125,15 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
 @click.option("--ready", is_flag=True, help="Only if it can also serve: it knows a leader and is not stopping.")
 @click.option(
     "--node",
-    envvar="LMQ_NODE",
-    default=NODE_DEFAULT,
-    show_default=True,
     metavar="HOST:PORT",
-    help="HTTP address of the node. [LMQ_NODE]",
+    callback=check_node,
+    help=f"HTTP address of the node, or its URL. [LMQ_NODE; default: {NODE_DEFAULT}]",
 )
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for the answer.")
 @credential_options
-def ping(node: str, timeout: float, ready: bool) -> int:
+def ping(node: str | None, timeout: float, ready: bool) -> int:
     """Print pong if the node is alive, whether or not it has a quorum."""
-    Api(node, timeout_s=timeout).check_alive(ready=ready)
+    Api(node or default_node(), timeout_s=timeout).check_alive(ready=ready)
     print("pong")
     return ExitCode.DONE
 

@@ -8,6 +8,7 @@ from lmqcluster.wire.errors import LmqError
 from .api import Api
 from .credentials import credentials
 from .errors import CliError, ExitCode, exit_code_of
+from .node_address import node_address
 
 __all__ = ["peer_to_join"]
 
@@ -23,6 +24,8 @@ def peer_to_join(peer: str) -> str:
     Raises:
         LmqError: the peer refuses the token.
     """
+    if "://" in peer:
+        peer = node_address(peer)
     found = credentials()
     if found.token is None and found.tls is None:
         return peer

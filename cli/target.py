@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +10,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from lmqcluster.node.address import Address
-
-from .api import NODE_DEFAULT, Api
+from .api import Api
 from .credentials import credential_options
 from .errors import debug_option
+from .node_address import NODE_DEFAULT, check_node, default_node
 from .output import Form, View
 
 __all__ = ["Target", "complete_queue", "queue_text", "target_options"]
@@ -64,31 +62,14 @@ class Target:
         return addresses
 
 
-def _default_node() -> str:
-    value = os.environ.get("LMQ_NODE") or NODE_DEFAULT
-    try:
-        return str(Address.parse(value))
-    except ValueError as exc:
-        raise click.UsageError(f"environment variable LMQ_NODE: {exc}") from exc
-
-
-def _check_address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is None:
-        return None
-    try:
-        return str(Address.parse(value))
-    except ValueError as exc:
-        raise click.BadParameter(str(exc)) from exc
-
-
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--node``, ``--json`` and ``--debug``, which may stand before and after the name of the command."""
 
     @click.option(
         "--node",
         metavar="HOST:PORT",
-        callback=_check_address,
-        help=f"HTTP address of the node. [LMQ_NODE; default: {NODE_DEFAULT}]",
+        callback=check_node,
+        help=f"HTTP address of the node, or its URL. [LMQ_NODE; default: {NODE_DEFAULT}]",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, the API's answer unchanged where there is one.")
     @credential_options
@@ -98,7 +79,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
         context = click.get_current_context()
         outer = context.find_object(Target)
         context.obj = Target(
-            node or (outer.node if outer is not None else _default_node()),
+            node or (outer.node if outer is not None else default_node()),
             Form.JSON if as_json else outer.form if outer is not None else None,
             json_here=as_json,
         )
@@ -118,7 +99,7 @@ def complete_queue(context: click.Context, _parameter: click.Parameter, incomple
     node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
     try:
         query = urllib.parse.urlencode({"name": incomplete, "limit": COMPLETIONS_MAX, "fields": ""})
-        queues = Api(node or _default_node(), timeout_s=COMPLETION_TIMEOUT_S).get(f"/v1/queues?{query}")["queues"]
+        queues = Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S).get(f"/v1/queues?{query}")["queues"]
         names = [queue["name"] for queue in queues]
     except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
         return []

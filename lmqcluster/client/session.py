@@ -29,6 +29,7 @@ from .addresses import NodeAddress
 from .backoff import Backoff
 from .calls import Call, Control, Pull, Push
 from .connection import Connection
+from .probe import Answers, Speaks, what_answers
 from .replies import RETRY_ELSEWHERE, parse_error
 from .tls import explain
 
@@ -83,7 +84,7 @@ class Session:
         self._late = late
         self._token = token
         self._tls = tls
-        self._denials = 0  # nodes in a row that want nothing to do with us
+        self._denied_by: set[NodeAddress] = set()  # since the last connection that stood
 
         self._producer = os.urandom(16)
         self._sequence = 1  # of the next fresh push
@@ -366,40 +367,49 @@ class Session:
                     await connection.authenticate(self._token)
                 # A paused process still accepts connections: only an answer shows that it lives.
                 await connection.bind(self._producer, self._sequence)
-        except (LmqError, ssl.SSLCertVerificationError) as exc:
-            connection.abort(str(exc))
-            self._denied(address, exc)
-            self._step(stood_s=0.0)
-            return
-        except (OSError, UnicodeError) as exc:
+        except (LmqError, OSError, UnicodeError) as exc:
             if isinstance(exc, TimeoutError):
                 reason = f"no answer within {self._connect_timeout_s:g} s"
             else:
                 reason = explain(exc) if isinstance(exc, OSError) else str(exc)
-            self._trouble = LmqError("unreachable", f"{address}: {reason}")
             connection.abort(reason)
+            self._trouble = LmqError("unreachable", f"{address}: {reason}")
+            if (denial := await self._denial(address, exc)) is not None:
+                self._denied(address, denial)
             self._step(stood_s=0.0)
             return
         except BaseException:
             connection.abort("given up")
             raise
-        self._denials = 0
+        self._denied_by.clear()
         if connection.is_open:
             self._connection = connection
         else:
             self._step(stood_s=0.0)
 
-    def _denied(self, address: NodeAddress, error: LmqError | ssl.SSLCertVerificationError) -> None:
-        """A node refuses us, or is not one that we trust. When all of them do, nothing that waits has a chance."""
-        if isinstance(error, LmqError) and error.code not in {"unauthorized", "forbidden"}:
-            self._trouble = LmqError("unreachable", f"{address}: {error}")
+    async def _denial(self, address: NodeAddress, error: Exception) -> LmqError | None:
+        """Why it is of no use to try an address again, if that is so."""
+        if isinstance(error, LmqError) and error.code in {"unauthorized", "forbidden"}:
+            return LmqError(error.code, f"{address}: {error}", retryable=False)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return LmqError("unreachable", f"{address}: {error}", retryable=False)
+        if isinstance(error, (ConnectionRefusedError, TimeoutError, UnicodeError)):
+            return None
+        # It took the connection and did not answer as a node does.
+        wanted = Answers(Speaks.RPC, tls=self._tls is not None)
+        found = await asyncio.to_thread(what_answers, address.host, address.port)
+        if found is None or not found.is_other_than(wanted):
+            return None
+        text = f"{address}: {found} answers there, not {wanted}; {_advice(found, wanted)}"
+        return LmqError("unreachable", text, retryable=False)
+
+    def _denied(self, address: NodeAddress, reason: LmqError) -> None:
+        """A node refuses us, is not one that we trust, or is none. When that goes for all, nothing that waits has a chance."""
+        self._trouble = reason
+        self._denied_by.add(address)
+        if len(self._denied_by) < len(set(self._addresses)):
             return
-        code = error.code if isinstance(error, LmqError) else "unreachable"
-        self._trouble = LmqError(code, f"{address}: {error}", retryable=False)
-        self._denials += 1
-        if self._denials < len(self._addresses):
-            return
-        self._denials = 0
+        self._denied_by.clear()
         for call in self._backlog:
             if call.doubt:
                 text = f"no answer came, and it cannot be sent again: {self._trouble}"
@@ -530,6 +540,12 @@ class Session:
         if connection is not None:
             connection.close("the client was closed")
             await connection.lost
+
+
+def _advice(found: Answers, wanted: Answers) -> str:
+    if found.speaks is not None and found.speaks is not wanted.speaks:
+        return "give the address of MessagePack-RPC (port 18800, unless it was changed)"
+    return "give tls_ca" if found.tls else "leave tls_ca out"
 
 
 def _closed() -> LmqError:

@@ -1,0 +1,56 @@
+"""A node's HTTP address as people write it: ``HOST:PORT``, or a URL out of a browser."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+
+from lmqcluster.node.address import Address
+
+from .credentials import use_tls
+
+__all__ = ["NODE_DEFAULT", "check_node", "default_node", "node_address"]
+
+NODE_DEFAULT: Final = "127.0.0.1:9980"
+_PORT: Final = 9980
+
+
+def node_address(text: str) -> str:
+    """``HOST:PORT``; ``https://`` asks for TLS, and what follows the port in a URL does not count.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if "://" not in text:
+        return str(Address.parse(text))
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError(f"{text!r} is neither HOST:PORT nor a URL of http or https")
+    if parts.scheme == "https":
+        use_tls()
+    return str(Address(parts.hostname, parts.port or _PORT))
+
+
+def check_node(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """The callback of an option that takes a node's address."""
+    if value is None:
+        return None
+    try:
+        return node_address(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+def default_node() -> str:
+    """The node to talk to where no option says it.
+
+    Raises:
+        click.UsageError: the environment says nonsense.
+    """
+    try:
+        return node_address(os.environ.get("LMQ_NODE") or NODE_DEFAULT)
+    except ValueError as exc:
+        raise click.UsageError(f"environment variable LMQ_NODE: {exc}") from exc

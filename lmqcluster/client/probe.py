@@ -1,0 +1,109 @@
+"""What it is that answers at an address where a node's protocol was expected and did not come.
+
+Looked at only after a connection has failed, so that a person is told of a wrong port or of TLS at once and in plain words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .requests import request_body
+
+__all__ = ["Answers", "Speaks", "what_answers"]
+
+TIMEOUT_S = 1.0
+_READ_BYTES = 64
+# A ping for MessagePack-RPC; the empty lines make an HTTP server answer that this is no request.
+_QUESTION = b"\x94\x00\x00" + request_body(b"ping", []) + b"\r\n\r\n"
+_REPLY = (b"\x94\x01", b"\x93\x02")
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+# What OpenSSL says of an answer that is not TLS.
+_NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"}
+
+
+class Speaks(StrEnum):
+    """Protocols of a node's ports."""
+
+    RPC = "MessagePack-RPC"
+    HTTP = "HTTP"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What was found at an address, or is wanted there.
+
+    Attributes:
+        speaks: the protocol, None if it did not show.
+        tls: whether it is spoken over TLS.
+    """
+
+    speaks: Speaks | None
+    tls: bool
+
+    def __str__(self) -> str:
+        if self.speaks is None:
+            return "something over TLS" if self.tls else "neither MessagePack-RPC nor HTTP"
+        return f"{self.speaks} over TLS" if self.tls else f"{self.speaks} without TLS"
+
+    def is_other_than(self, wanted: Answers) -> bool:
+        """Whether it is certain that this is something else; a node that is just ending does not show what it speaks."""
+        return (
+            self.tls != wanted.tls if self.speaks is None and self.tls else self.speaks is not None and self != wanted
+        )
+
+
+def what_answers(host: str, port: int) -> Answers | None:
+    """Ask what listens at an address; blocks for up to four times `TIMEOUT_S`. No token or certificate is shown.
+
+    Returns:
+        None if nobody listens.
+    """
+    try:
+        first = _first_bytes(host, port, tls=False)
+        if first and not first.startswith(_TLS_RECORDS):
+            return Answers(_protocol(first), tls=False)
+        first = _first_bytes(host, port, tls=True)
+    except ssl.SSLError as exc:
+        # An alert, such as one that asks for a certificate, is TLS as well.
+        return Answers(None, tls=exc.reason not in _NOT_TLS and not isinstance(exc, ssl.SSLEOFError))
+    except (ConnectionResetError, BrokenPipeError, TimeoutError):
+        return Answers(None, tls=False)
+    except OSError:
+        return None
+    return Answers(_protocol(first), tls=True)
+
+
+def _protocol(first: bytes) -> Speaks | None:
+    if first.startswith(_REPLY):
+        return Speaks.RPC
+    return Speaks.HTTP if first.startswith(b"HTTP/") else None
+
+
+def _first_bytes(host: str, port: int, *, tls: bool) -> bytes:
+    """What comes first in answer to the question; nothing if the other side stays silent or closes.
+
+    Raises:
+        OSError: there is no connection, or no TLS.
+    """
+    with contextlib.ExitStack() as stack:
+        link = stack.enter_context(socket.create_connection((host, port), TIMEOUT_S))
+        if tls:
+            link = stack.enter_context(_anybody().wrap_socket(link, server_hostname=host))
+        try:
+            link.sendall(_QUESTION)
+            return link.recv(_READ_BYTES)
+        except OSError:
+            # Whether TLS was spoken is known by now.
+            return b""
+
+
+def _anybody() -> ssl.SSLContext:
+    """TLS with whoever it is: nothing is trusted to them."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
