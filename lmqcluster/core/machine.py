@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from .batch_leases import BatchLeases
 from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op, RefusedError
 from .endings import Ending, Endings
+from .hooked_names import HookedNames
 from .key_scopes import KeyScopes
 from .keyed_pushes import KeyedPushes
 from .keys import IdempotencyKeys
@@ -56,7 +57,7 @@ class Machine:
         salt: the fixed part of message ids, empty until the cluster is founded.
         last_delivery: number of the last delivery.
         last_sequence: number of the last message stored.
-        hooked: the queues whose own properties have hooks.
+        hooked: which headers the queues' own hooks ask to keep.
         tokens: who may use the cluster.
         quotas: what is kept for each owner.
     """
@@ -73,7 +74,7 @@ class Machine:
         self.last_sequence = 0
         self.rules: list[Rule] = []
         self.queues: dict[bytes, Queue] = {}
-        self.hooked: dict[bytes, Queue] = {}
+        self.hooked = HookedNames()
         # Counters of deleted queues, so that totals never fall.
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.patterns = PatternIndex(compile_pattern, self.queues)
@@ -209,10 +210,7 @@ class Machine:
         """Resolve the queue's properties anew."""
         queue.settings = settings_of(effective(queue.own, self.rules, queue.name))
         queue.rules_revision = self._rules_revision
-        if "hooks" in queue.own:
-            self.hooked[queue.name] = queue
-        else:
-            self.hooked.pop(queue.name, None)
+        self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
 
     def existing(self, name: bytes) -> Queue | None:
         """The queue of that name with current settings, None if there is none."""
@@ -387,7 +385,7 @@ class Machine:
             queue.uncount()
             self.patterns.deleted(queue)
             self._deleted.append(queue)
-            self.hooked.pop(name, None)
+            self.hooked.note(name, ())
             for counter in COUNTERS:
                 self.retired[counter] += getattr(queue, counter)
         return queue is not None

@@ -31,12 +31,13 @@ from .config import NodeConfig
 from .event_journal import EventJournal
 from .gates import Gates
 from .identity import fresh_id
+from .memory import stored_bytes
 from .metrics import Metrics
 from .own_commands import OwnCommands
 from .pattern_views import PatternViews
-from .patterns import compile_pattern
+from .patterns import check_engine, compile_pattern
 from .pulls import Pulls
-from .service import KEY_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, QueueService
+from .service import QueueService
 from .state_log import StateLog
 from .stats import Stats
 from .statsd import StatsdSender
@@ -120,9 +121,11 @@ class Node:
             OSError: an address or the data folder cannot be used.
             DamagedFileError: the data folder is damaged.
             DurabilityError: the configured durability would forget what the folder holds.
-            ValueError: certificate and key cannot be used, or tokens could be got round through the Raft port.
+            ValueError: certificate and key cannot be used, tokens could be got round through the Raft port, or the engine of
+                regular expressions is another one.
         """
         config = self.config
+        check_engine()
         if config.tls_cert is not None and config.tls_key is not None:
             self.tls = ServerTls(config.tls_cert, config.tls_key, config.tls_client_ca)
         files = config.raft_tls_files()
@@ -303,10 +306,7 @@ class Node:
         self.service.pulls.close(error)
 
     def _sample_memory(self) -> None:
-        queues = self.replica.machine.queues.values()
-        keys = len(self.replica.machine.keys) + len(self.replica.machine.key_scopes)
-        stored = sum(queue.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue) for queue in queues)
-        self.service.stored_bytes = stored + KEY_OVERHEAD_BYTES * keys
+        self.service.stored_bytes = stored_bytes(self.replica.machine)
         self._state_log.note_memory(self.service.stored_bytes, self.config.memory_bytes_max)
         if not self._stopping:
             self._tend_membership()

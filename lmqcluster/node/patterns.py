@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import re2
 
 from ..core.commands import Match
 from ..wire.errors import LmqError
 from ..wire.limits import PATTERN_BYTES_MAX
 
-__all__ = ["PROGRAM_BYTES_MAX", "PROGRAM_MAX", "check_pattern", "client_pattern", "compile_pattern"]
+__all__ = [
+    "ENGINE_VERSION",
+    "PROGRAM_BYTES_MAX",
+    "PROGRAM_MAX",
+    "check_engine",
+    "check_pattern",
+    "client_pattern",
+    "compile_pattern",
+]
 
+ENGINE_VERSION = "1.1.20251105"
+"""The release of google-re2 that goes with the machine version: all members match default rules with the same engine."""
 PROGRAM_BYTES_MAX = 128 * 1024
 """Most memory that RE2 may take for each direction of a client's expression, states found by searching included."""
 PROGRAM_MAX = 5_000
@@ -28,6 +40,20 @@ def _options(memory_bytes: int | None = None) -> re2.Options:
 
 _OPTIONS = _options()
 _CLIENT_OPTIONS = _options(PROGRAM_BYTES_MAX)
+
+
+def check_engine() -> None:
+    """Refuse to run with another engine than the other members have.
+
+    Raises:
+        ValueError: another release of google-re2 is installed.
+    """
+    installed = version("google-re2")
+    if installed != ENGINE_VERSION:
+        raise ValueError(
+            f"google-re2 {installed} is installed, this release needs {ENGINE_VERSION}: all nodes must match queue names with the"
+            " same engine; install that version"
+        )
 
 
 def compile_pattern(pattern: bytes) -> Match:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..core import Machine, Op, PushFlag
 from ..core.commands import Delivered
-from ..core.properties import settings_of
+from ..core.hooked_names import HookedNames
+from ..core.properties import SYSTEM_DEFAULTS, Rule, settings_of
 from ..wire.errors import LmqError
 from ..wire.ids import ReceiptFormat
 from ..wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..wire.properties import Properties, Rules, properties_bytes, rules_bytes
+from .memory import MESSAGE_OVERHEAD_BYTES
 from .pattern_views import PatternViews
 from .patterns import check_pattern
 from .proposer import Group, Proposer
@@ -23,17 +25,14 @@ from .push_copies import push_copies
 from .queue_info import QueueInfo, info_of
 from .queue_list import QueueList, QueuePage, list_queues
 from .queue_operations import QueueOperations
+from .rules import check_rules
 from .subscriptions import Subscriptions
 from .turns import Turns
 
 __all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueService"]
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-MESSAGE_OVERHEAD_BYTES = 300
-"""What a stored message costs beside its body, about."""
 KEYS_MAX = 2_000_000
-KEY_OVERHEAD_BYTES = 300
-"""What a remembered idempotency key costs, about."""
 KEY_BYTES_MAX = 255
 QUEUES_MAX = 1_000_000
 
@@ -98,7 +97,7 @@ class QueueService:
         memory_bytes_max: above it pushes are refused.
 
     Attributes:
-        stored_bytes: about how much memory the stored messages take; the node keeps it up to date.
+        stored_bytes: about how much memory the replicated state takes; the node keeps it up to date.
         subscriptions: batch leases.
         operations: purge, move, suspend and resume.
     """
@@ -123,6 +122,8 @@ class QueueService:
         self.stored_bytes = 0
         self._memory_bytes_max = memory_bytes_max
         self._loop = asyncio.get_running_loop()
+        self._hooked_rules: list[Rule] = []
+        self._hooked_by_rules: frozenset[bytes] = frozenset()
         self._receipts: ReceiptFormat | None = None
         self._futures = _FutureSink()
         self.subscriptions = Subscriptions(self)
@@ -146,6 +147,20 @@ class QueueService:
             raise LmqError("bad_name", "a queue name must not contain control characters")
         if len(queues) >= QUEUES_MAX:
             raise LmqError("overloaded", f"there are {len(queues)} queues, the limit; delete some")
+        self.check_room()
+
+    def check_room(self, more_bytes: int = 0) -> None:
+        """Refuse what would be kept.
+
+        Raises:
+            LmqError: ``overloaded`` if memory is full.
+        """
+        if self.stored_bytes + more_bytes > self._memory_bytes_max:
+            raise LmqError(
+                "overloaded",
+                f"messages, queues and properties take about {self.stored_bytes} bytes, the limit is"
+                f" {self._memory_bytes_max}; pull messages, delete queues or raise memory_bytes_max",
+            )
 
     def check_push(self, size_bytes: int, copies: int = 1) -> None:
         """Refuse a body that cannot be stored, or not so many copies of it.
@@ -157,13 +172,8 @@ class QueueService:
             raise LmqError(
                 "too_large", f"the message has {size_bytes} bytes, more than the limit of {self.message_bytes_max}"
             )
-        more = (size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0
-        if self.stored_bytes + more > self._memory_bytes_max:
-            raise LmqError(
-                "overloaded",
-                f"the queues hold about {self.stored_bytes} bytes, the limit is {self._memory_bytes_max};"
-                " pull messages or raise memory_bytes_max",
-            )
+        if self.stored_bytes > self._memory_bytes_max or copies > 1:
+            self.check_room((size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0)
 
     def check_key(self, key: bytes | None) -> None:
         """Refuse an idempotency key that cannot be remembered.
@@ -314,6 +324,7 @@ class QueueService:
     async def set_properties(self, queue: bytes, properties: Properties) -> None:
         """Set some of a queue's own properties, keep the others; creates the queue."""
         self.check_name(queue)
+        self.check_room()
         await self.propose(
             [Op.SET_PROPERTIES, queue, [list(pair) for pair in properties]], 64 + properties_bytes(properties)
         )
@@ -328,9 +339,8 @@ class QueueService:
         return len(queue) <= NAME_BYTES_MAX and bool(await self.propose([Op.DELETE, queue], 64))
 
     async def set_defaults(self, rules: Rules) -> None:
-        """Replace the default rules. Raises ``bad_pattern``."""
-        for pattern, _ in rules:
-            check_pattern(pattern.encode())
+        """Replace the default rules. Raises ``bad_pattern``, and ``bad_property`` if they are too many."""
+        check_rules(rules)
         rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
         await self.propose([Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules))
 
@@ -379,21 +389,22 @@ class QueueService:
         queue = machine.queues.get(name)
         return None if queue is None else info_of(queue, machine.now_us)
 
-    def preserved_headers(self) -> frozenset[str]:
-        """Lower-case names of request headers that the hooks of any queue or rule ask to keep."""
+    def preserved_headers(self) -> tuple[HookedNames, frozenset[bytes]]:
+        """Lower-case names of request headers that the hooks of any queue, and those of any rule, ask to keep."""
         machine = self.machine()
-        names: set[bytes] = set()
-        for rule in machine.rules:
-            hooks = dict(rule.properties).get("hooks")
-            if hooks is not None:
-                names.update(settings_of({"accum": 0, "retry": 0, "timeout": 0, "hooks": hooks}).preserved)
-        for queue in machine.hooked.values():
-            names.update(queue.settings.preserved)
-        return frozenset(name.decode() for name in names)
+        if machine.rules is not self._hooked_rules:
+            self._hooked_rules, self._hooked_by_rules = machine.rules, _hooked_by(machine.rules)
+        return machine.hooked, self._hooked_by_rules
 
     def check_pattern(self, pattern: bytes) -> None:
         """Refuse a regular expression that cannot be used. Raises ``bad_pattern``."""
         check_pattern(pattern)
+
+
+def _hooked_by(rules: Iterable[Rule]) -> frozenset[bytes]:
+    hooks = [dict(rule.properties).get("hooks", ()) for rule in rules]
+    wanted = (settings_of({**SYSTEM_DEFAULTS, "hooks": one}).preserved for one in hooks)
+    return frozenset(name for names in wanted for name in names)
 
 
 def render(receipts: ReceiptFormat, delivered: Delivered) -> Delivery:

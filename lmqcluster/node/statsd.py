@@ -20,7 +20,7 @@ import structlog
 from ..core import Fault, Machine, Op, PushFlag
 from ..core.commands import COPIES, PULLS, Command, Delivered
 from .address import Address
-from .service import MESSAGE_OVERHEAD_BYTES
+from .memory import MESSAGE_OVERHEAD_BYTES
 
 __all__ = ["StatsdSender"]
 

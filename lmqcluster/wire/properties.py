@@ -31,7 +31,7 @@ Properties = list[tuple[str, object]]
 Rules = list[tuple[str, Properties]]
 
 HOOK_MODULES = ("lmq_hook_preserve_header",)
-RULES_MAX = 1000
+RULES_MAX = 100
 HOOK_ARGUMENTS_MAX = 64
 HOOKS_BYTES_MAX = 16 * 1024
 RULES_BYTES_MAX = 1024 * 1024

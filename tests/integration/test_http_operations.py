@@ -310,7 +310,11 @@ def test_without_a_quorum_a_node_lives_but_is_not_ready(cluster: Cluster) -> Non
         assert b"[-]leader failed" in call(survivor.http, "GET", "/readyz").body
         assert not api.ok("GET", "/v1/cluster")["has_quorum"]
         assert call(survivor.http, "GET", "/stats").json["active_nodes"] == [survivor.name]
-        assert api.ok("GET", "/v1/queues")["queues"] == []
+        listed = call(survivor.http, "GET", "/v1/queues")
+        assert (listed.json["queues"], listed.json["stale"], listed["x-lmq-stale"]) == ([], True, b"true")
+        assert call(survivor.http, "GET", "/stats")["x-lmq-stale"] == b"true"
+        for path in ("/v1/queues/q", "/v1/queues/q/messages", "/v1/queues/q/stats"):
+            api.problem(call(survivor.http, "GET", path), 503, "no_leader")
         for connection, (method, target, _body) in zip(connections, requests, strict=True):
             answer = connection.read()
             assert (answer.status, answer["retry-after"]) == (503, b"1"), target

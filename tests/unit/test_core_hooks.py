@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.property.driver import Driver
+from tests.property.driver import Driver, copied
 
 Q = b"q"
 SENT = [(b"user-agent", b"curl"), (b"x-foo", b"1"), (b"x-bar", b"2")]
@@ -110,8 +110,14 @@ def test_queues_with_own_hooks_are_known() -> None:
     driver = Driver()
     driver.set(Q, hooks=_hooks(["x-foo"]))
     driver.set(b"other", retry=1)
-    assert list(driver.machine.hooked) == [Q]
+    assert (b"x-foo" in driver.machine.hooked, len(driver.machine.hooked)) == (True, 1)
+    driver.set(b"other", hooks=_hooks(["x-foo", "x-bar", "x-foo"]))
+    assert len(driver.machine.hooked) == len(copied(driver.machine).hooked) == 2
     driver.clear(Q)
+    assert b"x-foo" in driver.machine.hooked
+    driver.set(b"other", hooks=_hooks(["x-bar"]))
+    assert (b"x-foo" in driver.machine.hooked, b"x-bar" in driver.machine.hooked) == (False, True)
+    driver.clear(b"other")
     assert not driver.machine.hooked
     driver.set(Q, hooks=_hooks(["x-foo"]))
     driver.delete(Q)

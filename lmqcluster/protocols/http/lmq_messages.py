@@ -127,14 +127,14 @@ class MessageRoutes:
 
     def _preserved(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
         """The headers of a push that some hook asks for; the first of each name."""
-        wanted = self._service.preserved_headers()
-        if not wanted:
+        by_queues, by_rules = self._service.preserved_headers()
+        if not by_queues and not by_rules:
             return ()
         found: dict[bytes, bytes] = {}
         for raw_name, value in request.raw_headers:
             name = raw_name.lower()
-            text = name.decode("latin-1")
-            if text in wanted and not is_reserved(text) and not has_control(value):
+            is_wanted = name in by_queues or name in by_rules
+            if is_wanted and not is_reserved(name.decode("latin-1")) and not has_control(value):
                 found.setdefault(name, value)
         return tuple(found.items())
 

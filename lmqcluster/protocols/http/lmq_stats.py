@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import Role
 from .compact_json import dumps
-from .fresh import refresh
+from .fresh import marked, refresh
 from .lmq_errors import on_error, refuse
 from .reply import JSON, Reply
 from .routing import Resource, Router
@@ -39,7 +39,7 @@ class StatsRoute:
     async def get(self, request: Request) -> Reply:
         """All queues that the client may see, sorted by name."""
         service = self._node.service
-        await refresh(service)
+        stale = await refresh(service)
         active, everyone = node_names(self._node.cluster_status())
         nodes = dumps(active)
         queues = []
@@ -50,7 +50,7 @@ class StatsRoute:
             if info is not None:
                 queues.append(f"{dumps(name)}:{self._queue(info, nodes)}")
         body = f'{{"active_nodes":{nodes},"all_nodes":{dumps(everyone)},"queues":{{{",".join(queues)}}}}}'
-        return Reply(200, JSON, body.encode())
+        return marked(Reply(200, JSON, body.encode()), stale=stale)
 
     def _queue(self, info: QueueInfo, nodes: str) -> str:
         stats = self._node.stats.snapshot(info.name, pushed_total=info.pushed_total, pulled_total=info.pulled_total)

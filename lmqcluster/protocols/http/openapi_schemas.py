@@ -27,6 +27,10 @@ def _list(items: Json, **more: Any) -> Json:
 
 
 _STRING: Final[Json] = {"type": "string"}
+_STALE: Final[Json] = {
+    "type": "boolean",
+    "description": "Whether the node is cut off, so that this may be old; then the header `x-lmq-stale` says so too.",
+}
 _BOOLEAN: Final[Json] = {"type": "boolean"}
 _COUNT: Final[Json] = {"type": "integer", "minimum": 0}
 _NUMBER: Final[Json] = {"type": "number"}
@@ -192,6 +196,7 @@ SCHEMAS: Final[dict[str, Json]] = {
             **_QUEUE,
             "properties": _ref("Properties"),
             "own_properties": {**_ref("Properties"), "description": "Those set on the queue itself."},
+            "stale": _STALE,
         }
     ),
     "QueueRow": _object(_QUEUE, *(name for name in _QUEUE if name != "name")),
@@ -203,12 +208,14 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "oneOf": [{"type": "null"}, _ref("Content")],
                 "description": "Ask with it as `after` to go on; null at the end, and where the list is not sorted by name.",
             },
+            "stale": _STALE,
         }
     ),
     "PeekedMessages": _object(
         {
             "messages": _list(_object(_PEEKED)),
             "next": {"type": ["integer", "null"], "description": "Ask with it as `after` to go on; null at the end."},
+            "stale": _STALE,
         }
     ),
     "Purged": _object({"purged": {**_COUNT, "description": "How many messages were removed."}}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...node.checkup import check_up
-from ...wire.errors import LmqError
+from .fresh import marked, not_found, refresh
 from .media import reply_media
 from .problem import on_error, refuse
 from .routing import Resource, Router
@@ -61,8 +61,10 @@ class OverviewRoutes:
 
     async def queue_stats(self, request: Request, name: bytes) -> Reply:
         """Rates over the last minutes and how long the messages delivered in the last minute had waited."""
-        info = self._node.service.queue(check_name(name))
+        check_name(name)
+        stale = await refresh(self._node.service)
+        info = self._node.service.queue(name)
         if info is None:
-            raise LmqError("queue_not_found", "there is no queue of this name")
+            raise not_found(stale=stale)
         stats = self._node.stats.snapshot(name, pushed_total=info.pushed_total, pulled_total=info.pulled_total)
-        return reply_media(request).reply(stats)
+        return marked(reply_media(request).reply(stats), stale=stale)

@@ -9,7 +9,7 @@ from ...node.peek import peek
 from ...node.queue_list import SORT_KEYS, QueueList
 from ...wire.errors import LmqError
 from ...wire.limits import PATTERN_BYTES_MAX
-from .fresh import refresh
+from .fresh import marked, not_found, refresh
 from .lmq_properties import shown
 from .long_list import reply_with_list
 from .media import reply_media
@@ -50,23 +50,26 @@ class QueueViews:
         principal = request.principal
         if not principal.everywhere:
             wanted = replace(wanted, visible=principal.covers)
-        await refresh(self._service)
+        stale = await refresh(self._service)
         media = reply_media(request)
         page = await self._service.list_queues(wanted, request.client(self._access))
-        rest = {"total": page.total, "next": None if page.following is None else media.name(page.following)}
-        return await reply_with_list(media, "queues", page.queues, lambda info: queue_row(info, media, fields), rest)
+        following = None if page.following is None else media.name(page.following)
+        rest = {"total": page.total, "next": following, "stale": stale}
+        reply = await reply_with_list(media, "queues", page.queues, lambda info: queue_row(info, media, fields), rest)
+        return marked(reply, stale=stale)
 
     async def show(self, request: Request, name: bytes) -> Reply:
         """One queue: counts, its own and its effective properties."""
         check_name(name)
-        await refresh(self._service)
+        stale = await refresh(self._service)
         info = self._service.queue(name)
         if info is None:
-            raise LmqError("queue_not_found", "there is no queue of this name")
+            raise not_found(stale=stale)
         media = reply_media(request)
         properties = shown(sorted(self._service.properties(name).items()))
         own = shown(self._service.own_properties(name).items())
-        return media.reply({**queue_row(info, media), "properties": properties, "own_properties": own})
+        row = {**queue_row(info, media), "properties": properties, "own_properties": own, "stale": stale}
+        return marked(media.reply(row), stale=stale)
 
     async def peek(self, request: Request, name: bytes) -> Reply:
         """Messages of a queue in order of their sequence, without taking any."""
@@ -75,7 +78,9 @@ class QueueViews:
         limit = whole(query, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)
         after = whole(query, "after", 0, _SEQUENCE_MAX, 0)
         bytes_max = whole(query, "bytes", 0, CONTENT_BYTES_MAX, _CONTENT_BYTES_DEFAULT)
-        await refresh(self._service)
+        stale = await refresh(self._service)
+        if self._service.queue(name) is None:
+            raise not_found(stale=stale)
         media = reply_media(request)
         found, more = await peek(self._service.machine(), name, after=after, limit=limit)
         rows = []
@@ -86,7 +91,8 @@ class QueueViews:
             if size > PEEK_BYTES_MAX:
                 more = more or len(rows) < len(found)
                 break
-        return media.reply({"messages": rows, "next": rows[-1]["sequence"] if more else None})
+        answer = {"messages": rows, "next": rows[-1]["sequence"] if more else None, "stale": stale}
+        return marked(media.reply(answer), stale=stale)
 
 
 def _wanted(query: Query) -> QueueList:

@@ -11,6 +11,7 @@ from ...core.commands import Delivered
 from ...node.proposer import Group
 from ...node.pulls import Waiter
 from ...node.push_copies import push_copies
+from ...node.rules import check_rules
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -374,6 +375,7 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
     arity(arguments, 1, 2)
     name = text(arguments[0])
     connection.service.check_name(name)
+    connection.service.check_room()
     properties = parse_properties(arguments[1]) if len(arguments) == 2 else []
     if properties:
         pairs = [list(pair) for pair in properties]
@@ -385,14 +387,12 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
 def _set_default_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 1)
     rules = parse_rules(arguments[0])
-    rows: list[list[Any]] = []
-    for pattern, properties in rules:
-        try:
-            connection.service.check_pattern(pattern.encode())
-        except LmqError as exc:
-            # LMQ's clients know one text for every invalid rule list.
-            raise LmqError("bad_property", exc.message) from exc
-        rows.append([pattern.encode(), [list(pair) for pair in properties]])
+    try:
+        check_rules(rules)
+    except LmqError as exc:
+        # LMQ's clients know one text for every invalid rule list.
+        raise LmqError("bad_property", exc.message) from exc
+    rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
     _propose(connection, msgid, [Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules), _ok)
 
 

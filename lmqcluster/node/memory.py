@@ -1,0 +1,26 @@
+"""About how much memory the replicated state takes, from sums that the state machine keeps."""
+
+from __future__ import annotations
+
+from ..core import Machine
+
+__all__ = ["KEY_OVERHEAD_BYTES", "MESSAGE_OVERHEAD_BYTES", "QUEUE_BYTES", "stored_bytes"]
+
+MESSAGE_OVERHEAD_BYTES = 300
+"""What a stored message costs beside its body, about."""
+KEY_OVERHEAD_BYTES = 300
+"""What a remembered idempotency key costs, about."""
+QUEUE_BYTES = 2_500
+"""What an empty queue costs, about."""
+
+
+def stored_bytes(machine: Machine) -> int:
+    """What counts for `memory_bytes_max`: messages, queues, their properties, and idempotency keys."""
+    stock = machine.stock
+    return (
+        stock.body_bytes
+        + stock.property_bytes
+        + MESSAGE_OVERHEAD_BYTES * stock.messages
+        + QUEUE_BYTES * len(machine.queues)
+        + KEY_OVERHEAD_BYTES * (len(machine.keys) + len(machine.key_scopes))
+    )

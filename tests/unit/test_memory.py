@@ -1,0 +1,82 @@
+"""What counts for `memory_bytes_max`, and what is refused over it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from lmqcluster.core import Op
+from lmqcluster.node.memory import MESSAGE_OVERHEAD_BYTES, QUEUE_BYTES, stored_bytes
+from lmqcluster.node.service import QueueService
+from lmqcluster.wire.errors import LmqError
+from tests.property.work import counted
+
+from .replication_bench import Bench
+
+HOOKS = [["pre_http_push", [["lmq_hook_preserve_header", [f"x-{number:04}" for number in range(60)]]]]]
+
+
+def _service(bench: Bench, memory_bytes_max: int) -> QueueService:
+    parts = (bench.proposer, bench.pulls, lambda: bench.machine, bench.views, bench.turns)
+    return QueueService(*parts, message_bytes_max=1 << 20, memory_bytes_max=memory_bytes_max)
+
+
+def test_empty_queues_parts_and_properties_count() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.foreign(*([Op.PULL, b"q%d" % number, 1] for number in range(100)))
+        assert stored_bytes(bench.machine) == 100 * QUEUE_BYTES
+        bench.foreign([Op.SET_PROPERTIES, b"q1", [[b"hooks", HOOKS]]])
+        properties = stored_bytes(bench.machine) - 100 * QUEUE_BYTES
+        assert properties == bench.machine.stock.property_bytes > 60 * 64
+        bench.foreign([Op.SET_PROPERTIES, b"q2", [[b"accum", 60_000]]])
+        before = stored_bytes(bench.machine)
+        bench.foreign(*([Op.PUSH, b"q2", None, [b"part"], None, 0] for _ in range(10)))
+        assert stored_bytes(bench.machine) - before == 10 * (4 + MESSAGE_OVERHEAD_BYTES)
+        bench.foreign(*([Op.DELETE, b"q%d" % number] for number in range(100)))
+        assert stored_bytes(bench.machine) == 0
+
+    asyncio.run(scenario())
+
+
+def test_to_sum_up_does_not_visit_the_queues() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.foreign(*([Op.PUSH, b"q%d" % number, None, [b"x"], None, 0] for number in range(5_000)))
+        with counted() as work:
+            stored_bytes(bench.machine)
+        assert work.lines < 50
+
+    asyncio.run(scenario())
+
+
+def test_over_the_limit_new_queues_and_properties_are_refused_too() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        service = _service(bench, 10 * QUEUE_BYTES)
+        bench.foreign(*([Op.PULL, b"q%d" % number, 1] for number in range(10)))
+        service.stored_bytes = stored_bytes(bench.machine)
+        service.check_name(b"new")
+        bench.foreign([Op.PULL, b"one more", 1])
+        service.stored_bytes = stored_bytes(bench.machine)
+        service.check_name(b"q1")
+        for refused in (lambda: service.check_name(b"new"), service.check_room, lambda: service.check_push(1)):
+            with pytest.raises(LmqError, match="delete queues") as error:
+                refused()
+            assert error.value.code == "overloaded"
+        with pytest.raises(LmqError, match="delete queues"):
+            await service.set_properties(b"q1", [("retry", 1)])
+        assert not bench.sent
+
+    asyncio.run(scenario())
+
+
+def test_copies_are_counted_before_they_are_made() -> None:
+    async def scenario() -> None:
+        service = _service(Bench(), 1_000_000)
+        service.check_push(1_000, copies=100)
+        with pytest.raises(LmqError, match="memory_bytes_max"):
+            service.check_push(1_000, copies=1_000)
+
+    asyncio.run(scenario())
