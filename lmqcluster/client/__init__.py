@@ -8,6 +8,7 @@ nothing of the server, only what both share: ``lmqcluster.wire``.
 from .async_client import AsyncClient
 from .backoff import Backoff
 from .batches import Backlog, BatchColumns, BatchLease, BatchMessage, Part
+from .job_calls import Mark
 from .message import Delivery, Message
 from .messages import Messages
 from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
@@ -22,6 +23,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "Delivery",
+    "Mark",
     "Message",
     "Messages",
     "Part",

@@ -16,8 +16,10 @@ from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_CO
 
 from .addresses import NodeAddress, parse_addresses
 from .backoff import Backoff
-from .batches import Backlog, BatchColumns, BatchLease
+from .batch_calls import BatchCalls
+from .call_base import mapping, ok
 from .calls import Call, Once, Pull, Push, PushMany, Settle, SettleMany, push_texts
+from .job_calls import JobCalls
 from .message import Message
 from .messages import Messages
 from .replies import decode_strings, name_text, push_text
@@ -38,7 +40,7 @@ _WAIT_S_MAX = 1e8
 Name = str | bytes
 
 
-class AsyncClient:
+class AsyncClient(BatchCalls, JobCalls):
     """A connection to the cluster through any of its nodes.
 
     ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit; without it the first call
@@ -285,7 +287,7 @@ class AsyncClient:
             Awaited: ``"ok"``, also if no queue matched.
         """
         body = request_body(b"push_all", [name_bytes(pattern), content])
-        return self._call(Once, body, _ok)
+        return self._call(Once, body, ok)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
@@ -438,110 +440,11 @@ class AsyncClient:
         body = request_body(verb, [name_bytes(queue), [name_bytes(message_id) for message_id in message_ids]])
         return SettleMany(Future(loop=loop), body, loop.time() + self._timeout_s, ends, len(message_ids))
 
-    # --- batch leases ---------------------------------------------------------------------------------------------
-
-    def reserve_batch(
-        self,
-        subscription: Name,
-        epoch: int,
-        *,
-        queue: Name | None = None,
-        pattern: Name | None = None,
-        count: int,
-        lease_s: float = 86_400.0,
-    ) -> Future[BatchLease]:
-        """Lease many messages together, for an epoch of a subscription.
-
-        The same epoch returns the same batch again, through any node and after any crash, until it is settled, abandoned or its
-        lease ends. Other consumers pull the rest of the queue meanwhile.
-
-        Args:
-            subscription: name of the consumer, 1 to 255 bytes.
-            epoch: number of the batch; each new one must be higher than all before it.
-            queue: take from this queue;
-            pattern: or from all queues whose names match this regular expression (RE2).
-            count: most messages to take, 1 to 100,000; none are waited for.
-            lease_s: seconds until the messages go back to their queues unless they are settled.
-
-        Raises:
-            ValueError: not exactly one of `queue` and `pattern` is given.
-            LmqError: awaited: ``bad_request``, ``bad_name``, ``bad_pattern``.
-        """
-        source, is_pattern = _source(queue, pattern)
-        options = {"pattern": is_pattern, "count": count, "lease": lease_s}
-        arguments = [name_bytes(subscription), epoch, source, options]
-
-        def decode(reply: Any) -> BatchLease:
-            state, size, left_s = reply
-            return BatchLease(name_text(name_bytes(subscription)), epoch, name_text(state), size, left_s)
-
-        return self._call(Call, request_body(b"reserve_batch", arguments), decode)
-
-    def read_batch(self, subscription: Name, epoch: int, start: int, count: int) -> Future[BatchColumns]:
-        """Messages of a batch from position `start` on: up to `count`, but no more than 10,000 and about 16 MiB.
-
-        It changes nothing, so several readers can read slices of one batch, again and again.
-
-        Raises:
-            LmqError: awaited: ``lease_expired`` if the batch is not live any more, ``batch_not_found`` if there is none.
-        """
-        arguments = [name_bytes(subscription), epoch, start, count]
-        return self._call(Call, request_body(b"read_batch", arguments), BatchColumns)
-
-    def renew_batches(self, subscription: Name, lease_s: float = 86_400.0) -> Future[int]:
-        """Let all live batches of a subscription end `lease_s` seconds from now. Awaited: how many there are."""
-        return self._call(Call, request_body(b"renew_batches", [name_bytes(subscription), lease_s]), int)
-
-    def settle_batches(self, subscription: Name, epoch: int) -> Future[list[int]]:
-        """Ack all batches of a subscription up to an epoch. May come late and be repeated.
-
-        Returns:
-            Awaited: the epochs among them whose leases had ended, so that messages of theirs may be delivered again.
-        """
-        return self._call(Call, request_body(b"settle_batches", [name_bytes(subscription), epoch]), list)
-
-    def abandon_batches(self, subscription: Name) -> Future[str]:
-        """Give all batches of a subscription back: their messages return to their places without a charged retry."""
-        return self._call(Call, request_body(b"abandon_batches", [name_bytes(subscription)]), _ok)
-
-    def subscription(self, name: Name) -> Future[dict[str, Any] | None]:
-        """What is known of a subscription.
-
-        Returns:
-            Awaited: ``settled`` (the highest settled epoch) and ``batches``, each with ``epoch``, ``state``, ``count`` and
-            ``expires_in_s``; None if it is not known.
-        """
-        return self._call(Call, request_body(b"subscription", [name_bytes(name)]), _optional_mapping)
-
-    def subscriptions(self) -> Future[list[dict[str, Any]]]:
-        """All subscriptions, as `subscription` shows them, with their ``name``."""
-        return self._call(Call, request_body(b"subscriptions", []), _mappings)
-
-    def backlog(self, *, queue: Name | None = None, pattern: Name | None = None) -> Future[Backlog]:
-        """What can be pulled now from a queue, or from all queues whose names match.
-
-        Raises:
-            ValueError: not exactly one of `queue` and `pattern` is given.
-        """
-        arguments = [*_source(queue, pattern)]
-        return self._call(Call, request_body(b"backlog", arguments), lambda reply: Backlog(*reply))
-
-    def peek(self, queue: Name, count: int, start_sequence: int = 0) -> Future[BatchColumns]:
-        """Look at messages that are not leased, in order of their sequence from `start_sequence` on, without taking them.
-
-        At most 10,000 and about 16 MiB come at once; go on behind the last sequence.
-
-        Raises:
-            LmqError: awaited: ``queue_not_found``.
-        """
-        arguments = [name_bytes(queue), count, start_sequence]
-        return self._call(Call, request_body(b"peek", arguments), BatchColumns)
-
     # --- queues and the cluster -----------------------------------------------------------------------------------
 
     def delete(self, queue: Name) -> Future[str]:
         """Delete a queue with all its messages. Awaited: ``"ok"``, also if there was none."""
-        return self._call(Call, request_body(b"delete", [name_bytes(queue)]), _ok)
+        return self._call(Call, request_body(b"delete", [name_bytes(queue)]), ok)
 
     def purge(self, queue: Name) -> Future[int]:
         """Remove all messages of a queue that are not leased: ready, delayed, and in an open accumulation window.
@@ -591,11 +494,11 @@ class AsyncClient:
         Raises:
             LmqError: awaited: ``queue_not_found``.
         """
-        return self._call(Call, request_body(b"suspend", [name_bytes(queue)]), _ok)
+        return self._call(Call, request_body(b"suspend", [name_bytes(queue)]), ok)
 
     def resume(self, queue: Name) -> Future[str]:
         """Let a suspended queue hand out messages again, to those first who wait. Result as `suspend`."""
-        return self._call(Call, request_body(b"resume", [name_bytes(queue)]), _ok)
+        return self._call(Call, request_body(b"resume", [name_bytes(queue)]), ok)
 
     def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> Future[str]:
         """Set some of a queue's own properties, or clear them all.
@@ -612,7 +515,7 @@ class AsyncClient:
             LmqError: awaited: ``bad_property``.
         """
         arguments: list[Any] = [name_bytes(queue)] if props is None else [name_bytes(queue), dict(props)]
-        return self._call(Call, request_body(b"update_props", arguments), _ok)
+        return self._call(Call, request_body(b"update_props", arguments), ok)
 
     def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> Future[str]:
         """Replace the list of default properties.
@@ -626,7 +529,7 @@ class AsyncClient:
         return self._call(
             Call,
             request_body(b"set_default_props", [[[pattern, dict(props)] for pattern, props in rules]]),
-            _ok,
+            ok,
         )
 
     def get_default_props(self) -> Future[list[tuple[str, dict[str, Any]]]]:
@@ -635,7 +538,7 @@ class AsyncClient:
 
     def cluster(self) -> Future[dict[str, Any]]:
         """What the node knows of the cluster: among others ``self``, ``leader`` and the nodes' addresses."""
-        return self._call(Call, request_body(b"cluster", []), _mapping)
+        return self._call(Call, request_body(b"cluster", []), mapping)
 
     def ping(self) -> Future[str]:
         """Awaited: ``"pong"`` from any node that answers."""
@@ -670,15 +573,6 @@ async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:
     return [result for results in await asyncio.gather(*parts) for result in results]
 
 
-def _source(queue: Name | None, pattern: Name | None) -> tuple[bytes, bool]:
-    """A queue's name or a pattern, and whether it is a pattern."""
-    if queue is not None and pattern is None:
-        return name_bytes(queue), False
-    if pattern is not None and queue is None:
-        return name_bytes(pattern), True
-    raise ValueError("give either a queue or a pattern")
-
-
 def _push_options(
     common: dict[bytes, Any],
     keys: list[bytes] | None,
@@ -694,26 +588,8 @@ def _push_options(
     return options
 
 
-def _ok(result: Any) -> str:
-    if result != b"ok":
-        raise ValueError("expected ok")
-    return "ok"
-
-
 def _rules(result: Any) -> list[tuple[str, dict[str, Any]]]:
     return [(pattern, props) for pattern, props in decode_strings(result)]
-
-
-def _mapping(result: Any) -> dict[str, Any]:
-    return {str(key): value for key, value in decode_strings(result).items()}
-
-
-def _optional_mapping(result: Any) -> dict[str, Any] | None:
-    return None if result is None else _mapping(result)
-
-
-def _mappings(results: Any) -> list[dict[str, Any]]:
-    return [_mapping(result) for result in results]
 
 
 def _note_failure(future: Future[Any]) -> None:

@@ -18,6 +18,7 @@ from .addresses import NodeAddress
 from .async_client import AsyncClient, Name
 from .backoff import Backoff
 from .batches import Backlog, BatchColumns, BatchLease
+from .job_calls import Mark
 from .message import Delivery, Message, logger
 from .messages import Messages
 
@@ -118,6 +119,46 @@ class Client:
         """Let the cluster forget the idempotency keys of jobs that have ended, see `AsyncClient.forget_keys`."""
         return self._run(lambda: self._client.forget_keys(scopes))
 
+    def push_marked(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        job: Name,
+        stream: Name,
+        first: int,
+        note: bytes = b"",
+        done: bool = False,
+        content_types: Sequence[Name | None] | None = None,
+        headers: Sequence[Iterable[tuple[Name, Name]] | None] | None = None,
+    ) -> int:
+        """Push the next messages of a stream, all or none of them, see `AsyncClient.push_marked`."""
+        return self._run(
+            lambda: self._client.push_marked(
+                queue,
+                contents,
+                job=job,
+                stream=stream,
+                first=first,
+                note=note,
+                done=done,
+                content_types=content_types,
+                headers=headers,
+            )
+        )
+
+    def mark(self, job: Name, stream: Name) -> Mark | None:
+        """How far a stream is stored, see `AsyncClient.mark`."""
+        return self._run(lambda: self._client.mark(job, stream))
+
+    def end_jobs(self, jobs: Sequence[Name]) -> int:
+        """Let the cluster forget jobs, see `AsyncClient.end_jobs`."""
+        return self._run(lambda: self._client.end_jobs(jobs))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The jobs of writers, see `AsyncClient.jobs`."""
+        return self._run(self._client.jobs)
+
     def push_all(self, pattern: Name, content: Any) -> str:
         """Push one message to every queue whose name matches, see `AsyncClient.push_all`."""
         return self._run(lambda: self._client.push_all(pattern, content))
@@ -181,29 +222,40 @@ class Client:
         pattern: Name | None = None,
         count: int,
         lease_s: float = 86_400.0,
+        session: int | None = None,
     ) -> BatchLease:
         """Lease many messages together, for an epoch of a subscription, see `AsyncClient.reserve_batch`."""
         return self._run(
             lambda: self._client.reserve_batch(
-                subscription, epoch, queue=queue, pattern=pattern, count=count, lease_s=lease_s
+                subscription, epoch, queue=queue, pattern=pattern, count=count, lease_s=lease_s, session=session
             )
         )
 
-    def read_batch(self, subscription: Name, epoch: int, start: int, count: int) -> BatchColumns:
+    def read_batch(
+        self, subscription: Name, epoch: int, start: int, count: int, *, session: int | None = None
+    ) -> BatchColumns:
         """Messages of a batch from position `start` on, see `AsyncClient.read_batch`."""
-        return self._run(lambda: self._client.read_batch(subscription, epoch, start, count))
+        return self._run(lambda: self._client.read_batch(subscription, epoch, start, count, session=session))
 
-    def renew_batches(self, subscription: Name, lease_s: float = 86_400.0) -> int:
+    def renew_batches(self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None) -> int:
         """Let all live batches of a subscription end later, see `AsyncClient.renew_batches`."""
-        return self._run(lambda: self._client.renew_batches(subscription, lease_s))
+        return self._run(lambda: self._client.renew_batches(subscription, lease_s, session=session))
 
-    def settle_batches(self, subscription: Name, epoch: int) -> list[int]:
+    def settle_batches(self, subscription: Name, epoch: int, *, session: int | None = None) -> list[int]:
         """Ack all batches up to an epoch, see `AsyncClient.settle_batches`."""
-        return self._run(lambda: self._client.settle_batches(subscription, epoch))
+        return self._run(lambda: self._client.settle_batches(subscription, epoch, session=session))
 
-    def abandon_batches(self, subscription: Name) -> str:
+    def abandon_batches(self, subscription: Name, *, session: int | None = None) -> str:
         """Give all batches of a subscription back, see `AsyncClient.abandon_batches`."""
-        return self._run(lambda: self._client.abandon_batches(subscription))
+        return self._run(lambda: self._client.abandon_batches(subscription, session=session))
+
+    def claim_subscription(self, subscription: Name) -> int:
+        """Take a subscription over, see `AsyncClient.claim_subscription`."""
+        return self._run(lambda: self._client.claim_subscription(subscription))
+
+    def delete_subscription(self, subscription: Name) -> str:
+        """Give all batches of a subscription back and forget it, see `AsyncClient.delete_subscription`."""
+        return self._run(lambda: self._client.delete_subscription(subscription))
 
     def subscription(self, name: Name) -> dict[str, Any] | None:
         """What is known of a subscription, see `AsyncClient.subscription`."""

@@ -4,6 +4,11 @@ A *subscription* holds one batch lease for each *epoch* that its consumer asks f
 messages in the same order, so that a consumer that crashed can take up exactly where it was. The messages are leased as by a
 pull, under ordinary delivery numbers; what a batch adds is the list of these numbers and one deadline.
 
+A consumer that wants to be alone with its subscription *claims* it and gets a session. From then on every command needs the
+session of the latest claim, so that a consumer that was taken for dead and is not can do no harm.
+
+Under machine version 2 a batch lease uses up no deliveries: when it ends, all messages are as before.
+
 A batch grows by several commands, so that none takes long, and is *sealed* when it holds what was wanted or nothing more was
 there. Only then can it be read.
 """
@@ -16,10 +21,11 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .commands import Delivered
+from .commands import Delivered, RefusedError
 from .named_queues import take_in_order
 from .patterns import PatternView
 from .queue import DROPS_MAX, Queue
+from .quotas import Kind, checked_owner
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -29,6 +35,7 @@ __all__ = ["BatchLease", "BatchLeases", "BatchState", "Reserved", "Subscription"
 STEP_MAX = 10_000
 """Most messages that one command adds to a batch or puts back."""
 _SETTLE_STEP = 100_000
+_RELEASE_STEP = 1_000
 _ROW_RUNS = 1_000
 _INT_MAX = 1 << 62
 _BLOCK = 100
@@ -135,7 +142,12 @@ class Subscription:
 
 
 class BatchLeases:
-    """All subscriptions, the least recently used first. Every method is one command of the state machine."""
+    """All subscriptions, the least recently used first.
+
+    Attributes:
+        subscriptions: by name.
+        last_session: the session of the latest claim of all.
+    """
 
     SUBSCRIPTIONS_MAX = 10_000
     BATCHES_MAX = 1_000
@@ -146,14 +158,40 @@ class BatchLeases:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
+        self.last_session = 0
+        # Names of each owner's subscriptions, in the order in which they came.
+        self._names: dict[bytes, dict[bytes, None]] = {}
 
     # --- commands -------------------------------------------------------------------------------------------------
 
-    def reserve(self, name: bytes, epoch: int, source: bytes, is_pattern: bool, count: int, lease_us: int) -> Reserved:
+    def claim(self, name: bytes, owner: bytes = b"") -> int:
+        """Begin a new session, which ends the one before; makes the subscription if need be.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        subscription = self.subscriptions.get(_checked_name(name)) or self._create(name, checked_owner(owner))
+        self.last_session += 1
+        subscription.session = self.last_session
+        self._touch(name, subscription)
+        return subscription.session
+
+    def reserve(
+        self,
+        name: bytes,
+        epoch: int,
+        source: bytes,
+        is_pattern: bool,
+        count: int,
+        lease_us: int,
+        session: int = 0,
+        owner: bytes = b"",
+    ) -> Reserved:
         """Lease up to `count` messages for an epoch, or continue, or tell what there is already.
 
         Raises:
             ValueError: an argument is out of range, or there are too many subscriptions or batches.
+            RefusedError: ``fenced``, ``quota_exceeded``.
         """
         # Before anything is changed: a bad pattern must leave no trace.
         view = self._machine.patterns.view(source) if is_pattern else None
@@ -161,10 +199,18 @@ class BatchLeases:
         def take(batch: BatchLease, limit: int) -> bool:
             return not (self._take(batch, limit, source) if view is None else self._take_any(batch, limit, view))
 
-        return self._reserve(name, epoch, count, lease_us, take)
+        return self._reserve(name, (session, owner), epoch, count, lease_us, take)
 
     def reserve_from(
-        self, name: bytes, epoch: int, queues: list[bytes], are_all: bool, count: int, lease_us: int
+        self,
+        name: bytes,
+        epoch: int,
+        queues: list[bytes],
+        are_all: bool,
+        count: int,
+        lease_us: int,
+        session: int = 0,
+        owner: bytes = b"",
     ) -> Reserved:
         """As `reserve`, from these queues, those messages first that have been due longest.
 
@@ -181,17 +227,26 @@ class BatchLeases:
         def take(batch: BatchLease, limit: int) -> bool:
             return self._take_first(batch, limit, found) and are_all
 
-        return self._reserve(name, epoch, count, lease_us, take)
+        return self._reserve(name, (session, owner), epoch, count, lease_us, take)
 
     def _reserve(
-        self, name: bytes, epoch: int, count: int, lease_us: int, take: Callable[[BatchLease, int], bool]
+        self,
+        name: bytes,
+        user: tuple[int, bytes],
+        epoch: int,
+        count: int,
+        lease_us: int,
+        take: Callable[[BatchLease, int], bool],
     ) -> Reserved:
-        """Let the batch of an epoch grow by what `take` finds, which returns whether there is no more."""
+        """Let the batch of an epoch grow by what `take` finds, which returns whether there is no more.
+
+        `user` is session and owner.
+        """
         if _checked(count) > self.COUNT_MAX:
             raise ValueError(f"a batch may have at most {self.COUNT_MAX} messages")
         _checked(lease_us)
         _checked(epoch)
-        subscription = self._use(name)
+        subscription = self._use(name, *user)
         if epoch <= subscription.settled:
             return Reserved(BatchState.SETTLED, 0, True, 0)
         now_us = self._machine.now_us
@@ -201,7 +256,7 @@ class BatchLeases:
                 raise ValueError(f"the subscription has {self.BATCHES_MAX} batches that are not settled, the limit")
             if epoch < max(subscription.batches, default=0):
                 raise ValueError("a later epoch has been reserved already")
-            batch = BatchLease(now_us + lease_us, charged=True)
+            batch = BatchLease(now_us + lease_us, charged=self._machine.version < 2)
         elif batch.deadline_us <= now_us:
             return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
         if not batch.sealed:
@@ -210,20 +265,21 @@ class BatchLeases:
             batch.sealed = is_dry or batch.count >= count
         if not batch.count:
             subscription.batches.pop(epoch, None)
-            if not subscription.batches and not subscription.settled:
-                del self.subscriptions[name]
+            if not subscription.batches and not subscription.settled and not subscription.session:
+                self._delete(name)
             return Reserved(BatchState.EMPTY, 0, batch.sealed, 0)
         subscription.batches[epoch] = batch
         return Reserved(BatchState.LIVE, batch.count, batch.sealed, batch.deadline_us)
 
-    def renew(self, name: bytes, lease_us: int) -> int:
+    def renew(self, name: bytes, lease_us: int, session: int = 0) -> int:
         """Let all live batches end `lease_us` from now; returns how many there are.
 
         Raises:
             ValueError: the lease is not a positive integer.
+            RefusedError: ``fenced``.
         """
         _checked(lease_us)
-        subscription = self.subscriptions.get(name)
+        subscription = self._found(name, session)
         if subscription is None:
             return 0
         self._touch(name, subscription)
@@ -237,9 +293,10 @@ class BatchLeases:
                     queue.renew(now_us, first, count, batch.deadline_us)
                     # The lease may end earlier than before.
                     self._machine.note_due(queue)
+                    self._machine.lease_watch.note(queue, batch.deadline_us)
         return len(live)
 
-    def settle(self, name: bytes, epoch: int) -> tuple[list[int], bool]:
+    def settle(self, name: bytes, epoch: int, session: int = 0, owner: bytes = b"") -> tuple[list[int], bool]:
         """Ack all batches up to an epoch.
 
         Returns:
@@ -247,9 +304,10 @@ class BatchLeases:
 
         Raises:
             ValueError: the epoch is not a positive integer, or there are too many subscriptions.
+            RefusedError: ``fenced``, ``quota_exceeded``.
         """
         _checked(epoch)
-        subscription = self._use(name)
+        subscription = self._use(name, session, owner)
         subscription.settled = max(subscription.settled, epoch)
         expired: list[int] = []
         settled = 0
@@ -263,13 +321,45 @@ class BatchLeases:
                 expired.append(one)
         return expired, False
 
-    def abandon(self, name: bytes) -> bool:
-        """Put the messages of all batches back, uncharged; returns whether the command has to be repeated for the rest."""
-        subscription = self.subscriptions.get(name)
+    def abandon(self, name: bytes, session: int = 0) -> bool:
+        """Put the messages of all batches back, uncharged; returns whether the command has to be repeated for the rest.
+
+        A subscription that has settled nothing is deleted then: nothing of it is left to remember.
+
+        Raises:
+            RefusedError: ``fenced``.
+        """
+        subscription = self._found(name, session)
         if subscription is None:
             return False
         self._touch(name, subscription)
-        left = STEP_MAX
+        self._put_back(subscription, STEP_MAX)
+        if self._machine.version >= 2 and not subscription.batches and not subscription.settled:
+            self._delete(name)
+        return bool(subscription.batches)
+
+    def delete(self, name: bytes) -> bool | None:
+        """Put the messages of all batches back and forget the subscription, whoever has claimed it.
+
+        Returns:
+            Whether the command has to be repeated for the rest; None if there is no such subscription.
+        """
+        subscription = self.subscriptions.get(_checked_name(name))
+        if subscription is None:
+            return None
+        # Who held it shall not take more meanwhile.
+        self.last_session += 1
+        subscription.session = self.last_session
+        self._put_back(subscription, STEP_MAX)
+        if not subscription.batches:
+            self._delete(name)
+        return bool(subscription.batches)
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _put_back(self, subscription: Subscription, left: int) -> int:
+        """Put up to `left` messages of the latest batches back; returns how many."""
+        most = left
         while subscription.batches and left > 0:
             epoch = max(subscription.batches)
             batch = subscription.batches[epoch]
@@ -278,37 +368,86 @@ class BatchLeases:
             while batch.count and left > 0:
                 queue_name, numbers = batch.drop(left)
                 left -= len(numbers)
-                self._machine.put_back(queue_name, numbers)
+                if batch.charged:
+                    self._machine.put_back(queue_name, numbers)
+                else:
+                    self._machine.put_back_uncharged(queue_name, numbers)
             if not batch.count:
                 del subscription.batches[epoch]
-        return bool(subscription.batches)
+        return most - left
 
-    # --- parts ----------------------------------------------------------------------------------------------------
-
-    def _use(self, name: bytes) -> Subscription:
-        if type(name) is not bytes or not 0 < len(name) <= 255:
-            raise ValueError("a subscription's name must have 1 to 255 bytes")
-        self._forget_unused()
-        subscription = self.subscriptions.get(name)
-        if subscription is None:
-            if len(self.subscriptions) >= self.SUBSCRIPTIONS_MAX:
-                raise ValueError(f"there are {self.SUBSCRIPTIONS_MAX} subscriptions, the limit")
-            subscription = self.subscriptions[name] = Subscription(b"")
+    def _use(self, name: bytes, session: int, owner: bytes) -> Subscription:
+        _checked_name(name)
+        if self._machine.version < 2:
+            self.expire(self._machine.now_us, None)
+        subscription = self._found(name, session) or self._create(name, checked_owner(owner))
         self._touch(name, subscription)
         return subscription
+
+    def _found(self, name: bytes, session: int) -> Subscription | None:
+        """The subscription, if it may be used in this session (0: none).
+
+        Raises:
+            RefusedError: ``fenced``.
+        """
+        subscription = self.subscriptions.get(name)
+        if not self.may_use(name, session):
+            raise RefusedError("fenced", f"subscription {name!r} {_taken_over(subscription)}; nothing was done")
+        return subscription
+
+    def _create(self, name: bytes, owner: bytes) -> Subscription:
+        machine = self._machine
+        if machine.version >= 2:
+            machine.quotas.check(Kind.SUBSCRIPTIONS, owner)
+        elif len(self.subscriptions) >= self.SUBSCRIPTIONS_MAX:
+            raise ValueError(f"there are {self.SUBSCRIPTIONS_MAX} subscriptions, the limit")
+        return self._add(name, owner)
+
+    def _add(self, name: bytes, owner: bytes) -> Subscription:
+        subscription = self.subscriptions[name] = Subscription(owner)
+        self._names.setdefault(owner, {})[name] = None
+        self._machine.quotas.take(Kind.SUBSCRIPTIONS, owner)
+        return subscription
+
+    def _delete(self, name: bytes) -> None:
+        owner = self.subscriptions.pop(name).owner
+        del self._names[owner][name]
+        if not self._names[owner]:
+            del self._names[owner]
+        self._machine.quotas.give(Kind.SUBSCRIPTIONS, owner)
+
+    def release(self, owner: bytes, limit: int) -> int:
+        """Give up subscriptions of an owner in up to `limit` steps, each of a thousand messages at most; returns how many."""
+        done = 0
+        while done < limit and (name := next(iter(self._names.get(owner, ())), None)) is not None:
+            subscription = self.subscriptions[name]
+            self._put_back(subscription, _RELEASE_STEP)
+            if not subscription.batches:
+                self._delete(name)
+            done += 1
+        return done
+
+    def due_us(self) -> int | None:
+        """Log time from which the next subscription need not be remembered, None without subscriptions."""
+        oldest = next(iter(self.subscriptions.values()), None)
+        return None if oldest is None else oldest.used_us + self.REMEMBER_US
+
+    def expire(self, now_us: int, limit: int | None) -> int:
+        """Forget up to `limit` subscriptions that were not used for 30 days; returns how many."""
+        expired = 0
+        while self.subscriptions and expired != limit:
+            name, oldest = next(iter(self.subscriptions.items()))
+            if oldest.used_us > now_us - self.REMEMBER_US:
+                break
+            # Leases that are still alive end by themselves.
+            self._delete(name)
+            expired += 1
+        return expired
 
     def _touch(self, name: bytes, subscription: Subscription) -> None:
         subscription.used_us = self._machine.now_us
         self.subscriptions.move_to_end(name)
-
-    def _forget_unused(self) -> None:
-        limit_us = self._machine.now_us - self.REMEMBER_US
-        while self.subscriptions:
-            name, oldest = next(iter(self.subscriptions.items()))
-            if oldest.used_us > limit_us:
-                return
-            # Leases that are still alive end by themselves.
-            del self.subscriptions[name]
+        self._machine.expiry.at(subscription.used_us + self.REMEMBER_US)
 
     def _take(self, batch: BatchLease, limit: int, name: bytes) -> bool:
         """Lease up to `limit` messages of a queue; False if it has no more."""
@@ -317,7 +456,7 @@ class BatchLeases:
     def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
         dropped_before = queue.dropped_total
         first = self._machine.last_delivery + 1
-        taken = self._machine.take(queue, limit, batch.deadline_us)
+        taken = self._machine.take(queue, limit, batch.deadline_us, int(batch.charged))
         if taken:
             batch.add(queue.name, first, len(taken))
         return len(taken) == limit or queue.dropped_total - dropped_before >= DROPS_MAX
@@ -367,9 +506,18 @@ class BatchLeases:
             return BatchState.EMPTY
         return BatchState.LIVE if batch.deadline_us > self._machine.now_us else BatchState.EXPIRED
 
+    def may_use(self, name: bytes, session: int) -> bool:
+        """Whether a consumer of this session (0: none) may use the subscription."""
+        subscription = self.subscriptions.get(name)
+        return session == (0 if subscription is None else subscription.session)
+
     def read(self, name: bytes, epoch: int, start: int, count: int) -> list[Delivered] | None:
-        """Deliveries from position `start` on of a live batch; None if one of them is not leased any more."""
+        """Deliveries from position `start` on of a live batch; None if one of them is not leased any more.
+
+        What remains of a message's deliveries is told as if this one were charged.
+        """
         batch = self.subscriptions[name].batches[epoch]
+        uncharged = 0 if batch.charged else 1
         found: list[Delivered] = []
         for queue_name, first, length in batch.slice(start, count):
             queue = self._machine.queues.get(queue_name)
@@ -378,7 +526,7 @@ class BatchLeases:
                 message = leased.get(number)
                 if message is None:
                     return None
-                found.append((queue_name, number, message.remaining, message))
+                found.append((queue_name, number, message.remaining - uncharged, message))
         return found
 
     # --- snapshots ------------------------------------------------------------------------------------------------
@@ -398,13 +546,25 @@ class BatchLeases:
     def load(self, rows: Iterable[tuple[bytes, bytes, int, int, int, int, int, int, int, list[Any]]]) -> None:
         """Add the rows of a snapshot, in the order they were written."""
         for name, owner, session, settled, used_us, epoch, deadline_us, sealed, charged, runs in rows:
-            subscription = self.subscriptions.setdefault(name, Subscription(owner))
+            subscription = self.subscriptions.get(name) or self._add(name, owner)
             subscription.session, subscription.settled, subscription.used_us = session, settled, used_us
             if epoch:
                 batch = subscription.batches.setdefault(epoch, BatchLease(deadline_us, charged=bool(charged)))
                 batch.sealed = bool(sealed)
                 for queue, first, count in runs:
                     batch.add(queue, _checked(first), _checked(count))
+
+
+def _taken_over(subscription: Subscription | None) -> str:
+    if subscription is None:
+        return "is not known any more: it was deleted, or not used for 30 days"
+    return "was taken over by a later consumer" if subscription.session else "was deleted and made anew"
+
+
+def _checked_name(name: bytes) -> bytes:
+    if type(name) is not bytes or not 0 < len(name) <= 255:
+        raise ValueError("a subscription's name must have 1 to 255 bytes")
+    return name
 
 
 def _checked(number: int) -> int:

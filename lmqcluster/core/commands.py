@@ -60,19 +60,28 @@ class Op(IntEnum):
     BARRIER = 14  # -> True
     FOUND = 15  # salt of message ids, 10 bytes -> True; only the first one counts
     UPGRADE = 16  # machine version -> the version from now on, which never falls
-    RESERVE = 17  # subscription, epoch, queue or pattern, whether pattern, count, lease us -> Reserved
-    RENEW = 18  # subscription, lease us -> how many batches live
-    SETTLE_BATCHES = 19  # subscription, epoch -> ([expired epoch], whether to repeat)
-    ABANDON_BATCHES = 20  # subscription -> whether to repeat
+    RESERVE = (
+        17  # subscription, epoch, queue or pattern, whether pattern, count, lease us, v2: session, owner -> Reserved
+    )
+    RENEW = 18  # subscription, lease us, v2: session -> how many batches live
+    SETTLE_BATCHES = 19  # subscription, epoch, v2: session, owner -> ([expired epoch], whether to repeat)
+    ABANDON_BATCHES = 20  # subscription, v2: session -> whether to repeat
     FORGET_KEYS = 21  # [scope], v2: owner -> how many keys they held
     PURGE = 22  # queue, limit -> how many messages were removed, or None if the queue does not exist
     MOVE = 23  # queue, destination, limit -> how many messages were moved, or None if the queue does not exist
     SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
     SET_TOKEN = 25  # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin -> TokenResult
     DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
+    # v2: queue, [[content, content type or None, headers]], job, stream, first position, note, whether done, owner
+    # -> how many were stored
+    PUSH_MARKED = 27
+    END_JOBS = 28  # v2: [job], owner -> how many streams they had
+    CLAIM = 29  # v2: subscription, owner -> session
+    DELETE_SUBSCRIPTION = 30  # v2: subscription -> whether to repeat, or None if it is not known
     PULL_FIRST = 40  # v2: [queue], count -> as PULL, from the one of these queues whose message has been due longest
     PUSH_EACH = 41  # v2: [queue], item as in PUSH_ITEMS -> [(queue, flag)] of those queues that exist
-    RESERVE_FROM = 42  # v2: subscription, epoch, [queue], whether they are all, count, lease us -> Reserved
+    # v2: subscription, epoch, [queue], whether they are all, count, lease us, session, owner -> Reserved
+    RESERVE_FROM = 42
     RENEW_SALT = 50  # v2: another salt of message ids, 10 bytes -> True
 
 

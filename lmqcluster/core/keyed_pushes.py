@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .queue import Queue
 
-__all__ = ["KeyedPushes"]
+__all__ = ["Item", "KeyedPushes", "checked_item", "store_item"]
 
 _ONLY_BYTES = {bytes}
 _SEQUENCES = (list, tuple)
 
 
-class _Item(NamedTuple):
+class Item(NamedTuple):
+    """One message to store."""
+
     content: bytes
     content_type: bytes | None
     headers: Headers
@@ -42,7 +44,7 @@ class KeyedPushes:
         if type(scope) is not bytes:
             raise ValueError("a scope must be bytes")
         machine = self._machine
-        checked = [_checked_item(item) for item in items]
+        checked = [checked_item(item) for item in items]
         checked_owner(owner)
         queue = machine.queue(name)
         if scope:
@@ -57,24 +59,27 @@ class KeyedPushes:
     def push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
         """Store a message in every queue whose name the pattern finds."""
         machine = self._machine
-        checked = _checked_item(item)
+        checked = checked_item(item)
         names = sorted(machine.patterns.view(pattern).queues)
         return [(name, self._store(machine.queue(name), checked)) for name in names]
 
     def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
         """Store a message in each of these queues that exists, in the order given."""
-        checked = _checked_item(item)
+        checked = checked_item(item)
         return [(queue.name, self._store(queue, checked)) for queue in self._machine.named.queues(names)]
 
     def forget_keys(self, scopes: list[bytes], owner: bytes = b"") -> int:
         """Let go of the keys of the owner's scopes; returns how many there were."""
         if type(scopes) not in _SEQUENCES or not set(map(type, scopes)) <= _ONLY_BYTES:
             raise ValueError("scopes must be bytes")
-        return self._machine.key_scopes.forget(checked_owner(owner), scopes)
+        forgotten = self._machine.key_scopes.forget(checked_owner(owner), scopes)
+        # Their memory is freed step by step.
+        self._machine.expiry.at(0)
+        return forgotten
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    def _check_keys(self, queue: Queue, owner: bytes, items: Iterable[_Item]) -> list[bytes]:
+    def _check_keys(self, queue: Queue, owner: bytes, items: Iterable[Item]) -> list[bytes]:
         """Refuse keys that are too many or came with another body; returns the digests of the keyed bodies."""
         found = self._machine.keys.find
         new: dict[bytes, bytes] = {}
@@ -95,7 +100,7 @@ class KeyedPushes:
             self._machine.quotas.check(Kind.KEYS, owner, len(new))
         return digests
 
-    def _push_keyed(self, queue: Queue, owner: bytes, item: _Item, digest: bytes) -> int:
+    def _push_keyed(self, queue: Queue, owner: bytes, item: Item, digest: bytes) -> int:
         machine = self._machine
         if item.key is None:
             return self._store(queue, item)
@@ -104,9 +109,10 @@ class KeyedPushes:
             return known.flag | PushFlag.REPLAYED if machine.version >= 2 else known.flag
         flag = self._store(queue, item)
         machine.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), machine.now_us)
+        machine.expiry.at(machine.now_us + machine.REMEMBER_US)
         return flag
 
-    def _push_in_scope(self, queue: Queue, owner: bytes, scope: bytes, items: list[_Item]) -> list[int]:
+    def _push_in_scope(self, queue: Queue, owner: bytes, scope: bytes, items: list[Item]) -> list[int]:
         machine = self._machine
         scopes = machine.key_scopes
         if machine.version < 2:
@@ -118,6 +124,7 @@ class KeyedPushes:
             if not scopes.knows(owner, scope):
                 machine.quotas.check(Kind.SCOPES, owner)
         scopes.use(owner, scope, machine.now_us)
+        machine.expiry.at(machine.now_us + machine.REMEMBER_US)
         flags: list[int] = []
         for item in items:
             known = None if item.key is None else scopes.find(owner, scope, queue.name, item.key)
@@ -127,12 +134,22 @@ class KeyedPushes:
             flags.append(flag)
         return flags
 
-    def _store(self, queue: Queue, item: _Item) -> int:
-        meta = (item.content_type, _preserved(item.headers, queue.settings.preserved))
-        return self._machine.store(queue, meta, [item.content])[0]
+    def _store(self, queue: Queue, item: Item) -> int:
+        return store_item(self._machine, queue, item)
 
 
-def _checked_item(item: list[Any]) -> _Item:
+def store_item(machine: Machine, queue: Queue, item: Item) -> int:
+    """Put a message into a queue, with those headers that it preserves; returns its flag."""
+    meta = (item.content_type, _preserved(item.headers, queue.settings.preserved))
+    return machine.store(queue, meta, [item.content])[0]
+
+
+def checked_item(item: list[Any]) -> Item:
+    """A message of a command.
+
+    Raises:
+        ValueError: it is malformed.
+    """
     content, content_type, headers, key = item
     if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
         raise ValueError("a body must be bytes and a content type bytes or None")
@@ -141,7 +158,7 @@ def _checked_item(item: list[Any]) -> _Item:
     checked: Headers = tuple((name, value) for name, value in headers)
     if any(type(text) is not bytes for header in checked for text in header):
         raise ValueError("header names and values must be bytes")
-    return _Item(content, content_type, checked, key)
+    return Item(content, content_type, checked, key)
 
 
 def _preserved(headers: Headers, names: tuple[bytes, ...]) -> Headers:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from .batch_leases import BatchLeases
 from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op, RefusedError
 from .endings import Ending, Endings
+from .expiry import Expiry, Limited
 from .hooked_names import HookedNames
 from .key_scopes import KeyScopes
 from .keyed_pushes import KeyedPushes
 from .keys import IdempotencyKeys
+from .lease_watch import LeaseWatch
+from .marked_pushes import MarkedPushes
+from .marks import Marks
 from .message import Meta
 from .named_queues import NamedQueues
 from .operations import Operations
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
 from .producers import Producers
-from .properties import SYSTEM_DEFAULTS, Rule, checked_properties, effective, settings_of
+from .properties import SYSTEM_DEFAULTS, Rule, Settings, checked_properties, effective, settings_of
 from .queue import COUNTERS, DROPS_MAX, REPEATS_MAX, Queue
 from .quotas import Quotas, checked_owner
+from .releases import Releases
 from .sessions import BatchSessions
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
@@ -60,10 +65,13 @@ class Machine:
         hooked: which headers the queues' own hooks ask to keep.
         tokens: who may use the cluster.
         quotas: what is kept for each owner.
+        expiry: ends what ends by log time.
+        lease_watch: the queues whose leases end next.
     """
 
     VERSION_MAX: ClassVar = 2
     """The highest machine version that this program understands."""
+    REMEMBER_US: ClassVar = REMEMBER_US
 
     def __init__(self, compile_pattern: Compile) -> None:
         self.compile = compile_pattern
@@ -83,8 +91,22 @@ class Machine:
         self.producers = Producers(REMEMBER_US, self.quotas)
         self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
         self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
+        self.marks = Marks(self.quotas)
+        self.releases = Releases(self)
         self.endings = Endings()
         self.batches = BatchLeases(self)
+        self.lease_watch = LeaseWatch(self)
+        self.expiry = Expiry(
+            [
+                Limited(self.lease_watch, 1_000),
+                Limited(self.keys, 2_000),
+                Limited(self.key_scopes, 100),
+                Limited(self.producers, 2_000),
+                Limited(self.marks, 10),
+                Limited(self.batches, 100),
+                Limited(self.releases, 10),
+            ]
+        )
         self.tokens = Tokens(compile_pattern)
         # Grows with every change of the rules and every snapshot view: a queue with another one has to be looked after.
         self._revision = 0
@@ -97,6 +119,7 @@ class Machine:
         self._view: SnapshotView | None = None
         operations = Operations(self)
         pushes = KeyedPushes(self)
+        marked = MarkedPushes(self)
         self.named = NamedQueues(self)
         self._handlers: dict[int, Callable[..., Any]] = {
             Op.PUSH: self._push,
@@ -125,6 +148,12 @@ class Machine:
             Op.PURGE: operations.purge,
             Op.MOVE: operations.move,
             Op.SUSPEND: operations.suspend,
+        }
+        self._handlers_2: dict[int, Callable[..., Any]] = {
+            Op.PUSH_MARKED: marked.push,
+            Op.END_JOBS: marked.end_jobs,
+            Op.CLAIM: self.batches.claim,
+            Op.DELETE_SUBSCRIPTION: self.batches.delete,
             Op.PULL_FIRST: self.named.pull_first,
             Op.PUSH_EACH: pushes.push_each,
             Op.RESERVE_FROM: self.batches.reserve_from,
@@ -144,10 +173,12 @@ class Machine:
             IncompatibleVersionError: the program is too old to go on; the node must stop.
         """
         self.now_us = max(self.now_us, now_us)
+        self._ready, self._created, self._deleted = [], [], []
+        if self.now_us >= self.expiry.next_us:
+            self.expiry.run(self.now_us)
         status = self.sessions.admit(origin, incarnation, sequence)
         if status != "applied":
-            return Applied(status, [], [])
-        self._ready, self._created, self._deleted = [], [], []
+            return Applied(status, [], self._ready)
         results = [self._execute(command) for command in commands]
         return Applied(status, results, self._ready, self._created, self._deleted)
 
@@ -182,7 +213,7 @@ class Machine:
         if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
             raise ValueError("a queue name must have 1 to 255 bytes")
         # Without rules all queues begin alike, and share one object.
-        settings = settings_of(effective({}, self.rules, name)) if self.rules else _PLAIN
+        settings = self._settings({}, name) if self.rules else _PLAIN
         queue = Queue(name, settings, self.endings, self.stock)
         queue.revision, queue.rules_revision = self._revision, self._rules_revision
         self.queues[name] = queue
@@ -208,9 +239,16 @@ class Machine:
 
     def refresh(self, queue: Queue) -> None:
         """Resolve the queue's properties anew."""
-        queue.settings = settings_of(effective(queue.own, self.rules, queue.name))
+        queue.settings = self._settings(queue.own, queue.name)
         queue.rules_revision = self._rules_revision
         self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
+
+    def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
+        settings = settings_of(effective(own, self.rules, name))
+        if settings.deliveries < 1 and self.version >= 2:
+            # Front ends refuse a negative retry; older ones took it, and every push would be dropped.
+            return settings._replace(deliveries=1)
+        return settings
 
     def existing(self, name: bytes) -> Queue | None:
         """The queue of that name with current settings, None if there is none."""
@@ -247,6 +285,7 @@ class Machine:
             if self.version < 2:
                 self.producers.expire(self.now_us, None)
             duplicates = self.producers.admit(checked_owner(owner), producer, first, len(contents), self.now_us)
+            self.expiry.at(self.now_us + REMEMBER_US)
             if duplicates:
                 contents = contents[duplicates:]
         flags = self.store(queue, (content_type, ()), contents)
@@ -275,12 +314,14 @@ class Machine:
         """Lease up to `count` messages of a queue to a client."""
         return self._counted(queue, queue.pull(self.now_us, count, self.last_delivery))
 
-    def take(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
-        """Lease up to `count` messages of a queue for a batch."""
-        return self._counted(queue, queue.lease(self.now_us, count, self.last_delivery, deadline_us))
+    def take(self, queue: Queue, count: int, deadline_us: int, charge: int) -> list[Delivered]:
+        """Lease up to `count` messages of a queue for a batch; `charge` is how many deliveries that uses up, 0 or 1."""
+        return self._counted(queue, queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge))
 
     def _counted(self, queue: Queue, delivered: list[Delivered]) -> list[Delivered]:
         self.last_delivery += len(delivered)
+        if delivered and delivered[0][3].due_us < queue.watched_us:
+            self.lease_watch.note(queue, delivered[0][3].due_us)
         if queue.settings.timeout_us < 0:
             # The leases ended before they began, so the queue's earliest due time may have fallen.
             self._ready.append(queue)
@@ -314,14 +355,22 @@ class Machine:
         return queue.ack(self.now_us, numbers)
 
     def _nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        return self._settle(name, numbers, Queue.nack)
+        return self._settle(name, numbers, Queue.nack if self.version < 2 else Queue.nack_or_drop)
 
     def _extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        return self._settle(name, numbers, Queue.extend)
+        results = self._settle(name, numbers, Queue.extend)
+        if results:
+            queue = self.queues[name]
+            self.lease_watch.note(queue, self.now_us + queue.settings.timeout_us)
+        return results
 
     def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Undo deliveries; None if there is no such queue."""
         return self._settle(name, numbers, Queue.put_back)
+
+    def put_back_uncharged(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Undo deliveries that were not charged; None if there is no such queue."""
+        return self._settle(name, numbers, Queue.put_back_uncharged)
 
     def _settle(
         self, name: bytes, numbers: list[int], verb: Callable[[Queue, int, list[int]], list[bool]]
@@ -383,6 +432,7 @@ class Machine:
             del self.queues[name]
             self.names.remove(name)
             queue.uncount()
+            self.lease_watch.deleted(queue)
             self.patterns.deleted(queue)
             self._deleted.append(queue)
             self.hooked.note(name, ())
@@ -397,10 +447,18 @@ class Machine:
             raise ValueError("a lifetime must be an integer, 0 or more")
         expires_us = self.now_us + lifetime_us if lifetime_us else 0
         token = Token(name, digest, Role(role), pattern, self.now_us, expires_us)
-        return self.tokens.set(token, without_admin=without_admin)
+        result = self.tokens.set(token, without_admin=without_admin)
+        if result == TokenResult.DONE and self.version >= 2:
+            self.releases.cancel(name)
+            if expires_us:
+                self.expiry.at(expires_us)
+        return result
 
     def _delete_token(self, name: bytes, without_admin: bool) -> TokenResult:
-        return self.tokens.delete(name, without_admin=without_admin)
+        result = self.tokens.delete(name, without_admin=without_admin)
+        if result == TokenResult.DONE and self.version >= 2:
+            self.releases.begin(name)
+        return result
 
     def _barrier(self) -> bool:
         return True
@@ -416,8 +474,6 @@ class Machine:
 
         The numbers of such deliveries are skipped, because a node may be about to settle one.
         """
-        if self.version < 2:
-            raise ValueError("the machine's version has no such command")
         _check_salt(salt)
         self.salt = salt
         self.last_delivery += NUMBERS_SKIPPED
@@ -430,14 +486,21 @@ class Machine:
             raise IncompatibleVersionError(
                 f"the cluster moves to machine version {version}, this program understands up to {self.VERSION_MAX}"
             )
-        self.take_version(max(self.version, version))
+        before, self.version = self.version, max(self.version, version)
+        if before < 2 <= self.version:
+            # Once in a cluster's life a command looks at every queue.
+            self.begin_version_2(anew=True)
         return self.version
 
-    def take_version(self, version: int) -> None:
-        """Carry out commands as this machine version does."""
-        self.version = version
-        if version >= 2:
-            self.patterns.retire()
+    def begin_version_2(self, *, anew: bool) -> None:
+        """Go on as machine version 2: its commands, and what ends by log time ends by itself; see `LeaseWatch.begin`."""
+        self._handlers |= self._handlers_2
+        self.patterns.retire()
+        # Settings are resolved anew when a queue is met.
+        self._revision += 1
+        self._rules_revision += 1
+        self.lease_watch.begin(anew=anew)
+        self.expiry.begin()
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .commands import Delivered, PushFlag
 from .endings import Ending, Endings
+from .expiry import NEVER
 from .lease import LeaseTable
 from .message import Message, Meta, Part, content_bytes, content_count
 from .properties import Settings
@@ -51,6 +52,7 @@ class Queue:
         views: the pattern views that list this queue; they must be told when its earliest due time falls.
         bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
         pre_images: where messages go before they change, while a snapshot view needs them.
+        watched_us: when it is looked at next for leases that have ended; not later than the first deadline.
         suspended: whether nothing is handed out for the time being; everything else goes on.
         pushed_total, pulled_total, acked_total, nacked_total, redelivered_total, dropped_total, purged_total,
             moved_out_total, moved_in_total: counters that never fall.
@@ -81,6 +83,7 @@ class Queue:
         "stock",
         "suspended",
         "views",
+        "watched_us",
         "window",
     )
 
@@ -101,6 +104,7 @@ class Queue:
         self.body_bytes = 0
         self.pre_images: PreImages | None = None
         self.suspended = False
+        self.watched_us = NEVER
         self.pushed_total = 0
         self.pulled_total = 0
         self.acked_total = 0
@@ -171,8 +175,8 @@ class Queue:
             return self._pull_instantly_expiring(now_us, count, last_number, deadline_us)
         return self.lease(now_us, count, last_number, deadline_us)
 
-    def lease(self, now_us: int, count: int, last_number: int, deadline_us: int) -> list[Delivered]:
-        """As `pull`, but until `deadline_us`, which must be later than now."""
+    def lease(self, now_us: int, count: int, last_number: int, deadline_us: int, charge: int = 1) -> list[Delivered]:
+        """As `pull`, but until `deadline_us`, which must be later than now, and using up `charge` deliveries of each."""
         name = self.name
         first = number = last_number + 1
         taken: list[Message] = []
@@ -181,7 +185,7 @@ class Queue:
         if self.pre_images is not None:
             self.pre_images.keep(due)
         for message in due:
-            message.remaining -= 1
+            message.remaining -= charge
             message.ready_us = message.due_us
             message.due_us = deadline_us
             taken.append(message)
@@ -230,8 +234,7 @@ class Queue:
             if message.remaining > 0:
                 taken.append(message)
                 continue
-            self._let_go(message)
-            self.dropped_total += 1
+            self._drop(message)
             drops += 1
             if drops == DROPS_MAX:
                 break
@@ -353,6 +356,45 @@ class Queue:
         self._count(-settled - parts, -settled_bytes)
         return results
 
+    def end_leases(self, now_us: int, limit: int | None) -> int:
+        """End up to `limit` leases (None: all) whose deadline has come; returns how many.
+
+        The messages can be pulled since that deadline; those without deliveries left are dropped.
+        """
+        leases = self.leases
+        ended = 0
+        while leases.messages and ended != limit:
+            head_us = leases.head_us()
+            if head_us is None or head_us > now_us:
+                break
+            message = self._pop_expired()
+            ended += 1
+            if message.remaining > 0:
+                if self.pre_images is not None:
+                    self.pre_images.keep((message,))
+                message.ready_us = message.due_us
+                heappush(self.delayed, (message.due_us, message.sequence, message))
+                self.redelivered_total += 1
+            else:
+                self._drop(message)
+        return ended
+
+    def _drop(self, message: Message) -> None:
+        self._let_go(message)
+        self.dropped_total += 1
+
+    def nack_or_drop(self, now_us: int, numbers: list[int]) -> list[bool]:
+        """As `nack`, but a message without deliveries left is dropped."""
+        results = self.nack(now_us, numbers)
+        # Those that were given back stand at the end of the line.
+        back = [self.ready.pop() for _ in range(sum(results))]
+        for message in reversed(back):
+            if message.remaining > 0:
+                self.ready.append(message)
+            else:
+                self._drop(message)
+        return results
+
     def nack(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Give messages back: they go behind everything waiting, and the delivery stays charged."""
         self._keep_pre_images(numbers)
@@ -370,6 +412,13 @@ class Queue:
 
     def put_back(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Undo deliveries that reached nobody: the messages return to their old place, uncharged."""
+        return self._put_back(now_us, numbers, 1)
+
+    def put_back_uncharged(self, now_us: int, numbers: list[int]) -> list[bool]:
+        """As `put_back`, for deliveries that used up nothing."""
+        return self._put_back(now_us, numbers, 0)
+
+    def _put_back(self, now_us: int, numbers: list[int], refund: int) -> list[bool]:
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
@@ -378,7 +427,7 @@ class Queue:
                 del self.leases.messages[number]
                 self.endings.note(number, Ending.PUT_BACK)
                 message.due_us = message.ready_us
-                message.remaining += 1
+                message.remaining += refund
                 heappush(self.delayed, (message.due_us, message.sequence, message))
             results.append(message is not None)
         return results

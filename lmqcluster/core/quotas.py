@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from .commands import RefusedError
 
-__all__ = ["OWNER_BYTES_MAX", "Kind", "Quotas", "checked_owner"]
+__all__ = ["OWNER_BYTES_MAX", "ROWS", "Kind", "Quotas", "checked_owner"]
 
 OWNER_BYTES_MAX = 100
 
@@ -26,6 +26,10 @@ class Kind(Enum):
     MARKS = "marks of writers"
     NOTE_BYTES = "bytes of writers' notes"
     SUBSCRIPTIONS = "subscriptions"
+
+
+ROWS = (Kind.KEYS, Kind.SCOPES, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS)
+"""The kinds that are counted in things that each take some memory."""
 
 
 class Quotas:

@@ -59,6 +59,8 @@ class Restoration:
             "endings": self._take_endings,
             "batches": self._take_batches,
             "tokens": self._take_tokens,
+            "marks": self._take_marks,
+            "releases": self._take_releases,
             "queue": self._take_queue,
             "ready": self._take_ready,
             "delayed": self._take_delayed,
@@ -89,6 +91,8 @@ class Restoration:
         """
         if self._failed or not self._ended:
             raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
+        if self._machine.version >= 2:
+            self._machine.begin_version_2(anew=False)
         return self._machine
 
     def _take(self, record: list[Any]) -> None:
@@ -116,7 +120,7 @@ class Restoration:
             raise ValueError(f"the snapshot has format {version}, this program reads {' and '.join(map(str, FORMATS))}")
         self._format = version
         header = from_format(version, "header", ["lmqcluster", version, *state])
-        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, _more = header[2:]
+        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more = header[2:]
         _ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
         machine = self._machine
         if machine_version > machine.VERSION_MAX:
@@ -126,11 +130,12 @@ class Restoration:
             )
         if machine_version < 1 or type(salt) is not bytes:
             raise ValueError("the snapshot's header is malformed")
-        machine.take_version(machine_version)
-        machine.now_us, machine.salt = now_us, salt
+        machine.version, machine.now_us, machine.salt = machine_version, now_us, salt
         machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
         machine.endings.floor = floor
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
+        if more:
+            machine.batches.last_session, machine.releases.seen_us = _ints(more)
         machine.rules = [
             Rule(_bytes(pattern), tuple(checked_properties(pairs)), machine.compile(pattern))
             for pattern, pairs in rules
@@ -162,11 +167,17 @@ class Restoration:
     def _take_tokens(self, rows: list[Any]) -> None:
         self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int)))
 
+    def _take_marks(self, rows: list[Any]) -> None:
+        self._machine.marks.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
+
+    def _take_releases(self, rows: list[Any]) -> None:
+        self._machine.releases.load(_typed(rows, (bytes,)))
+
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def _take_queue(self, *columns: Any) -> None:
         record = from_format(self._format, "queue", ["queue", *columns])
-        name, own, window, counters, suspended, _watched_us = record[1:]
+        name, own, window, counters, suspended, watched_us = record[1:]
         self._check_window()
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
@@ -177,7 +188,8 @@ class Restoration:
         for counter, value in zip(COUNTERS, _ints(counters), strict=True):
             setattr(queue, counter, value)
         self._queue = queue
-        self._window, flag = _ints([window, suspended])
+        self._window, flag, queue.watched_us = _ints([window, suspended, watched_us])
+        self._machine.lease_watch.load(queue)
         queue.suspended = bool(flag)
         self._last_number = 0
         self._last_delayed = (-(1 << 64), 0)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .expiry import NEVER
+
 __all__ = ["FORMATS", "format_of", "from_format", "to_format"]
 
 FORMATS = (4, 5)
@@ -33,7 +35,7 @@ _FROM_4: Mapping[str, _Convert] = {
     "keys": lambda row: [row[0], b"", *row[1:], b""],
     "scopes": lambda row: [b"", *row],
     "batches": lambda row: [row[0], b"", 0, *row[1:6], 1, row[6]],
-    "queue": lambda row: [*row, 0],
+    "queue": lambda row: [*row, NEVER],
 }
 
 

@@ -59,6 +59,8 @@ class SnapshotView:
             ("endings", machine.endings.rows()),
             ("batches", machine.batches.rows()),
             ("tokens", machine.tokens.rows()),
+            ("marks", machine.marks.rows()),
+            ("releases", machine.releases.rows()),
         ]
         self._names = machine.names.frozen()
         # Those that were touched before the reader came to them.
@@ -251,19 +253,26 @@ def _header(machine: Machine) -> list[Any]:
         machine.endings.floor,
         [[rule.pattern, [list(pair) for pair in rule.properties]] for rule in machine.rules],
         [machine.retired[counter] for counter in COUNTERS],
-        [],
+        [machine.batches.last_session, machine.releases.seen_us],
     ]
 
 
 def _queue_record(queue: Queue) -> list[Any]:
     window = queue.window.sequence if queue.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
-    return ["queue", queue.name, own, window, list(_counters_of(queue)), int(queue.suspended), 0]
+    return ["queue", queue.name, own, window, list(_counters_of(queue)), int(queue.suspended), queue.watched_us]
 
 
 def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:
-    iterator = iter(rows)
-    while part := list(islice(iterator, _ROWS_MAX)):
+    part: list[Any] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        size += len(row[-1]) if isinstance(row[-1], bytes) else 0
+        if len(part) == _ROWS_MAX or size > _BODY_BYTES_MAX:
+            yield [kind, part]
+            part, size = [], 0
+    if part:
         yield [kind, part]
 
 

@@ -230,7 +230,7 @@ def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], f
 def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bool) -> list[Event]:
     """What a subscription took or gave up."""
     batch = (name, change.epoch)
-    events = _pulled(machine, [one for run in change.added for one in _leased(machine, run)], batch)
+    events = _pulled(machine, [one for run in change.added for one in _leased(machine, run, change)], batch)
     op = Op.ACK if change.settled else Op.PUT_BACK
     for queue, first, count in change.removed:
         numbers = range(first, first + count)
@@ -241,15 +241,16 @@ def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bo
     return events
 
 
-def _leased(machine: Machine, run: Run) -> Iterable[Delivered]:
+def _leased(machine: Machine, run: Run, change: Change) -> Iterable[Delivered]:
     """Deliveries of a run, as far as they have not been settled by the same batch of commands."""
+    uncharged = 0 if change.charged else 1
     name, first, count = run
     queue = machine.queues.get(name)
     leased = {} if queue is None else queue.leases.messages
     for number in range(first, first + count):
         message = leased.get(number)
         if message is not None:
-            yield name, number, message.remaining, message
+            yield name, number, message.remaining - uncharged, message
 
 
 def _pulled(machine: Machine, delivered: list[Delivered], batch: Batch | None = None) -> list[Event]:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from ..core import Machine
+from ..core.quotas import ROWS, Kind
 
 __all__ = ["KEY_OVERHEAD_BYTES", "MESSAGE_OVERHEAD_BYTES", "QUEUE_BYTES", "stored_bytes"]
 
 MESSAGE_OVERHEAD_BYTES = 300
 """What a stored message costs beside its body, about."""
 KEY_OVERHEAD_BYTES = 300
-"""What a remembered idempotency key costs, about."""
+"""What a remembered idempotency key, producer, mark or subscription costs, about."""
 QUEUE_BYTES = 2_500
 """What an empty queue costs, about."""
 
 
 def stored_bytes(machine: Machine) -> int:
-    """What counts for `memory_bytes_max`: messages, queues, their properties, and idempotency keys."""
-    stock = machine.stock
+    """What counts for `memory_bytes_max`: messages, queues, their properties, and what is kept for owners."""
+    stock, quotas = machine.stock, machine.quotas
     return (
         stock.body_bytes
         + stock.property_bytes
         + MESSAGE_OVERHEAD_BYTES * stock.messages
         + QUEUE_BYTES * len(machine.queues)
-        + KEY_OVERHEAD_BYTES * (len(machine.keys) + len(machine.key_scopes))
+        + KEY_OVERHEAD_BYTES * sum(quotas.total(kind) for kind in ROWS)
+        + quotas.total(Kind.NOTE_BYTES)
     )

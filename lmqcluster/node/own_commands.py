@@ -1,4 +1,4 @@
-"""Commands that a leader proposes of itself: founding the cluster, a new salt of message ids, the next machine version."""
+"""What a leader proposes of itself: founding the cluster, a new salt of message ids, the next machine version, an empty batch."""
 
 from __future__ import annotations
 
@@ -48,6 +48,14 @@ class OwnCommands:
         if replica.lost_receipts.are_possible and replica.machine.version >= 2:
             self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
 
+    def let_time_pass(self, replica: Replica, proposer: Proposer) -> bool:
+        """As the leader, have log time pass if something is overdue and no batch comes; returns whether something is."""
+        overdue = replica.core.is_leader() and replica.machine.expiry.next_us <= replica.clock.now_us()
+        # A batch that is under way does as well.
+        if overdue and not proposer.pending():
+            self._propose(proposer, [Op.BARRIER])
+        return overdue
+
     def _propose(self, proposer: Proposer, command: Command) -> None:
         if command[0] not in self._under_way:
             self._under_way.add(command[0])
@@ -56,7 +64,8 @@ class OwnCommands:
     def completed(self, group: Group, result: object) -> None:
         """One is done (`Sink`)."""
         self._under_way.discard(group.command[0])
-        log.info("done by the leader", what=Op(group.command[0]).name.lower(), result=result)
+        if group.command[0] != Op.BARRIER:
+            log.info("done by the leader", what=Op(group.command[0]).name.lower(), result=result)
 
     def failed(self, group: Group, error: LmqError) -> None:
         """One is not done, or that is unknown (`Sink`)."""

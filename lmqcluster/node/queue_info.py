@@ -73,9 +73,10 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
 
 def ready_count(queue: Queue, now_us: int) -> int:
     """Messages that can be pulled now, but for those whose leases have ended."""
-    if not queue.delayed or len(queue.delayed) >= 1000:
-        return len(queue.ready)
-    return len(queue.ready) + sum(1 for due_us, _, _ in queue.delayed if due_us <= now_us)
+    # Only a window that is still open is due later.
+    window = queue.window
+    waiting = len(queue.ready) + len(queue.delayed)
+    return waiting - 1 if window is not None and window.due_us > now_us else waiting
 
 
 def age_s(due_us: int | None, now_us: int) -> float | None:

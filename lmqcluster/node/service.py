@@ -16,6 +16,7 @@ from ..wire.errors import LmqError
 from ..wire.ids import ReceiptFormat
 from ..wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..wire.properties import Properties, Rules, properties_bytes, rules_bytes
+from .jobs import Jobs
 from .memory import MESSAGE_OVERHEAD_BYTES
 from .pattern_views import PatternViews
 from .patterns import check_pattern
@@ -100,6 +101,7 @@ class QueueService:
         stored_bytes: about how much memory the replicated state takes; the node keeps it up to date.
         subscriptions: batch leases.
         operations: purge, move, suspend and resume.
+        jobs: pushes of writers that number what they write.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class QueueService:
         self._futures = _FutureSink()
         self.subscriptions = Subscriptions(self)
         self.operations = QueueOperations(self)
+        self.jobs = Jobs(self)
         self._flags = _FlagSink()
 
     # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
@@ -212,6 +215,17 @@ class QueueService:
     def owned(self, owner: bytes) -> list[bytes]:
         """The last argument of a command whose effect is kept for an owner; none as long as old programs could not read it."""
         return [owner] if owner and self.machine().version >= 2 else []
+
+    def check_version(self) -> None:
+        """Refuse what needs machine version 2 as long as the cluster may have members that do not know it.
+
+        Raises:
+            LmqError: ``overloaded``, because it is over soon: a cluster of new programs moves to the version at once.
+        """
+        if self.machine().version < 2:
+            raise LmqError(
+                "overloaded", "not all members have a program yet that can do this; upgrade them, or try again"
+            )
 
     async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[int]:
         """Store messages; returns a `PushFlag` for each, in order.

@@ -46,9 +46,18 @@ class BatchInfo:
 
 
 class SubscriptionInfo(NamedTuple):
-    """A subscription: its highest settled epoch, and the batches that are not settled."""
+    """A subscription.
+
+    Attributes:
+        owner: whose it is; empty for clients that need no token.
+        session: the one that may use it; None if it was never claimed.
+        settled: the highest settled epoch.
+        batches: those that are not settled.
+    """
 
     name: bytes
+    owner: bytes
+    session: int | None
     settled: int
     batches: list[BatchInfo]
 
@@ -69,11 +78,22 @@ class Subscriptions:
     # --- commands -------------------------------------------------------------------------------------------------
 
     async def reserve(
-        self, name: bytes, epoch: int, source: bytes, client: bytes, *, is_pattern: bool, count: int, lease_s: float
+        self,
+        name: bytes,
+        epoch: int,
+        source: bytes,
+        client: bytes,
+        *,
+        is_pattern: bool,
+        count: int,
+        lease_s: float,
+        session: int | None = None,
+        owner: bytes = b"",
     ) -> BatchInfo:
         """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that a pattern finds, for an epoch.
 
-        An epoch that has a batch already keeps it, whatever the other arguments are.
+        An epoch that has a batch already keeps it, whatever the other arguments are. Here and below, a subscription that was
+        claimed asks for the session of the latest claim; otherwise the error is ``fenced``, and nothing is done.
         """
         _check_name(name)
         if is_pattern:
@@ -83,16 +103,17 @@ class Subscriptions:
         _check_range("an epoch", epoch, 1 << 61)
         _check_range("a count", count, BatchLeases.COUNT_MAX)
         lease_us = _microseconds(lease_s)
+        used = self._used(session, owner)
         if is_pattern and self._service.machine().version >= 2:
-            return await self._reserve_any(name, epoch, source, client, count, lease_us)
-        command = [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us]
+            return await self._reserve_any(name, epoch, source, client, count, [lease_us, *used])
+        command = [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us, *used]
         while True:
             reserved: Reserved = await self._service.propose(command, _STEP_BYTES)
             if reserved.sealed:
                 return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
 
     async def _reserve_any(
-        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, lease_us: int
+        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, tail: list[int | bytes]
     ) -> BatchInfo:
         """Reserve from the queues that a pattern finds; the node names those that have something, so many at a time."""
         service = self._service
@@ -103,42 +124,83 @@ class Subscriptions:
                 await service.views.settled(view)
                 queues = [queue.name for queue in view.first(_NAMED_MAX + 1, service.machine().now_us)]
                 named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
-                command = [Op.RESERVE_FROM, name, epoch, named, are_all, count, lease_us]
+                command = [Op.RESERVE_FROM, name, epoch, named, are_all, count, *tail]
                 reserved: Reserved = await service.propose(command, _STEP_BYTES + sum(map(len, named)))
                 if reserved.sealed:
                     return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
         finally:
             service.views.release(view)
 
-    async def renew(self, name: bytes, lease_s: float) -> int:
+    async def claim(self, name: bytes, owner: bytes = b"") -> int:
+        """Begin a new session of a subscription, which is made if need be; returns it. Every session before ends."""
+        _check_name(name)
+        self._service.check_version()
+        session: int = await self._service.propose([Op.CLAIM, name, owner], 64)
+        return session
+
+    async def renew(self, name: bytes, lease_s: float, session: int | None = None) -> int:
         """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
         _check_name(name)
-        renewed: int = await self._service.propose([Op.RENEW, name, _microseconds(lease_s)], 64)
+        renewed: int = await self._service.propose([Op.RENEW, name, _microseconds(lease_s), *self._used(session)], 64)
         return renewed
 
-    async def settle(self, name: bytes, epoch: int) -> list[int]:
+    async def settle(self, name: bytes, epoch: int, session: int | None = None, owner: bytes = b"") -> list[int]:
         """Ack all batches up to an epoch; returns those whose lease had ended, so that messages may have come again."""
         _check_name(name)
         _check_range("an epoch", epoch, 1 << 61)
         expired: list[int] = []
         more = True
         while more:
-            found, more = await self._service.propose([Op.SETTLE_BATCHES, name, epoch], 64)
+            command = [Op.SETTLE_BATCHES, name, epoch, *self._used(session, owner)]
+            found, more = await self._service.propose(command, 64)
             expired += found
         return expired
 
-    async def abandon(self, name: bytes) -> None:
-        """Put the messages of all batches of a subscription back in their places, uncharged."""
+    async def abandon(self, name: bytes, session: int | None = None) -> None:
+        """Put the messages of all batches of a subscription back in their places, uncharged.
+
+        A subscription that has settled nothing is deleted then.
+        """
         _check_name(name)
-        while await self._service.propose([Op.ABANDON_BATCHES, name], 64):
+        while await self._service.propose([Op.ABANDON_BATCHES, name, *self._used(session)], 64):
             pass
+
+    async def take_back(self, name: bytes) -> None:
+        """As `abandon`, but whoever has claimed the subscription; its session ends."""
+        _check_name(name)
+        found = self._service.machine().batches.subscriptions.get(name)
+        claimed = found is not None and found.session
+        await self.abandon(name, await self.claim(name, found.owner) if found is not None and claimed else None)
+
+    async def delete(self, name: bytes) -> bool:
+        """As `abandon`, and forget the subscription, whoever has claimed it; False if there is none."""
+        _check_name(name)
+        self._service.check_version()
+        more: bool | None = True
+        existed = False
+        while more:
+            more = await self._service.propose([Op.DELETE_SUBSCRIPTION, name], 64)
+            existed = existed or more is not None
+        return existed
+
+    def _used(self, session: int | None, *owner: bytes) -> list[int | bytes]:
+        """The last arguments of a command on a subscription; none as long as old programs could not read them."""
+        if self._service.machine().version < 2:
+            if session is not None:
+                self._service.check_version()
+            return []
+        return [session or 0, *owner]
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    async def read(self, name: bytes, epoch: int, start: int, count: int) -> list[Delivered]:
+    async def read(
+        self, name: bytes, epoch: int, start: int, count: int, session: int | None = None
+    ) -> list[Delivered]:
         """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end."""
         await self._service.barrier()
         batches = self._service.machine().batches
+        if not batches.may_use(name, session or 0):
+            raise LmqError("fenced", f"subscription {_shown(name)} was taken over by a later consumer, or deleted")
         state = batches.state(name, epoch)
         if state == BatchState.EMPTY:
             raise LmqError("batch_not_found", f"subscription {_shown(name)} has no batch for epoch {epoch}")
@@ -147,7 +209,7 @@ class Subscriptions:
             reason = {
                 BatchState.LIVE: "some of its messages were settled one by one, or their queue was deleted",
                 BatchState.SETTLED: "it was settled",
-                BatchState.EXPIRED: "its lease ended, and its messages went back to their queues",
+                BatchState.EXPIRED: "its lease ended; its messages are in their queues again, without a delivery charged",
             }[state]
             raise LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
         return found[: _fitting([message for _, _, _, message in found])]
@@ -219,7 +281,7 @@ class Subscriptions:
             )
             for epoch, batch in found.batches.items()
         ]
-        return SubscriptionInfo(name, found.settled, rows)
+        return SubscriptionInfo(name, found.owner, found.session or None, found.settled, rows)
 
     def _info(self, epoch: int, state: int, count: int, deadline_us: int) -> BatchInfo:
         left_s = max(0, deadline_us - self._service.machine().now_us) / 1e6

@@ -64,7 +64,16 @@ def _accum(value: object) -> int:
 def _retry(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _INT_MAX // 2:
         raise _invalid(f"property 'retry' must be an integer, not {value!r}")
+    if value < 0:
+        raise _invalid(f"property 'retry' is {value}: every message would be dropped undelivered; it must be 0 or more")
     return value
+
+
+def _timeout(value: object) -> int | float:
+    seconds = _number("timeout", value)
+    if seconds < 0:
+        raise _invalid(f"property 'timeout' is {seconds}: no message could be acknowledged; it must be 0 or more")
+    return seconds
 
 
 def _text(value: object, what: str) -> str:
@@ -147,7 +156,7 @@ def parse_properties(value: object) -> Properties:
         elif name == "retry":
             result[name] = _retry(item)
         elif name == "timeout":
-            result[name] = _number(name, item)
+            result[name] = _timeout(item)
         elif name == "hooks":
             result[name] = _hooks(item)
         else:

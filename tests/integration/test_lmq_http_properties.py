@@ -66,7 +66,7 @@ def test_9_1_defaults_byte_for_byte(node: NodeProcess, queue_name: str) -> None:
         ('{"accum":0.0015}', '{"accum":0.002,"retry":2,"timeout":30}'),
         ('{"accum":0.0001}', '{"accum":0,"retry":2,"timeout":30}'),
         ('{"accum":-0.0015}', '{"accum":-0.002,"retry":2,"timeout":30}'),
-        ('{"accum":-3,"retry":-1,"timeout":-2.5}', '{"accum":-3,"retry":-1,"timeout":-2.5}'),
+        ('{"accum":-3,"retry":0,"timeout":0}', '{"accum":-3,"retry":0,"timeout":0}'),
         ('{"timeout":123456789012}', '{"accum":0,"retry":2,"timeout":123456789012}'),
         ('{"timeout":0.1234567890123456}', '{"accum":0,"retry":2,"timeout":0.123456789012346}'),
         ('{"pack":4}', '{"accum":4,"retry":2,"timeout":30}'),

@@ -104,11 +104,11 @@ def test_retry_counts_down_and_then_the_message_is_gone(rpc: Rpc, queue_name: st
 
 
 @pytest.mark.parametrize("retry", [-1, -2, -(2**40)])
-def test_negative_retry_is_accepted_and_never_delivered(rpc: Rpc, queue_name: str, retry: int) -> None:
-    """2.3: -1 or lower: the push succeeds, the message is never delivered."""
-    rpc.call("update_props", queue_name, {"retry": retry})
+def test_negative_retry_is_refused(rpc: Rpc, queue_name: str, retry: int) -> None:
+    """2.3: LMQ accepts it, and then every push that it acknowledges is lost."""
+    assert rpc.error("update_props", queue_name, {"retry": retry}) == b"throw:invalid"
     assert rpc.call("push", queue_name, "x") == b"ok"
-    assert rpc.call("pull", queue_name, 0) == b"empty"
+    assert rpc.call("pull", queue_name, 0)[b"content"] == b"x"
 
 
 def test_large_retry_is_shown(rpc: Rpc, queue_name: str) -> None:
@@ -157,9 +157,10 @@ def test_retry_is_fixed_at_push(rpc: Rpc, queue_name: str) -> None:
 
 def test_very_many_exhausted_messages_do_not_hide_the_next_one(rpc: Rpc, queue_name: str) -> None:
     """2.2: an exhausted entry is dropped and the next one looked at; passing over very many must not block the queue."""
-    rpc.call("update_props", queue_name, {"retry": -1})
+    rpc.call("update_props", queue_name, {"retry": 0, "timeout": 0})
     for _ in range(3):
         rpc.call("push_many", queue_name, [0] * 10_000)
+        rpc.call("pull_many", queue_name, 10_000)
     rpc.call("update_props", queue_name, {"retry": 2})
     rpc.call("push", queue_name, "deliverable")
     assert rpc.call("pull", queue_name, 0)[b"content"] == b"deliverable"
@@ -167,13 +168,14 @@ def test_very_many_exhausted_messages_do_not_hide_the_next_one(rpc: Rpc, queue_n
 
 def test_very_many_exhausted_messages_do_not_hold_up_a_blocked_pull(rpc: Rpc, queue_name: str) -> None:
     """2.2: as above, for a pull that waits."""
-    rpc.call("update_props", queue_name, {"retry": -1})
-    waiting = rpc.ask("pull", queue_name)
+    rpc.call("update_props", queue_name, {"retry": 0, "timeout": 0})
     for _ in range(3):
-        rpc.ask("push_many", queue_name, [0] * 10_000)
+        rpc.call("push_many", queue_name, [0] * 10_000)
+        rpc.call("pull_many", queue_name, 10_000)
+    waiting = rpc.ask("pull", queue_name)
     rpc.ask("update_props", queue_name, {"retry": 2})
     rpc.ask("push", queue_name, "deliverable")
-    replies = {reply.msgid: reply for reply in (rpc.read() for _ in range(6))}
+    replies = {reply.msgid: reply for reply in (rpc.read() for _ in range(3))}
     assert replies[waiting].result[b"content"] == b"deliverable"
 
 

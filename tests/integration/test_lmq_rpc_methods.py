@@ -238,7 +238,8 @@ def test_update_props_creates_the_queue(rpc: Rpc, new_queue_name: Callable[[], s
         "retry",
         None,
         5,
-        [["retry", 1]],
+        {"retry": -1},
+        {"timeout": -0.5},
     ],
     ids=repr,
 )
@@ -370,6 +371,7 @@ def test_arguments_that_are_no_array_are_an_error(rpc: Rpc, arguments: object) -
 
 
 NO_STRINGS: list[object] = [None, 1, 1.5, True, ["q"], {"q": 1}]
+MARK = {"job": "j", "stream": "s", "first": 0}
 NO_TIMEOUTS: list[object] = [None, "0", "infinity", True, [], float("nan")]
 
 
@@ -397,6 +399,13 @@ NO_TIMEOUTS: list[object] = [None, "0", "infinity", True, [], float("nan")]
         ("done_many", ["q", ["i"], {"again": True}], 2, [{}, {"again": 1}, {"again": True, "x": 1}, True, None]),
         ("push_many", ["q", [1], {"keys": ["k"], "scope": "s"}], 2, [{"scope": "s"}, {"keys": ["k"], "scope": 1}]),
         ("forget_keys", [["s"]], 0, ["s", [1], None]),
+        ("update_props", ["q", {"retry": 1}], 1, [[], [1], [["retry", 1]]]),
+        ("push_marked", ["q", [1], MARK], 1, ["x", None, {}]),
+        ("push_marked", ["q", [1], MARK], 2, [{}, None, {**MARK, "x": 1}, {**MARK, "first": "0"}, {**MARK, "done": 1}]),
+        ("mark", ["j", "s", 0], 2, ["0", -1, None]),
+        ("end_jobs", [["j"]], 0, ["j", [1], None]),
+        ("claim_subscription", ["s"], 0, NO_STRINGS),
+        ("delete_subscription", ["s"], 0, NO_STRINGS),
         ("reserve_batch", ["s", 1, "q", {"pattern": False, "count": 1, "lease": 1}], 0, NO_STRINGS),
         ("reserve_batch", ["s", 1, "q", {"pattern": False, "count": 1, "lease": 1}], 1, ["1", None, 1.0, True]),
         ("reserve_batch", ["s", 1, "q", {"pattern": False, "count": 1, "lease": 1}], 2, NO_STRINGS),
@@ -408,6 +417,7 @@ NO_TIMEOUTS: list[object] = [None, "0", "infinity", True, [], float("nan")]
         ),
         ("read_batch", ["s", 1, 0, 1], 2, ["0", None, -1, 0.0]),
         ("read_batch", ["s", 1, 0, 1], 3, ["0", None, 1.0]),
+        ("read_batch", ["s", 1, 0, 1, 1], 4, ["0", 0, 1.0]),
         ("renew_batches", ["s", 1], 1, ["1", None, [], True]),
         ("settle_batches", ["s", 1], 1, ["1", None, 1.0]),
         ("abandon_batches", ["s"], 0, NO_STRINGS),

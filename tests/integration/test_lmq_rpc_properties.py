@@ -59,11 +59,11 @@ def test_of_pack_and_accum_the_last_wins(rpc: Rpc, queue_name: str, shown: Calla
     assert shown()["accum"] == 4
 
 
-@pytest.mark.parametrize("properties", [{"retry": -5}, {"timeout": -1}, {"timeout": -0.5}, {"timeout": 1e12}], ids=repr)
-def test_negative_and_large_numbers_are_accepted(
+@pytest.mark.parametrize("properties", [{"retry": 0}, {"timeout": 0}, {"timeout": 1e12}], ids=repr)
+def test_zero_and_large_numbers_are_accepted(
     rpc: Rpc, queue_name: str, shown: Callable[[], dict], properties: dict
 ) -> None:
-    """3: negative numbers are accepted everywhere."""
+    """3; negative ones, which LMQ accepts too, lose messages and are refused."""
     rpc.call("update_props", queue_name, properties)
     assert shown() == {"accum": 0, "retry": 2, "timeout": 30} | properties
 

@@ -55,13 +55,15 @@ def numbers(deliveries: Iterable[Any]) -> list[int]:
 class Driver:
     """A machine fed by one node, one command a batch. Time stands still unless a test moves it."""
 
-    def __init__(self, machine: Machine | None = None) -> None:
+    def __init__(self, machine: Machine | None = None, *, version: int = 1) -> None:
         self.machine = Machine(compile_pattern) if machine is None else machine
         self.now_us = max(1_000 * SECOND, self.machine.now_us)
         self.origin = b"node-1"
         self.incarnation = 1
         self.sequence = self.machine.sessions.last_sequence(self.origin, 1)
         self.ready: list[bytes] = []
+        if version > 1:
+            self.do(Op.UPGRADE, version)
 
     def wait(self, seconds: float) -> None:
         """Let log time pass."""
@@ -97,6 +99,11 @@ class Driver:
     ) -> int:
         item = [content, content_type, [list(header) for header in headers], key]
         return self.do(Op.PUSH_ITEMS, queue, [item])[0]
+
+    def tick(self, batches: int = 1) -> None:
+        """Let so many batches without commands be applied."""
+        for _ in range(batches):
+            self.batch()
 
     def push_all(self, pattern: bytes, content: bytes) -> list[tuple[bytes, int]]:
         return self.do(Op.PUSH_ALL, pattern, [content, None, [], None])

@@ -13,7 +13,7 @@ import lmqcluster.node.node
 import lmqcluster.replication.replica
 from lmqcluster.core import Op
 from lmqcluster.node.config import NodeConfig
-from lmqcluster.node.node import UPGRADE_PERIOD_S, Node
+from lmqcluster.node.node import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S, Node
 from lmqcluster.node.pattern_views import PatternViews
 from lmqcluster.node.proposer import Group
 from lmqcluster.node.turns import Turns
@@ -94,11 +94,17 @@ class _SimNode(Node):
         self.views = PatternViews(self._machine, self.turns)
         self._build()
         self._upgrade()
+        self._expire()
 
     def _upgrade(self) -> None:
         """As `_tick_upgrade`, on the simulated loop, and from the first moment on."""
         self._own_commands.tend(self.replica, self.service.proposer)
         self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
+
+    def _expire(self) -> None:
+        """As `_tick_expiry`, on the simulated loop."""
+        self._own_commands.let_time_pass(self.replica, self.service.proposer)
+        self._loop.call_later(EXPIRY_PERIOD_S, self._expire)
 
     def batch_applied(
         self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Any], applied: Applied

@@ -8,7 +8,7 @@ import pytest
 
 from lmqcluster.core import Fault, Op
 from lmqcluster.core.batch_leases import BatchLeases, BatchState
-from tests.property.driver import SECOND, Driver, bodies, copied
+from tests.property.driver import SECOND, Driver, bodies, copied, records
 
 Q, S = b"q", b"s"
 
@@ -70,3 +70,80 @@ def test_what_was_settled_by_itself_makes_the_batch_unreadable() -> None:
         assert machine.batches.read(S, 1, 0, 1) is not None
         assert machine.batches.read(S, 1, 0, 2) is None
     assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([1], False), "not all of it was still leased"
+
+
+# Machine version 2: sessions, and leases without a charge.
+
+
+def _reserve_2(driver: Driver, epoch: int = 1, session: int = 0, lease_us: int = 60 * SECOND) -> Any:
+    return driver.batch([Op.RESERVE, b"s", epoch, b"q", False, 10, lease_us, session, b""])[0]
+
+
+def test_a_batch_lease_that_ends_costs_no_delivery() -> None:
+    """With retry 0 a driver that died between reserving and committing lost 1,000 acknowledged messages."""
+    driver = Driver(version=2)
+    driver.set(b"q", retry=0)
+    driver.push(b"q", b"1", b"2")
+    for epoch in range(1, 6):
+        assert _reserve_2(driver, epoch)[:2] == (BatchState.LIVE, 2)
+        driver.wait(60)
+        driver.tick()
+        assert driver.machine.batches.state(b"s", epoch) == BatchState.EXPIRED
+    queue = driver.machine.queues[b"q"]
+    assert (queue.dropped_total, bodies(driver.pull(b"q", 10))) == (0, [b"1", b"2"])
+
+
+def test_a_batch_that_is_given_back_is_charged_nothing_and_gains_nothing() -> None:
+    driver = Driver(version=2)
+    driver.push(b"q", b"1")
+    _reserve_2(driver)
+    assert [remaining for _, _, remaining, _ in driver.machine.batches.read(b"s", 1, 0, 1) or []] == [2]
+    assert driver.do(Op.ABANDON_BATCHES, b"s", 0) is False
+    assert b"s" not in driver.machine.batches.subscriptions
+    assert driver.pull_one(b"q")[2] == 2
+
+
+def test_whoever_claims_last_is_alone_with_the_subscription() -> None:
+    driver = Driver(version=2)
+    driver.push(b"q", b"1", b"2")
+    first = driver.do(Op.CLAIM, b"s", b"")
+    assert _reserve_2(driver, 1, first)[:2] == (BatchState.LIVE, 2)
+    second = driver.do(Op.CLAIM, b"s", b"")
+    assert second > first
+    for session in (first, 0, second + 1):
+        commands = [
+            [Op.RESERVE, b"s", 2, b"q", False, 10, SECOND, session, b""],
+            [Op.RENEW, b"s", SECOND, session],
+            [Op.SETTLE_BATCHES, b"s", 1, session, b""],
+            [Op.ABANDON_BATCHES, b"s", session],
+        ]
+        before = records(driver.machine)
+        assert [getattr(result, "code", result) for result in driver.batch(*commands)] == ["fenced"] * 4
+        assert [row for row in records(driver.machine) if row[0] != b"sessions"] == [
+            row for row in before if row[0] != b"sessions"
+        ]
+    # The batches are still there for whoever took over.
+    assert _reserve_2(driver, 1, second)[:2] == (BatchState.LIVE, 2)
+    assert driver.do(Op.SETTLE_BATCHES, b"s", 1, second, b"") == ([], False)
+    assert len(driver.machine.queues[b"q"]) == 0
+
+
+def test_a_session_does_not_outlive_its_subscription() -> None:
+    driver = Driver(version=2)
+    session = driver.do(Op.CLAIM, b"s", b"")
+    assert driver.do(Op.DELETE_SUBSCRIPTION, b"s") is False
+    assert driver.do(Op.DELETE_SUBSCRIPTION, b"s") is None
+    assert _reserve_2(driver, 1, session).code == "fenced"
+    assert driver.do(Op.CLAIM, b"s", b"") > session
+    assert Driver(copied(driver.machine)).do(Op.CLAIM, b"s", b"") == session + 3
+
+
+def test_deleting_puts_everything_back_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmqcluster.core.batch_leases.STEP_MAX", 3)
+    driver = Driver(version=2)
+    driver.push(b"q", *[b"x"] * 7)
+    session = driver.do(Op.CLAIM, b"s", b"")
+    for _ in range(3):
+        _reserve_2(driver, 1, session)
+    assert [driver.do(Op.DELETE_SUBSCRIPTION, b"s") for _ in range(4)] == [True, True, False, None]
+    assert len(driver.drain(b"q")) == 7

@@ -14,7 +14,7 @@ LEASE_US = 60_000_000
 
 
 def _driver() -> Driver:
-    driver = Driver()
+    driver = Driver(version=2)
     driver.do(Op.UPGRADE, 2)
     return driver
 

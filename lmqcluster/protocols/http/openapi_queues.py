@@ -114,12 +114,14 @@ def subscription_paths() -> Json:
     """What can be done with batch leases."""
     one = "/v1/subscriptions/{name}"
     name = {**NAME, "description": "Name of a subscription."}
+    delete = "Put the messages of all its batches back, and forget it, whoever has claimed it"
     abandon = "Put the messages of all its batches back in their places, uncharged"
     return {
         "/v1/subscriptions": {"get": operation("listSubscriptions", "Who holds batch leases", "Subscriptions")},
         one: {
             "parameters": [name],
             "get": operation("getSubscription", "The batches that are not settled", "Subscription", not_found=True),
+            "delete": operation("deleteSubscription", delete, None, not_found=True),
         },
         f"{one}/abandon": {
             "parameters": [name],

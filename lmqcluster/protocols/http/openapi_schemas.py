@@ -232,6 +232,8 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Subscription": _object(
         {
             "name": _ref("Content"),
+            "owner": {**_ref("Content"), "description": "Token whose quota it counts to; empty without tokens."},
+            "session": {"type": ["integer", "null"], "description": "The one that may use it; null if never claimed."},
             "settled": {**_COUNT, "description": "The highest settled epoch."},
             "batches": _list(
                 _object(

@@ -48,7 +48,7 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     f"{_QUEUE}/extend": {"POST": USE},
     **{f"{_QUEUE}/{verb}": {"POST": MANAGE_QUEUE} for verb in ("purge", "move", "suspend", "resume")},
     "/v1/subscriptions": {"GET": LOOK},
-    _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION},
+    _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION, "DELETE": USE_SUBSCRIPTION},
     f"{_SUBSCRIPTION}/abandon": {"POST": USE_SUBSCRIPTION},
     # the cluster
     "/v1/overview": {"GET": LOOK},

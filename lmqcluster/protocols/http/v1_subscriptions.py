@@ -33,7 +33,7 @@ class SubscriptionRoutes:
         one = "/v1/subscriptions/{name}"
         table: dict[str, dict[str, Handler]] = {
             "/v1/subscriptions": {"GET": self.list_all},
-            one: {"GET": self.show},
+            one: {"GET": self.show, "DELETE": self.delete},
             f"{one}/abandon": {"POST": self.abandon},
         }
         for path, methods in table.items():
@@ -54,7 +54,13 @@ class SubscriptionRoutes:
     async def abandon(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Put the messages of all its batches back in their queues."""
         await self._known(name)
-        await self._service.subscriptions.abandon(name)
+        await self._service.subscriptions.take_back(name)
+        return no_content()
+
+    async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
+        """Put the messages of all its batches back in their queues, and forget it."""
+        if not await self._service.subscriptions.delete(name):
+            raise LmqError("subscription_not_found", "there is no subscription of this name")
         return no_content()
 
     async def _known(self, name: bytes) -> SubscriptionInfo:
@@ -65,4 +71,10 @@ class SubscriptionRoutes:
 
 
 def _shown(info: SubscriptionInfo, media: Media) -> dict[str, Any]:
-    return {"name": media.name(info.name), "settled": info.settled, "batches": [asdict(one) for one in info.batches]}
+    return {
+        "name": media.name(info.name),
+        "owner": media.name(info.owner),
+        "session": info.session,
+        "settled": info.settled,
+        "batches": [asdict(one) for one in info.batches],
+    }

@@ -8,8 +8,20 @@ from typing import Any
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE, UnsupportedExtensionError, pack, pack_raw
 
-__all__ = ["arity", "body_of", "count", "key_of", "plain_item", "pushes_of", "text", "texts", "wait"]
+__all__ = [
+    "arity",
+    "body_of",
+    "content_types_of",
+    "count",
+    "key_of",
+    "plain_item",
+    "pushes_of",
+    "text",
+    "texts",
+    "wait",
+]
 
+TYPE_BYTES_MAX = 4096
 _WAIT_S_MAX = 10.0 * 365 * 86400
 
 
@@ -93,6 +105,26 @@ def plain_item(content: object) -> list[Any]:
     if type(content) is bytes:
         return [content, None, [], None]
     return [_encoded(content), CONTENT_TYPE, [], None]
+
+
+def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | None:
+    """Content types for contents, each a string or nil; a content with a type is a string, the body as it is.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if value is None:
+        return None
+    if type(value) is not list or len(value) != len(contents):
+        raise LmqError("bad_arguments", "content_types must be a list with a type or nil for each content")
+    for content_type, content in zip(value, contents, strict=True):
+        if content_type is not None and (
+            type(content_type) is not bytes or not 0 < len(content_type) <= TYPE_BYTES_MAX
+        ):
+            raise LmqError("bad_arguments", f"a content type must be a string of 1 to {TYPE_BYTES_MAX} bytes")
+        if content_type is not None and type(content) is not bytes:
+            raise LmqError("bad_arguments", "a content with a type must be a string: the body as it is")
+    return value
 
 
 def key_of(value: object) -> bytes | None:

@@ -38,11 +38,11 @@ async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
 
 
 async def _reserve(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
-    """``reserve_batch(subscription, epoch, queue or pattern, {pattern, count, lease}) -> [state, count, seconds left]``."""
+    """``reserve_batch(subscription, epoch, source, {pattern, count, lease[, session]}) -> [state, count, seconds left]``."""
     arity(arguments, 4, 4)
     options = arguments[3]
-    if type(options) is not dict or set(options) != {b"pattern", b"count", b"lease"}:
-        raise LmqError("bad_arguments", "the options must be a map with pattern, count and lease")
+    if type(options) is not dict or set(options) - {b"session"} != {b"pattern", b"count", b"lease"}:
+        raise LmqError("bad_arguments", "the options must be a map with pattern, count, lease and perhaps session")
     is_pattern = options[b"pattern"]
     if type(is_pattern) is not bool:
         raise LmqError("bad_arguments", "pattern must be true or false")
@@ -55,21 +55,24 @@ async def _reserve(subscriptions: Subscriptions, connection: Connection, argumen
         is_pattern=is_pattern,
         count=_integer(options[b"count"]),
         lease_s=_seconds(options[b"lease"]),
+        session=_session(options.get(b"session")),
+        owner=connection.known_principal().owner,
     )
     return [info.state, info.count, info.expires_in_s]
 
 
 async def _read(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
-    """``read_batch(subscription, epoch, start, count) -> columns``."""
-    arity(arguments, 4, 4)
+    """``read_batch(subscription, epoch, start, count[, session]) -> columns``."""
+    arity(arguments, 4, 5)
     start = arguments[2]
     if type(start) is not int or start < 0:
         raise LmqError("bad_arguments", "the start must be an integer from 0 on")
     name, epoch, count = text(arguments[0]), _integer(arguments[1]), _integer(arguments[3])
-    found = await subscriptions.read(name, epoch, start, count)
+    found = await subscriptions.read(name, epoch, start, count, _session_at(arguments, 4))
     for queue in {queue for queue, _, _, _ in found}:
         connection.known_principal().require(Role.WRITE, queue)
     columns = _columns([message for _, _, _, message in found])
+    columns["retry"] = [remaining for _, _, remaining, _ in found]
     return {
         "queue": _run_lengths(queue for queue, _, _, _ in found),
         "id": [connection.service.receipts().prefix, [number for _, number, _, _ in found]],
@@ -78,18 +81,35 @@ async def _read(subscriptions: Subscriptions, connection: Connection, arguments:
 
 
 async def _renew(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> int:
-    arity(arguments, 2, 2)
-    return await subscriptions.renew(text(arguments[0]), _seconds(arguments[1]))
+    """``renew_batches(subscription, lease[, session]) -> how many live``."""
+    arity(arguments, 2, 3)
+    return await subscriptions.renew(text(arguments[0]), _seconds(arguments[1]), _session_at(arguments, 2))
 
 
-async def _settle(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> list[int]:
-    arity(arguments, 2, 2)
-    return await subscriptions.settle(text(arguments[0]), _integer(arguments[1]))
+async def _settle(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[int]:
+    """``settle_batches(subscription, epoch[, session]) -> [expired epoch]``."""
+    arity(arguments, 2, 3)
+    owner = connection.known_principal().owner
+    return await subscriptions.settle(text(arguments[0]), _integer(arguments[1]), _session_at(arguments, 2), owner)
 
 
 async def _abandon(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> str:
+    """``abandon_batches(subscription[, session]) -> "ok"``."""
+    arity(arguments, 1, 2)
+    await subscriptions.abandon(text(arguments[0]), _session_at(arguments, 1))
+    return "ok"
+
+
+async def _claim(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> int:
+    """``claim_subscription(subscription) -> session``: every session before ends."""
     arity(arguments, 1, 1)
-    await subscriptions.abandon(text(arguments[0]))
+    return await subscriptions.claim(text(arguments[0]), connection.known_principal().owner)
+
+
+async def _delete(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> str:
+    """``delete_subscription(subscription) -> "ok"``, whoever has claimed it, and also if there is none."""
+    arity(arguments, 1, 1)
+    await subscriptions.delete(text(arguments[0]))
     return "ok"
 
 
@@ -165,13 +185,24 @@ def _run_lengths(values: Iterable[Any]) -> list[list[Any]]:
 
 
 def _shown(info: SubscriptionInfo) -> dict[str, Any]:
-    return {"settled": info.settled, "batches": [asdict(one) for one in info.batches]}
+    batches = [asdict(one) for one in info.batches]
+    return {"owner": info.owner, "session": info.session, "settled": info.settled, "batches": batches}
 
 
 def _integer(value: object) -> int:
     if type(value) is not int:
         raise LmqError("bad_arguments", "epochs and counts must be integers")
     return value
+
+
+def _session(value: object) -> int | None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise LmqError("bad_arguments", "a session is the integer that a claim gave, or nil")
+    return value
+
+
+def _session_at(arguments: Arguments, position: int) -> int | None:
+    return _session(arguments[position]) if len(arguments) > position else None
 
 
 def _seconds(value: object) -> float:
@@ -186,6 +217,8 @@ BATCH_METHODS: dict[bytes, Handler] = {
     b"renew_batches": _slow(_renew),
     b"settle_batches": _slow(_settle),
     b"abandon_batches": _slow(_abandon),
+    b"claim_subscription": _slow(_claim),
+    b"delete_subscription": _slow(_delete),
     b"subscription": _slow(_subscription, large=True),
     b"subscriptions": _slow(_subscriptions, large=True),
     b"backlog": _slow(_backlog),

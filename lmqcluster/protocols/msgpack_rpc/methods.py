@@ -17,16 +17,16 @@ from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ...wire.properties import Rules, parse_properties, parse_rules, properties_bytes, rules_bytes
 from . import replies
-from .arguments import arity, body_of, count, key_of, plain_item, text, texts, wait
+from .arguments import arity, body_of, content_types_of, count, key_of, plain_item, text, texts, wait
 from .batch_methods import BATCH_METHODS
 from .connection import Connection, Handler
+from .job_methods import JOB_METHODS
 from .queue_methods import QUEUE_METHODS
 
 __all__ = ["METHODS"]
 
 Arguments = list[Any]
 _SEQUENCE_MAX = 1 << 62
-TYPE_BYTES_MAX = 4096
 _MANY_BYTES_MAX = 16 * 1024 * 1024
 """A batch ends with the message that exceeds this, however many were asked for."""
 
@@ -95,7 +95,7 @@ def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
         if type(keys) is not list or len(keys) != len(contents):
             raise LmqError("bad_arguments", "keys must be a list with a key or nil for each content")
         scope = key_of(options.get(b"scope")) or b""
-        types = _content_types(options.get(b"content_types"), contents)
+        types = content_types_of(options.get(b"content_types"), contents)
         _push_keyed(connection, msgid, name, contents, [key_of(key) for key in keys], _flag_list, scope, types)
         return
     if options:
@@ -133,21 +133,6 @@ def _push_keyed(
         rows.append([body, content_type or CONTENT_TYPE, [], key])
         size += len(body) + len(content_type or b"") + 64
     _propose(connection, msgid, [Op.PUSH_ITEMS, name, rows, scope, *connection.owned()], size, render)
-
-
-def _content_types(value: Any, contents: list[Any]) -> list[bytes | None] | None:
-    if value is None:
-        return None
-    if type(value) is not list or len(value) != len(contents):
-        raise LmqError("bad_arguments", "content_types must be a list with a type or nil for each content")
-    for content_type, content in zip(value, contents, strict=True):
-        if content_type is not None and (
-            type(content_type) is not bytes or not 0 < len(content_type) <= TYPE_BYTES_MAX
-        ):
-            raise LmqError("bad_arguments", f"a content type must be a string of 1 to {TYPE_BYTES_MAX} bytes")
-        if content_type is not None and type(content) is not bytes:
-            raise LmqError("bad_arguments", "a content with a type must be a string: the body as it is")
-    return value
 
 
 def _options(value: Any) -> dict[Any, Any]:
@@ -376,6 +361,8 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
     name = text(arguments[0])
     connection.service.check_name(name)
     connection.service.check_room()
+    if len(arguments) == 2 and type(arguments[1]) is list:
+        raise LmqError("bad_arguments", "properties must be a map, not a list")
     properties = parse_properties(arguments[1]) if len(arguments) == 2 else []
     if properties:
         pairs = [list(pair) for pair in properties]
@@ -470,5 +457,6 @@ METHODS: dict[bytes, Handler] = {
     b"cluster": _cluster,
     **BATCH_METHODS,
     **QUEUE_METHODS,
+    **JOB_METHODS,
 }
 """LMQ's methods and lmqcluster's. Nothing else can be called."""

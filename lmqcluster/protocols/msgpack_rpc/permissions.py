@@ -49,8 +49,12 @@ NEEDS: Final[Mapping[bytes, Need]] = {
     b"release_many": USE,
     b"retain_many": USE,
     b"put_back_many": USE,
-    # Whoever knows the scope of a job's keys may let go of them.
+    # Scopes and jobs are their owner's; what may be written is checked with each push.
     b"forget_keys": Need(Role.WRITE, Scope.ANYTHING),
+    b"push_marked": USE,
+    b"mark": Need(Role.WRITE, Scope.ANYTHING),
+    b"end_jobs": Need(Role.WRITE, Scope.ANYTHING),
+    b"jobs": LOOK,
     b"delete": MANAGE_QUEUE,
     b"purge": MANAGE_QUEUE,
     # The queue that messages go to is checked by the method itself.
@@ -66,6 +70,8 @@ NEEDS: Final[Mapping[bytes, Need]] = {
     b"renew_batches": USE_SUBSCRIPTION,
     b"settle_batches": USE_SUBSCRIPTION,
     b"abandon_batches": USE_SUBSCRIPTION,
+    b"claim_subscription": USE_SUBSCRIPTION,
+    b"delete_subscription": USE_SUBSCRIPTION,
     b"subscription": LOOK_AT_SUBSCRIPTION,
     b"subscriptions": LOOK,
     # A queue or a pattern, which the method looks at itself.

@@ -1,0 +1,45 @@
+"""What groups of the asynchronous client's calls have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from asyncio import Future
+from collections.abc import Callable
+from typing import Any
+
+from .calls import Call
+from .replies import decode_strings
+
+__all__ = ["CallBase", "Name", "mapping", "mappings", "ok", "optional_mapping"]
+
+Name = str | bytes
+
+
+class CallBase(ABC):
+    """Sends requests."""
+
+    @abstractmethod
+    def _call(self, kind: type[Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
+        """Send a request; awaited, the future gives the decoded answer."""
+
+
+def ok(result: Any) -> str:
+    """The answer "ok"."""
+    if result != b"ok":
+        raise ValueError("expected ok")
+    return "ok"
+
+
+def mapping(result: Any) -> dict[str, Any]:
+    """An answer that is a map."""
+    return {str(key): value for key, value in decode_strings(result).items()}
+
+
+def optional_mapping(result: Any) -> dict[str, Any] | None:
+    """An answer that is a map or nil."""
+    return None if result is None else mapping(result)
+
+
+def mappings(results: Any) -> list[dict[str, Any]]:
+    """An answer that is a list of maps."""
+    return [mapping(result) for result in results]

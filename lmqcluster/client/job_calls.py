@@ -1,0 +1,123 @@
+"""Calls of the asynchronous client for writers that number what they write."""
+
+from __future__ import annotations
+
+from asyncio import Future, ensure_future
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .call_base import CallBase, Name, mappings
+from .calls import Call
+from .requests import name_bytes, request_body
+
+__all__ = ["JobCalls", "Mark"]
+
+_Header = tuple[Name, Name]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a stream of a job is stored.
+
+    Attributes:
+        position: of its next message, and so how many are stored.
+        done: whether it is complete.
+        notes: what the pushes left, one after the other.
+    """
+
+    position: int
+    done: bool
+    notes: bytes
+
+
+class JobCalls(CallBase):
+    """Pushes that are stored exactly once, however often and however late they are repeated."""
+
+    def push_marked(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        job: Name,
+        stream: Name,
+        first: int,
+        note: bytes = b"",
+        done: bool = False,
+        content_types: Sequence[Name | None] | None = None,
+        headers: Sequence[Iterable[_Header] | None] | None = None,
+    ) -> Future[int]:
+        """Push the next messages of a stream, all or none of them, in one request.
+
+        A job that must write exactly once numbers the messages of each of its streams 0, 1, 2, ... The cluster keeps each
+        stream's position, until `end_jobs` or until the job was not used for 30 days; so this costs the same for a
+        thousand messages and for a billion.
+
+        Args:
+            queue: name of the queue.
+            contents: any MessagePack values; up to 10,000, together within the size of a request.
+            job: name of the job, by which its streams are ended; 1 to 255 bytes. It belongs to the token that pushes.
+            stream: name of the stream within the job; 1 to 255 bytes.
+            first: position of the first content.
+            note: at most 1 MiB that the cluster keeps with the position, for `mark` to give back.
+            done: the stream is complete with these contents, which may be none: its notes are let go, and whatever is pushed
+                to it later counts as stored.
+            content_types: as in `push_many`, without keys.
+            headers: for each content (name, value) pairs or None; those are kept that the queue's hooks name.
+
+        Returns:
+            Awaited: how many messages were stored now; 0 if they have been stored before, perhaps by a lost attempt of this call.
+
+        Raises:
+            LmqError: awaited: ``out_of_sequence`` if `first` is not the stream's position; ``quota_exceeded``. Nothing is stored
+                then.
+        """
+        if isinstance(contents, (str, bytes)):
+            raise TypeError("contents must be a list of messages")
+        options: dict[str, Any] = {"job": name_bytes(job), "stream": name_bytes(stream), "first": first}
+        if note:
+            options["note"] = note
+        if done:
+            options["done"] = True
+        if content_types is not None:
+            options["content_types"] = [None if kind is None else name_bytes(kind) for kind in content_types]
+        if headers is not None:
+            options["headers"] = [
+                None if one is None else [[name_bytes(name), name_bytes(value)] for name, value in one]
+                for one in headers
+            ]
+        return self._call(Call, request_body(b"push_marked", [name_bytes(queue), list(contents), options]), int)
+
+    def mark(self, job: Name, stream: Name) -> Future[Mark | None]:
+        """How far a stream is stored, as of now; awaited: None if it is not known."""
+        return ensure_future(self._mark(name_bytes(job), name_bytes(stream)))
+
+    async def _mark(self, job: bytes, stream: bytes) -> Mark | None:
+        notes = b""
+        while True:
+            found = await self._call(Call, request_body(b"mark", [job, stream, len(notes)]), _mark_part)
+            if found is None:
+                return None
+            position, done, note_bytes, part = found
+            notes += part
+            if done or len(notes) >= note_bytes:
+                return Mark(position, done, b"" if done else notes)
+
+    def end_jobs(self, jobs: Sequence[Name]) -> Future[int]:
+        """Let the cluster forget jobs, with all their streams. Awaited: how many streams there were."""
+        return self._call(Call, request_body(b"end_jobs", [[name_bytes(job) for job in jobs]]), int)
+
+    def jobs(self) -> Future[list[dict[str, Any]]]:
+        """One's own jobs; everybody's for a token that may do everything.
+
+        Returns:
+            Awaited: for each ``owner``, ``name``, ``streams``, ``messages``, ``note_bytes`` and ``idle_s``.
+        """
+        return self._call(Call, request_body(b"jobs", []), mappings)
+
+
+def _mark_part(reply: Any) -> tuple[int, bool, int, bytes] | None:
+    if reply is None:
+        return None
+    position, done, note_bytes, part = reply
+    return int(position), bool(done), int(note_bytes), bytes(part)

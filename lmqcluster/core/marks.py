@@ -1,0 +1,226 @@
+"""Marks of writers: how far each stream of a job has been stored.
+
+A job that writes exactly once numbers the messages of each of its *streams* (one for each task, for example) 0, 1, 2, ... The
+core keeps one number for a stream, its position: how many of them are stored. So a job of a billion messages costs no more
+than one of ten. What a writer needs to find its place again after a crash it may leave as *notes*, bytes that mean nothing to
+the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .commands import RefusedError
+from .owned import OwnedTable
+from .quotas import Kind, Quotas
+
+__all__ = ["Mark", "Marks"]
+
+NOTE_BYTES_MAX = 1024 * 1024
+"""Most bytes of one note."""
+_CHUNK_BYTES = 16 * 1024
+_INT_MAX = 1 << 62
+
+
+class Mark:
+    """One stream.
+
+    Attributes:
+        position: how many messages of it are stored, and so the position of the next one.
+        done: whether it is complete; then everything is taken for a repetition.
+        notes: what the writer left with its pushes, in order.
+        note_bytes: how long they are.
+    """
+
+    __slots__ = ("done", "note_bytes", "notes", "position")
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.done = False
+        self.notes: list[bytes] = []
+        self.note_bytes = 0
+
+    def add_note(self, note: bytes) -> None:
+        """Append a note."""
+        if self.notes and len(self.notes[-1]) + len(note) <= _CHUNK_BYTES:
+            self.notes[-1] += note
+        elif note:
+            self.notes.append(note)
+        self.note_bytes += len(note)
+
+
+class Job:
+    """The streams of one job.
+
+    Attributes:
+        used_us: log time of the last push.
+        note_bytes: how long the notes of all streams are.
+    """
+
+    __slots__ = ("note_bytes", "streams", "used_us")
+
+    def __init__(self) -> None:
+        self.used_us = 0
+        self.note_bytes = 0
+        self.streams: dict[bytes, Mark] = {}
+
+
+class Marks:
+    """Jobs by (owner, name). They end by command, or when they were not used for 30 days."""
+
+    REMEMBER_US = 30 * 86_400 * 1_000_000
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._jobs: OwnedTable[Job] = OwnedTable()
+
+    def __len__(self) -> int:
+        """How many streams there are."""
+        return self._quotas.total(Kind.MARKS)
+
+    def find(self, owner: bytes, job: bytes, stream: bytes) -> Mark | None:
+        """A stream's mark, or None."""
+        found = self._jobs.find(owner, job)
+        return None if found is None else found[1].streams.get(stream)
+
+    def jobs(self) -> Iterator[tuple[bytes, bytes, Job]]:
+        """(owner, name, job) of all jobs, the least recently used first."""
+        return ((owner, name, job) for (owner, name), job in self._jobs.items())
+
+    def is_new(self, owner: bytes, job: bytes, stream: bytes, first: int, count: int, note: bytes) -> bool:
+        """Whether `count` messages from position `first` on are to be stored; otherwise they have been stored before.
+
+        Raises:
+            RefusedError: ``out_of_sequence`` if only some of them were, or messages before them were not; ``quota_exceeded``.
+        """
+        mark = self.find(owner, job, stream)
+        position = 0 if mark is None else mark.position
+        if mark is not None and (mark.done or (count and first + count <= position)):
+            return False
+        if first != position:
+            raise RefusedError(
+                "out_of_sequence",
+                f"the next position of stream {stream!r} of job {job!r} is {position}, not {first}; nothing is stored",
+            )
+        if mark is None:
+            self._quotas.check(Kind.MARKS, owner)
+        self._quotas.check(Kind.NOTE_BYTES, owner, len(note))
+        return True
+
+    def advance(
+        self, owner: bytes, name: bytes, stream: bytes, count: int, note: bytes, now_us: int, *, done: bool
+    ) -> None:
+        """Note that messages of a stream were stored; a job that belongs to nobody gets an owner by that."""
+        job = self._use(owner, name, now_us)
+        mark = job.streams.get(stream)
+        if mark is None:
+            mark = job.streams[stream] = Mark()
+            self._quotas.take(Kind.MARKS, owner)
+        mark.position += count
+        if done:
+            self._count_notes(owner, job, -mark.note_bytes)
+            mark.done, mark.notes, mark.note_bytes = True, [], 0
+        else:
+            mark.add_note(note)
+            self._count_notes(owner, job, len(note))
+
+    def _use(self, owner: bytes, name: bytes, now_us: int) -> Job:
+        found = self._jobs.find(owner, name)
+        whose, job = (owner, Job()) if found is None else found
+        if whose != owner:
+            self._pop(whose, name)
+            self._count(owner, job)
+        job.used_us = now_us
+        self._jobs.put(owner, name, job)
+        return job
+
+    def _count(self, owner: bytes, job: Job) -> None:
+        self._quotas.take(Kind.MARKS, owner, len(job.streams))
+        if job.note_bytes:
+            self._quotas.take(Kind.NOTE_BYTES, owner, job.note_bytes)
+
+    def _count_notes(self, owner: bytes, job: Job, count: int) -> None:
+        job.note_bytes += count
+        if count > 0:
+            self._quotas.take(Kind.NOTE_BYTES, owner, count)
+        elif count:
+            self._quotas.give(Kind.NOTE_BYTES, owner, -count)
+
+    def _pop(self, owner: bytes, name: bytes) -> Job | None:
+        job = self._jobs.pop(owner, name)
+        if job is not None:
+            self._quotas.give(Kind.MARKS, owner, len(job.streams))
+            if job.note_bytes:
+                self._quotas.give(Kind.NOTE_BYTES, owner, job.note_bytes)
+        return job
+
+    def end(self, owner: bytes, names: Iterable[bytes]) -> int:
+        """Forget the owner's jobs; returns how many streams they had."""
+        jobs = [self._pop(owner, name) for name in names]
+        return sum(len(job.streams) for job in jobs if job is not None)
+
+    def release(self, owner: bytes, limit: int) -> int:
+        """Forget up to `limit` of the owner's jobs; returns how many."""
+        released = 0
+        while released < limit and (name := self._jobs.first_of(owner)) is not None:
+            self._pop(owner, name)
+            released += 1
+        return released
+
+    def due_us(self) -> int | None:
+        """Log time from which the next job need not be remembered, None without jobs."""
+        oldest = self._jobs.oldest()
+        return None if oldest is None else oldest[1].used_us + self.REMEMBER_US
+
+    def expire(self, now_us: int, limit: int | None) -> int:
+        """Forget up to `limit` jobs that were not used for 30 days; returns how many."""
+        expired = 0
+        while expired != limit and (oldest := self._jobs.oldest()) is not None:
+            (owner, name), job = oldest
+            if job.used_us > now_us - self.REMEMBER_US:
+                break
+            self._pop(owner, name)
+            expired += 1
+        return expired
+
+    def rows(self) -> Iterator[list[object]]:
+        """The table as of now for a snapshot, least recently used first; it may change while the rows are read.
+
+        A row holds one note of a stream at most; a stream without notes has one row.
+        """
+        frozen = [
+            [owner, name, job.used_us, stream, mark.position, int(mark.done), mark.notes.copy()]
+            for owner, name, job in self.jobs()
+            for stream, mark in job.streams.items()
+        ]
+        return ([*row[:-1], note] for row in frozen for note in row[-1] or [b""])  # type: ignore[attr-defined]
+
+    def load(self, rows: Iterable[tuple[bytes, bytes, int, bytes, int, int, bytes]]) -> None:
+        """Add the rows of a snapshot, in the order they were written."""
+        for owner, name, used_us, stream, position, done, note in rows:
+            job = self._jobs.get(owner, name)
+            if job is None:
+                job = Job()
+                self._jobs.put(owner, name, job)
+            job.used_us = used_us
+            mark = job.streams.get(stream)
+            if mark is None:
+                mark = job.streams[stream] = Mark()
+                self._quotas.take(Kind.MARKS, owner)
+            mark.position, mark.done = position, bool(done)
+            if note:
+                # As they were cut: equal states give equal records.
+                mark.notes.append(note)
+                mark.note_bytes += len(note)
+                self._count_notes(owner, job, len(note))
+
+
+def checked_position(first: int) -> int:
+    """The position that a command names.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if type(first) is not int or not 0 <= first < _INT_MAX:
+        raise ValueError("a position must be an integer, 0 or more, of 62 bits")
+    return first

@@ -1,0 +1,102 @@
+"""Methods for writers that number what they write. Their answers do not keep the order in which they were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from typing import Any
+
+from ...node.jobs import Jobs, Stream
+from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import CONTENT_TYPE, pack
+from ...wire.limits import PUSH_COUNT_MAX
+from .arguments import arity, body_of, content_types_of, text, texts
+from .connection import Connection, Handler
+
+__all__ = ["JOB_METHODS"]
+
+Arguments = list[Any]
+_Method = Callable[[Jobs, Connection, Arguments], Coroutine[Any, Any, Any]]
+_OPTIONS = frozenset((b"job", b"stream", b"first", b"note", b"done", b"content_types", b"headers"))
+
+
+def _slow(method: _Method, *, large: bool = False) -> Handler:
+    def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+        connection.run(msgid, _packed(method(connection.service.jobs, connection, arguments)), large=large)
+
+    return handler
+
+
+async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
+    return pack(await result)
+
+
+async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments) -> int:
+    """``push_marked(queue, [content], {job, stream, first[, note, done, content_types, headers]}) -> how many were stored``."""
+    arity(arguments, 3, 3)
+    queue, contents, options = text(arguments[0]), arguments[1], arguments[2]
+    if type(contents) is not list:
+        raise LmqError("bad_arguments", "the contents must be a list")
+    if type(options) is not dict or not {b"job", b"stream", b"first"} <= options.keys() <= _OPTIONS:
+        raise LmqError("bad_arguments", "the options must be a map with job, stream and first")
+    first, done = options[b"first"], options.get(b"done", False)
+    if type(first) is not int or type(done) is not bool:
+        raise LmqError("bad_arguments", "first must be an integer and done true or false")
+    types = content_types_of(options.get(b"content_types"), contents) or [None] * len(contents)
+    headers = _headers(options.get(b"headers"), len(contents))
+    rows = [
+        [body_of(content) if kind is None else content, kind or CONTENT_TYPE, header]
+        for content, kind, header in zip(contents, types, headers, strict=True)
+    ]
+    stream = Stream(text(options[b"job"]), text(options[b"stream"]), connection.known_principal().owner)
+    return await jobs.push(queue, rows, stream, first, note=text(options.get(b"note", b"")), done=done)
+
+
+async def _mark(jobs: Jobs, connection: Connection, arguments: Arguments) -> list[Any] | None:
+    """``mark(job, stream[, first byte of the notes]) -> [position, whether done, bytes of notes, notes] or nil``."""
+    arity(arguments, 2, 3)
+    notes_from = arguments[2] if len(arguments) == 3 else 0
+    if type(notes_from) is not int or notes_from < 0:
+        raise LmqError("bad_arguments", "where the notes begin must be an integer from 0 on")
+    stream = Stream(text(arguments[0]), text(arguments[1]), connection.known_principal().owner)
+    found = await jobs.mark(stream, notes_from)
+    return None if found is None else [found.position, found.done, found.note_bytes, found.notes]
+
+
+async def _end_jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> int:
+    """``end_jobs([job][, owner]) -> how many streams they had``; only who may do everything may name another owner."""
+    arity(arguments, 1, 2)
+    principal = connection.known_principal()
+    owner = principal.owner if len(arguments) == 1 else text(arguments[1])
+    if owner != principal.owner and not principal.is_root:
+        raise LmqError("forbidden", f"token {principal.name!r} may end its own jobs only")
+    return await jobs.end(texts(arguments[0], PUSH_COUNT_MAX), owner)
+
+
+async def _jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> list[dict[str, Any]]:
+    """``jobs() -> [{owner, name, streams, messages, note_bytes, idle_s}]``: one's own; all for who may do everything."""
+    arity(arguments, 0, 0)
+    principal = connection.known_principal()
+    return [asdict(one) for one in await jobs.show(None if principal.is_root else principal.owner)]
+
+
+def _headers(value: object, count: int) -> list[list[list[bytes]]]:
+    if value is None:
+        return [[]] * count
+    if type(value) is not list or len(value) != count:
+        raise LmqError("bad_arguments", "headers must be a list with a list of [name, value] or nil for each content")
+    return [[_header(header) for header in one or []] for one in value]
+
+
+def _header(value: object) -> list[bytes]:
+    if type(value) is not list or len(value) != 2:
+        raise LmqError("bad_arguments", "a header must be [name, value]")
+    return [text(value[0]).lower(), text(value[1])]
+
+
+JOB_METHODS: dict[bytes, Handler] = {
+    b"push_marked": _slow(_push_marked),
+    b"mark": _slow(_mark, large=True),
+    b"end_jobs": _slow(_end_jobs),
+    b"jobs": _slow(_jobs, large=True),
+}

@@ -1,0 +1,209 @@
+"""What ends by log time ends by itself, in bounded steps, and alike on every replica."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.expiry import NEVER
+from lmqcluster.core.machine import REMEMBER_US
+from lmqcluster.core.quotas import Kind
+from tests.property.driver import SECOND, Driver, bodies, compile_pattern, copied, numbers, records
+from tests.property.work import counted
+
+Q = b"q"
+WINDOW_S = REMEMBER_US / SECOND
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """A machine of version 2."""
+    return Driver(version=2)
+
+
+def test_a_lease_that_is_over_goes_back_by_itself(driver: Driver) -> None:
+    driver.push(Q, b"1", b"2", b"3")
+    (first, *_) = numbers(driver.pull(Q, 2))
+    driver.wait(30)
+    driver.tick()
+    queue = driver.machine.queues[Q]
+    assert (len(queue.leases), len(queue.ready) + len(queue.delayed), queue.redelivered_total) == (0, 3, 2)
+    assert driver.ready == [Q]
+    assert driver.ack(Q, first) == [False]
+    # Due since their leases ended, which is later than the message that was never pulled.
+    assert driver.drain(Q) == [b"3", b"1", b"2"]
+
+
+def test_a_spent_message_is_dropped_and_counted_when_its_last_lease_ends(driver: Driver) -> None:
+    driver.set(Q, retry=0)
+    driver.push(Q, b"12345")
+    driver.pull(Q)
+    driver.wait(30)
+    driver.tick()
+    queue = driver.machine.queues[Q]
+    assert (len(queue), queue.body_bytes, queue.dropped_total, queue.redelivered_total) == (0, 0, 1, 0)
+
+
+def test_a_spent_message_that_is_given_back_is_dropped_at_once(driver: Driver) -> None:
+    driver.set(Q, retry=0)
+    driver.push(Q, b"1", b"2")
+    held = numbers(driver.pull(Q, 2))
+    driver.set(Q, retry=2)
+    driver.push(Q, b"3")
+    assert driver.nack(Q, *held, 99) == [True, True, False]
+    queue = driver.machine.queues[Q]
+    assert (queue.dropped_total, queue.nacked_total, driver.drain(Q)) == (2, 2, [b"3"])
+
+
+def test_messages_of_a_suspended_queue_come_back_too(driver: Driver) -> None:
+    driver.push(Q, b"1")
+    driver.pull(Q)
+    driver.do(Op.SUSPEND, Q, True)
+    driver.wait(30)
+    driver.tick()
+    assert len(driver.machine.queues[Q].leases) == 0
+
+
+def test_extending_below_the_known_deadline_is_noticed(driver: Driver) -> None:
+    driver.set(Q, timeout=1000)
+    driver.push(Q, b"1")
+    held = numbers(driver.pull(Q))
+    driver.set(Q, timeout=1)
+    driver.extend(Q, *held)
+    driver.wait(1)
+    driver.tick()
+    assert len(driver.machine.queues[Q].leases) == 0
+
+
+def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
+    """No batch ends more than a thousand, however many end at once, over however many queues."""
+    for index in range(30):
+        driver.push(b"q%d" % index, *[b"x"] * 200)
+        driver.pull(b"q%d" % index, 200)
+    driver.wait(30)
+    ended = []
+    before = 0
+    while driver.machine.expiry.next_us <= driver.now_us:
+        driver.tick()
+        total = driver.machine.totals()["redelivered_total"]
+        ended.append(total - before)
+        before = total
+    assert sum(ended) == 6000
+    assert max(ended) == 1000
+    assert len(ended) <= 7
+
+
+def test_a_million_keys_that_end_at_once_make_no_batch_long(driver: Driver) -> None:
+    """Finding 1 of the review: tables that were full with keys refused the pushes that would have emptied them."""
+    for number in range(20):
+        items = [[b"", None, [], b"%d" % (number * 5_000 + index)] for index in range(5_000)]
+        driver.do(Op.PUSH_ITEMS, Q, items)
+    assert len(driver.machine.keys) == 100_000
+    driver.wait(WINDOW_S)
+    with counted() as work:
+        driver.tick()
+    assert len(driver.machine.keys) == 98_000
+    assert work.lines < 40_000
+    driver.tick(49)
+    assert len(driver.machine.keys) == driver.machine.quotas.used(Kind.KEYS, b"") == 0
+
+
+def test_keys_scopes_and_producers_end_without_being_used(driver: Driver) -> None:
+    driver.push_item(Q, b"x", key=b"key")
+    driver.do(Op.PUSH_ITEMS, Q, [[b"y", None, [], b"k"]], b"job")
+    driver.produce(Q, b"producer", 1, b"z")
+    driver.do(Op.ACK, Q, numbers(driver.pull(Q, 3)))
+    machine = driver.machine
+    assert (len(machine.keys), len(machine.key_scopes), len(machine.producers)) == (1, 1, 1)
+    driver.wait(WINDOW_S)
+    driver.tick(2)
+    assert (len(machine.keys), len(machine.key_scopes), len(machine.producers)) == (0, 0, 0)
+    assert machine.expiry.next_us == NEVER
+
+
+def test_a_forgotten_scope_is_freed_step_by_step(driver: Driver) -> None:
+    for start in range(0, 120_000, 10_000):
+        items = [[b"", None, [], b"%d" % index] for index in range(start, start + 10_000)]
+        driver.do(Op.PUSH_ITEMS, Q, items, b"job")
+    with counted() as work:
+        assert driver.do(Op.FORGET_KEYS, [b"job"]) == 120_000
+    assert work.lines < 1_000
+    assert len(driver.machine.key_scopes) == 0
+    with counted() as work:
+        driver.tick()
+    assert work.lines < 200_000
+    driver.tick(3)
+    assert driver.machine.expiry.next_us > driver.now_us
+
+
+def test_nothing_is_done_as_long_as_nothing_is_due(driver: Driver) -> None:
+    driver.push(Q, *[b"x"] * 100)
+    driver.pull(Q, 100)
+    driver.push_item(Q, b"x", key=b"key")
+    driver.wait(29)
+    with counted() as work:
+        driver.tick()
+    assert work.lines < 30
+
+
+def test_a_rolling_upgrade_ends_what_is_overdue() -> None:
+    driver = Driver()
+    driver.push(Q, b"1", b"2")
+    driver.push_item(Q, b"3", key=b"key")
+    driver.pull(Q, 2)
+    driver.wait(WINDOW_S)
+    driver.tick()
+    queue = driver.machine.queues[Q]
+    assert (len(queue.leases), len(driver.machine.keys)) == (2, 1)
+    driver.do(Op.UPGRADE, 2)
+    driver.tick()
+    assert (len(queue.leases), len(driver.machine.keys)) == (0, 0)
+    assert sorted(driver.drain(Q)) == [b"1", b"2", b"3"]
+
+
+def test_replicas_that_begin_with_a_snapshot_end_the_same_with_each_batch() -> None:
+    """Also when more is due than one batch may end, and old bounds stand beside new ones."""
+    driver = Driver(version=2)
+    for index in range(40):
+        name = b"q%02d" % index
+        driver.set(name, timeout=5 + index % 3)
+        driver.push(name, *[b"x"] * 90)
+        held = numbers(driver.pull(name, 90))
+        driver.extend(name, *held[: index % 7])
+        driver.ack(name, *held[index % 5 :: 3])
+        driver.wait(0.1)
+    driver.wait(20)
+    replicas = [driver.machine]
+    for step in range(12):
+        replicas.append(copied(driver.machine))
+        driver.sequence += 1
+        for replica in replicas:
+            replica.apply(driver.now_us, driver.origin, 1, driver.sequence, [[Op.PULL, b"q%02d" % step, 3]])
+        assert all(records(replica) == records(driver.machine) for replica in replicas)
+    assert sum(len(queue.leases) for queue in driver.machine.queues.values()) == 36
+
+
+def test_a_snapshot_view_shows_what_it_was_opened_on(driver: Driver) -> None:
+    driver.set(Q, retry=1)
+    driver.push(Q, b"1", b"2", b"3")
+    driver.pull(Q, 2)
+    before = records(driver.machine)
+    with driver.machine.freeze_view() as view:
+        driver.wait(30)
+        driver.tick()
+        driver.pull(Q, 3)
+        driver.wait(30)
+        driver.tick()
+        assert len(records(Machine.restore(compile_pattern, view.records()))) == len(before)
+    assert driver.machine.queues[Q].dropped_total == 2
+
+
+def test_a_queue_with_a_retry_below_zero_drops_nothing_any_more() -> None:
+    """Front ends refuse it; a cluster may still have one from before."""
+    driver = Driver()
+    driver.set(Q, retry=-7)
+    driver.push(Q, b"lost")
+    assert driver.drain(Q) == []
+    driver.do(Op.UPGRADE, 2)
+    driver.push(Q, b"kept")
+    assert bodies(driver.pull(Q)) == [b"kept"]

@@ -1,0 +1,122 @@
+"""Writers that number what they write: each message is stored once, however often and however late it is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Fault, Op
+from lmqcluster.core.marks import Marks
+from lmqcluster.core.quotas import Kind, Quotas
+from tests.property.driver import SECOND, Driver, copied, records
+
+Q = b"q"
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """A machine of version 2."""
+    return Driver(version=2)
+
+
+def _write(
+    driver: Driver,
+    first: int,
+    *contents: bytes,
+    stream: bytes = b"s",
+    note: bytes = b"",
+    done: bool = False,
+    owner: bytes = b"a",
+) -> Any:
+    rows = [[content, None, []] for content in contents]
+    return driver.batch([Op.PUSH_MARKED, Q, rows, b"job", stream, first, note, done, owner])[0]
+
+
+def _mark(driver: Driver, stream: bytes = b"s", owner: bytes = b"a") -> tuple[int, bool, bytes] | None:
+    found = driver.machine.marks.find(owner, b"job", stream)
+    return None if found is None else (found.position, found.done, b"".join(found.notes))
+
+
+def test_a_repetition_stores_nothing(driver: Driver) -> None:
+    assert [_write(driver, 0, b"1", b"2"), _write(driver, 0, b"1", b"2"), _write(driver, 2, b"3")] == [2, 0, 1]
+    assert driver.drain(Q) == [b"1", b"2", b"3"]
+
+
+def test_streams_jobs_and_owners_are_apart(driver: Driver) -> None:
+    assert [_write(driver, 0, b"1"), _write(driver, 0, b"2", stream=b"t"), _write(driver, 0, b"3", owner=b"b")] == [
+        1
+    ] * 3
+    assert driver.drain(Q) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("first", [1, 3, 5])
+def test_a_gap_or_an_overlap_is_refused_and_stores_nothing(driver: Driver, first: int) -> None:
+    _write(driver, 0, b"1", b"2")
+    result = _write(driver, first, b"x", b"y")
+    assert isinstance(result, Fault)
+    assert (result.code, "is 2, not" in result.reason) == ("out_of_sequence", True)
+    assert driver.drain(Q) == [b"1", b"2"]
+
+
+def test_notes_come_back_until_the_stream_is_done(driver: Driver) -> None:
+    _write(driver, 0, b"1", note=b"abc")
+    _write(driver, 0, b"1", note=b"abc")
+    _write(driver, 1, b"2", note=b"d" * 20_000)
+    assert _mark(driver) == (2, False, b"abc" + b"d" * 20_000)
+    assert driver.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 20_003
+    assert _mark(Driver(copied(driver.machine))) == _mark(driver)
+    assert records(copied(driver.machine)) == records(driver.machine)
+    assert _write(driver, 2, done=True) == 0
+    assert _mark(driver) == (2, True, b"")
+    assert driver.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 0
+    assert _write(driver, 7, b"anything") == 0
+    assert len(driver.drain(Q)) == 2
+
+
+def test_a_job_ends_by_command_for_its_owner_only(driver: Driver) -> None:
+    _write(driver, 0, b"1")
+    _write(driver, 0, b"1", stream=b"t")
+    assert driver.do(Op.END_JOBS, [b"job"], b"thief") == 0
+    assert driver.do(Op.END_JOBS, [b"job", b"unknown"], b"a") == 2
+    assert _mark(driver) is None
+    assert driver.machine.quotas.used(Kind.MARKS, b"a") == 0
+
+
+def test_a_job_ends_after_thirty_days_without_use(driver: Driver) -> None:
+    days = Marks.REMEMBER_US / SECOND
+    _write(driver, 0, b"1")
+    driver.wait(days - 1)
+    _write(driver, 1, b"2")
+    driver.wait(days - 1)
+    driver.tick()
+    assert _mark(driver) is not None
+    driver.wait(1)
+    driver.tick()
+    assert _mark(driver) is None
+
+
+def test_a_job_of_the_time_before_tokens_goes_on_with_one(driver: Driver) -> None:
+    _write(driver, 0, b"1", owner=b"")
+    assert [_write(driver, 0, b"1"), _write(driver, 1, b"2")] == [0, 1]
+    assert (_mark(driver, owner=b"a"), driver.machine.quotas.used(Kind.MARKS, b"")) == ((2, False, b""), 0)
+
+
+def test_marks_and_notes_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.MARKS: 2, Kind.NOTE_BYTES: 10})
+    results = [_write(driver, 0, b"x", stream=b"%d" % index) for index in range(3)]
+    assert [isinstance(one, Fault) and one.code for one in results] == [False, False, "quota_exceeded"]
+    assert _write(driver, 0, b"x", owner=b"b", note=b"x" * 10) == 1
+    assert _write(driver, 1, b"x", owner=b"b", note=b"x").code == "quota_exceeded"
+    driver.do(Op.END_JOBS, [b"job"], b"a")
+    assert _write(driver, 0, b"x", stream=b"3") == 1
+
+
+def test_three_million_messages_leave_one_mark(driver: Driver) -> None:
+    """What stopped at two million keys before: the state does not grow with what is written."""
+    before = len(records(driver.machine))
+    for first in range(0, 30_000, 1_000):
+        assert _write(driver, first, *[b""] * 1_000) == 1_000
+    driver.do(Op.PURGE, Q, 10_000)
+    assert len(driver.machine.marks) == 1
+    assert len(records(driver.machine)) < before + 80
