@@ -21,7 +21,8 @@ from .node.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
 from .protocols.msgpack_rpc import RpcFrontEnd
 from .replication.node_storage import DurabilityError
-from .replication.storage.disk import DamagedFileError
+from .replication.salvage import is_alone
+from .replication.storage.disk import DamagedFileError, Folder
 
 __all__ = ["serve"]
 
@@ -69,7 +70,7 @@ async def serve(config: NodeConfig) -> int:
             file=exc.file,
             offset=exc.offset,
             reason=exc.reason,
-            repair=f"lmq repair --data-dir {config.data_dir}",
+            repair=f"lmq repair --data-dir {config.data_dir}{_repair_flag(config)}",
         )
         return EXIT_DAMAGED
     except (OSError, DurabilityError, ValueError) as exc:
@@ -87,6 +88,14 @@ async def serve(config: NodeConfig) -> int:
         reports.cancel()
         manager.stopping()
         await _shut_down(node, front_ends, pid_file)
+
+
+def _repair_flag(config: NodeConfig) -> str:
+    """What a node needs beside the command that repairs: one that is alone can copy from nobody."""
+    try:
+        return " --alone" if is_alone(lambda name: Folder(config.data_dir / name)) else ""
+    except (OSError, LookupError, DamagedFileError):
+        return ""
 
 
 def _signalled(stop: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:

@@ -10,7 +10,7 @@ from .segment import ENTRY, HEADER_BYTES, Record, SegmentHeader, scan, segment_n
 from .segment_files import DRAFT, SegmentFiles, fill, own_names, zero
 from .synced_mark import MARK_NAME, SyncedMark, read_mark
 
-__all__ = ["Recovered", "Span", "note_truncation", "recover"]
+__all__ = ["Recovered", "Span", "note_truncation", "readable_changes", "recover"]
 
 
 @dataclass(slots=True)
@@ -83,6 +83,29 @@ def recover(disk: Disk, *, sync: bool, segment_bytes: int) -> Recovered:
         files.adopt(header.number, file)
     last = headers[-1]
     return Recovered(replay.table, files, replay.spans, last, replay.end, replay.chain, replay.torn_bytes, created)
+
+
+def readable_changes(disk: Disk) -> list[bytes]:
+    """The membership entries of the journal in `disk` as far as it can be read; nothing is changed.
+
+    Raises:
+        OSError: the disk cannot be read.
+    """
+    try:
+        mark = read_mark(disk)
+        headers = _headers(disk, mark)
+        replay = _Replay(disk, mark, headers)
+    except DamagedFileError:
+        return []
+    for header in headers:
+        file = disk.open(segment_name(header.number))
+        try:
+            replay.read(file)
+        except DamagedFileError:
+            break
+        finally:
+            file.close()
+    return [command for _, command in replay.table.changes]
 
 
 # --- creation ---------------------------------------------------------------------------------------------------------
