@@ -173,22 +173,14 @@ def _may_discard(target: Target) -> bool:
 
 def _why_no_quorum(cluster: Mapping[str, Any]) -> str:
     nodes, quorum = cluster["nodes"], cluster["quorum"]
-    own = next((node["state"] for node in nodes if node["id"] == cluster["self"]), "")
-    if own == "left":
-        return "has left its cluster and serves nothing; let it join one (lmq-admin join PEER)"
-    if own == "removed":
-        return "was removed from its cluster and serves nothing; let it join again (lmq-admin join PEER --discard-data)"
+    if cluster["problem"] is not None:
+        return f"says: {cluster['problem']}"
     present = sum(1 for node in nodes if node["state"] != "unreachable")
     if present < quorum:
         return (
             f"has no quorum: it reaches {present} of {len(nodes)} nodes, {quorum} are needed; start or reconnect others"
         )
-    text = f"has no leader, though it reaches {present} of {len(nodes)} nodes; an election takes a second or two"
-    if cluster["durability"] == "memory":
-        text += (
-            ". If a majority was restarted its messages are lost: restart the others too, and the cluster begins anew"
-        )
-    return text
+    return f"has no leader, though it reaches {present} of {len(nodes)} nodes; an election takes a second or two"
 
 
 _FEW_NODES: Final = {

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from .joining import outside
+from .standing import impasse
 
 if TYPE_CHECKING:
     from .node import Node
@@ -39,7 +40,8 @@ def _leader(node: Node) -> Check:
     if reason is not None:
         return Check("leader", False, reason, {})
     leader = node.replica.core.leader_id()
-    return Check("leader", node.has_leader(), f"{node.name_of(leader)} leads" if leader else "no leader is known", {})
+    problem = impasse(node) or "no leader is known"
+    return Check("leader", node.has_leader(), f"{node.name_of(leader)} leads" if leader else problem, {})
 
 
 def _members(node: Node) -> Check:

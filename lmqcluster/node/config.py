@@ -6,7 +6,6 @@ table of the README are derived from its fields. Reading those sources is `confi
 
 from __future__ import annotations
 
-import os
 import socket
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -36,16 +35,6 @@ class ConfigError(Exception):
     """The configuration cannot be used. The text is one line that names the option and its source; exit status 78."""
 
     exit_code: Final = 78
-
-
-def memory_of_machine() -> int:
-    """Bytes of memory this process may hope for: physical memory, or the control group's limit where it is lower."""
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return physical
-    return min(physical, int(limit)) if limit.isdigit() else physical
 
 
 def _option(
@@ -98,6 +87,17 @@ class NodeConfig:
             "More than seven members slow every write down.",
             metavar="ADDR,ADDR,...",
             default="none",
+        ),
+    )
+    await_join: str = field(
+        default="off",
+        metadata=_option(
+            values.choice("on", "off"),
+            "on for a fresh node without peers that is to join a cluster: until then it serves nobody, instead of being a "
+            "cluster of its own.",
+            extremes="A node that joined, or was a cluster of its own, before goes on as what it was.",
+            metavar="SWITCH",
+            default="off",
         ),
     )
     http: Address | None = field(
@@ -328,7 +328,7 @@ class NodeConfig:
         ),
     )
     memory_bytes_max: int = field(
-        default_factory=lambda: max(memory_of_machine() // 2, MEMORY_BYTES_MIN),
+        default_factory=lambda: max(values.memory_of_machine() // 2, MEMORY_BYTES_MIN),
         metadata=_option(
             values.size,
             "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,19 @@ from .address import Address
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["address", "address_or_off", "addresses", "choice", "count", "hosts", "path", "path_or_off", "size", "text"]
+__all__ = [
+    "address",
+    "address_or_off",
+    "addresses",
+    "choice",
+    "count",
+    "hosts",
+    "memory_of_machine",
+    "path",
+    "path_or_off",
+    "size",
+    "text",
+]
 
 _SIZE_UNITS: Final = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
@@ -93,3 +106,13 @@ def hosts(value: object) -> tuple[str, ...]:
         if not _HOST_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a host name without a port")
     return tuple(names)
+
+
+def memory_of_machine() -> int:
+    """Bytes of memory this process may hope for: physical memory, or the control group's limit where it is lower."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return physical
+    return min(physical, int(limit)) if limit.isdigit() else physical

@@ -9,7 +9,8 @@ import structlog
 from ..ports import Bounds, Gate, Memory, Shares
 from ..ports.gate import AUTHENTICATION_S
 from ..replication import security
-from .config import NodeConfig, memory_of_machine
+from .config import NodeConfig
+from .config_values import memory_of_machine
 
 __all__ = ["ARRIVAL_BYTES_PER_S", "Gates"]
 

@@ -35,7 +35,8 @@ DRAIN_S = 10.0
 _RETRY_S = 0.2
 _LEAVES = "this node is leaving its cluster; use another node"
 _LEFT = (
-    "this node has left its cluster and serves nothing; use another node, or let this one join (lmq-admin join PEER)"
+    "this node has left its cluster, or has not joined one yet, and serves nothing; use another node, or let this one join"
+    " (lmq-admin join PEER)"
 )
 _REMOVED = (
     "this node was removed from its cluster and serves nothing; use another node, or let this one join anew"

@@ -142,7 +142,7 @@ class Node:
             new_id = self._address()
         else:
             new_id = fresh_id()
-            founders = {new_id: self._address()}
+            founders = {} if config.await_join == "on" else {new_id: self._address()}
         self._about.raft = self._address()
         self._storage = NodeStorage.open(self._disk, new_id, founders, config.durability)
         self.access.open(self._disk(""))
@@ -315,6 +315,7 @@ class Node:
         if not self._stopping:
             self._tend_membership()
             self._state_log.note_health(self.health())
+            self._state_log.note_problem(standing.impasse(self))
         loop = asyncio.get_running_loop()
         self._timers["memory"] = loop.call_later(MEMORY_PERIOD_S, self._sample_memory)
 

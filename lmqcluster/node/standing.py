@@ -9,7 +9,7 @@ from .joining import outside
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["cluster_status", "health"]
+__all__ = ["cluster_status", "health", "impasse"]
 
 READY_LAG_MAX = 200
 """Log entries that a ready node may lag behind what it knows to be committed."""
@@ -19,15 +19,16 @@ def health(node: Node) -> list[tuple[str, bool, str]]:
     """Named checks of readiness: (name, passed, detail)."""
     core, machine = node.replica.core, node.replica.machine
     leader = core.leader_id()
-    lag = core.commit_index() - core.applied_index()
+    lag = core.missing_entries()
     recovering = core.is_recovering()
     reason = outside(node)
     return [
         ("running", not node.is_stopping, "shutting down" if node.is_stopping else "not shutting down"),
         ("member", reason is None, reason or "belongs to a cluster"),
-        ("leader", node.has_leader(), f"leader {leader}" if leader else "no leader known"),
+        ("leader", node.has_leader(), f"leader {leader}" if leader else impasse(node) or "no leader known"),
         ("founded", bool(machine.salt), "founded" if machine.salt else "no first leader yet"),
-        ("applied", lag <= READY_LAG_MAX, f"{lag} entries behind"),
+        # A node that has just started does not know yet how much it lacks.
+        ("applied", core.has_caught_up() and lag <= READY_LAG_MAX, f"{lag} entries behind"),
         # Whoever restarts node after node has to wait for this one: two of three that have forgotten could not go on.
         (
             "recovered",
@@ -35,6 +36,46 @@ def health(node: Node) -> list[tuple[str, bool, str]]:
             "has forgotten entries and copies them" if recovering else "holds what it acknowledged",
         ),
     ]
+
+
+def impasse(node: Node) -> str | None:
+    """What keeps the members that can be reached from electing a leader; None if nothing but time is known to."""
+    replica = node.replica
+    members = replica.core.members()
+    if replica.core.leader_id() is not None or outside(node) is not None:
+        return None
+    if not members:
+        return (
+            "this node was repaired and has heard from no other node yet: start the others. If there are none, restore a backup"
+            " (lmq-admin restore) into an empty folder, or delete this one and begin anew"
+        )
+    connected = replica.transport.connected_ids() | {node.id}
+    forgetful = [one for one in members if one in connected and _has_forgotten(node, one)]
+    others = [one for one in members if one not in forgetful]
+    if 2 * len(others) > len(members):
+        return None
+    remembering = [node.name_of(one) for one in others if one in connected]
+    if not remembering:
+        missing = ", ".join(sorted(node.name_of(one) for one in others))
+        return (
+            f"the members that are here are new or have forgotten what they held: they wait for {missing}"
+            if others
+            else None
+        )
+    text = f"{len(forgetful)} of {len(members)} members have forgotten what they held, and could outvote what is left"
+    if not replica.storage.durable:
+        return f"{text}: restart {', '.join(remembering)} too, and the cluster begins anew"
+    return (
+        f"{text}. Whether an acknowledged write is lost nobody can tell, so this is yours to decide: stop all nodes, make"
+        f" {' or '.join(remembering)} go on alone (lmq-admin recover --data-dir DIR), empty the others' folders and let them join"
+    )
+
+
+def _has_forgotten(node: Node, member: str) -> bool:
+    if member == node.id:
+        return node.replica.core.is_recovering()
+    about = node.replica.peers.get(member)
+    return about is not None and about.recovering
 
 
 def cluster_status(node: Node) -> dict[str, Any]:
@@ -57,6 +98,7 @@ def cluster_status(node: Node) -> dict[str, Any]:
         "durability": node.config.durability,
         "version": node.version,
         "machine_version": replica.machine.version,
+        "problem": outside(node) or impasse(node),
         "nodes": [_member_status(node, node_id, members[node_id], connected) for node_id in sorted(members)],
     }
 

@@ -17,6 +17,13 @@ class StateLog:
     def __init__(self) -> None:
         self._ready = False
         self._full = False
+        self._problem: str | None = None
+
+    def note_problem(self, problem: str | None) -> None:
+        """Say what keeps the cluster from electing a leader, if that has changed."""
+        if problem is not None and problem != self._problem:
+            log.warning("no leader can be elected", reason=problem)
+        self._problem = problem
 
     def note_health(self, checks: Iterable[tuple[str, bool, str]]) -> None:
         """Say whether the node is ready, given its checks as (name, passed, detail), if that has changed."""

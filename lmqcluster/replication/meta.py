@@ -103,7 +103,7 @@ class NodeMeta:
         Args:
             disk: the data folder.
             new_id: id of a first life.
-            founders: members of a first life, id to Raft address.
+            founders: members of a first life, id to Raft address; none for a node that is to join a cluster.
 
         Raises:
             DamagedFileError: as `read`.
@@ -117,6 +117,7 @@ class NodeMeta:
             meta = cls(disk, first, restarted=False)
             meta.origin = _fresh_origin(new_id)
             meta.founding = len(founders) > 1
+            meta.left = meta.joining = not founders
         meta.incarnation = max(incarnation, meta.incarnation + 1)
         meta.save()
         return meta

@@ -121,6 +121,10 @@ class RaftCore(SyncObj):
         self._recovery_contact: tuple[PeerNode, int] | None = None
         self._recovery_target = 0
         self._proof_from = 0
+        # What a node that has just started lacks of what its first leader had, see `has_caught_up`.
+        self._catch_up_contact: tuple[PeerNode, int] | None = None
+        self._catch_up_target: int | None = None
+        self._caught_up = False
         self._incoming: tuple[int, int, SnapshotReceiver] | None = None
         self._last_block: tuple[PeerNode, Message] | None = None
         self._installing = False
@@ -148,6 +152,10 @@ class RaftCore(SyncObj):
     def doTick(self, timeToWait: float = 0.0) -> None:  # noqa: N802, N803 - the library's names
         """One tick. The journal is synced before the next one, so what is in it now may then count as held here."""
         super().doTick(timeToWait)
+        if self._learners and not self.is_leader():
+            self._drop_learners(list(self._learners))
+        if not self._caught_up:
+            self._note_catch_up()
         self._synced_last = self._journal.last_index
 
     # --- what the adapter calls -----------------------------------------------------------------------------------
@@ -188,11 +196,15 @@ class RaftCore(SyncObj):
 
     def _forget_learners(self) -> None:
         now = library.monotonicTime()
-        for node in [node for node, deadline in self._learners.items() if deadline < now]:
+        self._drop_learners([node for node, deadline in self._learners.items() if deadline < now])
+
+    def _drop_learners(self, nodes: Iterable[PeerNode]) -> None:
+        for node in nodes:
             del self._learners[node]
-            self._progress.pop(node, None)
-            self._SyncObj__raftMatchIndex.pop(node, None)
-            self._transport.dropNode(node)
+            if node not in self._SyncObj__otherNodes:
+                self._progress.pop(node, None)
+                self._SyncObj__raftMatchIndex.pop(node, None)
+                self._transport.dropNode(node)
 
     def flush(self) -> None:
         """On the leader, send what followers lack: new entries and a commit index they do not know."""
@@ -324,6 +336,18 @@ class RaftCore(SyncObj):
         """Whether the node still lacks entries that it may have acknowledged in a former life."""
         return self._recovering
 
+    def has_caught_up(self) -> bool:
+        """Whether the node has applied, since it started, what its leader had when they first met."""
+        return self._caught_up
+
+    def missing_entries(self) -> int:
+        """How many entries the node lacks of what it knows its leader to have."""
+        return max(self._catch_up_target or 0, self.commit_index()) - self.applied_index()
+
+    def _note_catch_up(self) -> None:
+        if self._catch_up_target is not None and self.applied_index() >= self._catch_up_target:
+            self._caught_up = True
+
     def is_empty(self) -> bool:
         """Whether the log holds nothing but its first base."""
         return self._journal.last_index <= 1
@@ -406,12 +430,14 @@ class RaftCore(SyncObj):
         self._recover_up_to(min(commit, verified) if self._forgetful else verified)
 
     def _meet_leader(self, node: PeerNode, message: Message) -> None:
-        """At the first contact with a leader, note what a node that has forgotten something must hold to be trusted again.
+        """At the first contact with a leader, note what this node lacks, and what it must hold to be trusted if it has forgotten.
 
         If it may have forgotten its vote too, the leader may be one that has lost its place to another with that vote. It is not
         if it commits, without this node, an entry that it did not have yet.
         """
         contact = (node, message["term"])
+        if not self._caught_up and self._catch_up_contact != contact:
+            self._catch_up_contact, self._catch_up_target = contact, message["last"]
         if self._recovering and self._recovery_contact != contact:
             self._recovery_contact = contact
             self._recovery_target = message["last"] + self._forgetful
@@ -621,6 +647,9 @@ class RaftCore(SyncObj):
         self._learners.clear()
         self._progress = {node: Progress.begin(start, self._sequence) for node in self._receivers()}
         SyncObj._SyncObj__onBecomeLeader(self)
+        if not self._caught_up:
+            # Its own first entry: what is before it is committed with it.
+            self._catch_up_target = self._journal.last_index
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 

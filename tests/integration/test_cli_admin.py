@@ -256,10 +256,11 @@ def test_after_a_majority_restarted_status_says_what_to_do(memory_cluster: Clust
         other.kill()
     for other in others:
         other.start(wait=False)
-    wait_for(lambda: all(node["connected"] for node in survivor.get_json("/v1/cluster")["nodes"]), "connections")
+    wait_for(lambda: survivor.get_json("/v1/cluster")["problem"], "the survivor has heard of it")
     status = run("lmq-admin", "--node", survivor.http, "status")
     assert status.code == 69
-    assert "If a majority was restarted its messages are lost: restart the others too" in status.one_line_error()
+    assert "2 of 3 members have forgotten what they held" in status.one_line_error()
+    assert f"restart {survivor.name} too, and the cluster begins anew" in status.one_line_error()
     survivor.restart()
     for node in cluster:
         node.wait_ready()

@@ -209,6 +209,14 @@ def test_two_repaired_nodes_make_no_cluster_without_the_data(cluster: Cluster, q
     nobody_leads(blank, "peer connected", since)
     whole.start(wait=False)
     nobody_leads(blank, f'{{"peer": "{whole.raft}", "event": "peer connected"', since)
+    # They say what is the matter, and what to do.
+    told = wait_for(lambda: whole.get_json("/v1/cluster")["problem"], "the problem is told")
+    assert told.startswith("2 of 3 members have forgotten what they held")
+    assert f"{whole.name} go on alone (lmq-admin recover" in told
+    assert told in run("lmq-admin", "--node", whole.http, "status").one_line_error()
+    checks = {one["name"]: one for one in whole.get_json("/v1/cluster/check")["checks"]}
+    assert checks["leader"]["detail"] == told
+    wait_for(lambda: '"no leader can be elected"' in whole.log(), "the problem is in the log")
     for node in cluster:
         node.kill()
     assert run("lmq-admin", "recover", "--data-dir", str(whole.data_dir), "--yes").code == 0
@@ -225,6 +233,35 @@ def nobody_leads(nodes: list[NodeProcess], sign: str, since: dict[NodeProcess, i
     for node in nodes:
         assert not has_led(node, since[node])
         assert not node.get_json("/v1/cluster")["has_quorum"]
+
+
+def test_a_lone_node_is_cut_before_the_damage_or_left_as_it_is(tmp_path: Path) -> None:
+    """Nobody could give anything back to it, so a plain repair would be the end of its data, and it would wait for ever."""
+    with Cluster(1, directory=tmp_path) as cluster:
+        node = cluster[0]
+        with Rpc(node.rpc) as rpc:
+            for number in range(50):
+                assert rpc.call("push", "kept", number) == b"ok"
+        node.kill()
+        damaged = segment(node.data_dir)
+        flip(damaged, written(damaged) - 20)
+        node.start(wait=False)
+        assert node.wait_exit() == 65
+        command = json.loads(node.log().splitlines()[-1])["repair"]
+        assert command == f"lmq repair --data-dir {node.data_dir} --alone"
+        refused = run("lmq", "repair", "--data-dir", str(node.data_dir), "--yes")
+        assert refused.code == 65
+        assert "lmq-admin restore" in refused.one_line_error()
+        assert "lmq repair --alone" in refused.one_line_error()
+        repaired = run("lmq", *shlex.split(command)[1:], "--yes")
+        assert repaired.code == 0, repaired
+        assert "what was behind it is lost" in repaired.err
+        node.start()
+        with Rpc(node.rpc) as rpc:
+            found = [m[b"content"] for m in rpc.call("pull_many", "kept", 100)]
+            assert found == list(range(len(found)))
+            assert 45 <= len(found) < 50
+            assert rpc.call("push", "kept", "more") == b"ok"
 
 
 def test_repair_of_what_cannot_be_repaired(node: NodeProcess, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_log_is_kept_up_to_the_damage(lone: Folders, damage: tuple[Callable[
     assert least <= left.last_index <= min(most + 1, before)
     # It goes on by itself, in a new term, and all that is left is what was written.
     storage = NodeStorage.open(lone, "me", {"me": "a:1"}, "disk", segment_bytes=SEGMENT_BYTES)
-    assert storage.journal.last_index == left.last_index + 1
+    assert storage.journal.last_index > left.last_index
     assert storage.journal.term_at(storage.journal.last_index) == 2
     assert not storage.recovering
     commands = [entry.command for entry in storage.journal.entries(2, 1 << 30)]

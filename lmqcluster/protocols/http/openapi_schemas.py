@@ -291,6 +291,10 @@ SCHEMAS: Final[dict[str, Json]] = {
                 **_COUNT,
                 "description": "Behaviour in use: the newest that all members understand, once they have moved to it.",
             },
+            "problem": {
+                "type": ["string", "null"],
+                "description": "Why the node is in no cluster, or what keeps its cluster from electing a leader, if known.",
+            },
             "nodes": _list(_ref("Node"), minItems=1),
         },
         additionalProperties=True,
