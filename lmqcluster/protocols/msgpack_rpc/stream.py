@@ -254,9 +254,12 @@ class Stream(asyncio.Protocol):
         if begins:
             self._partial_began_s = self.partial_since_s
         size = self._intake.held_bytes
-        if size <= SMALL_BYTES and self.principal is not None:
-            self.account()
-        elif not self._hold(size):
+        if self.principal is not None:
+            if size <= SMALL_BYTES:
+                self.account()
+                return
+            self.place.admit()
+        if not self._hold(size):
             self._refuse(_NO_ROOM)
 
     def is_stalled(self, now_s: float, stall_s: float, request_s: float) -> bool:
