@@ -14,7 +14,7 @@ VALUE_BYTES: Final = 80
 """What a decoded value counts, besides its bytes on the wire: an empty map with its place in a list takes about as much."""
 STRANGERS_BYTES_MAX: Final = 32 * MiB
 CLIENTS_BYTES_MIN: Final = 256 * MiB
-CLIENTS_BYTES_MAX: Final = 1024 * MiB
+CLIENTS_BYTES_MAX: Final = 512 * MiB
 
 
 class Memory:
@@ -29,7 +29,7 @@ class Memory:
     """
 
     def __init__(self, machine_bytes: int) -> None:
-        """Take the memory of the machine: clients get an eighth of it, between 256 MiB and 1 GiB, one of them half of that."""
+        """Take the memory of the machine: clients get an eighth of it, 256 to 512 MiB, one of them half of that."""
         self.strangers_bytes_max = STRANGERS_BYTES_MAX
         self.clients_bytes_max = min(max(CLIENTS_BYTES_MIN, machine_bytes // 8), CLIENTS_BYTES_MAX)
         self.client_bytes_max = self.clients_bytes_max // 2

@@ -28,8 +28,10 @@ from .stream import UNREAD_BYTES_MAX, Stream, checked_msgid
 if TYPE_CHECKING:
     from .frontend import RpcFrontEnd
 
-__all__ = ["NOTIFICATION", "Connection", "Handler"]
+__all__ = ["MANY_BYTES_MAX", "NOTIFICATION", "Connection", "Handler"]
 
+MANY_BYTES_MAX = 16 * 1024 * 1024
+"""A batch ends with the message that exceeds this, however many were asked for."""
 WAITERS_MAX = 50_000
 """Most pulls that one connection may have waiting."""
 _UNDEF = "undef"
@@ -44,6 +46,11 @@ class _Notification:
 
 NOTIFICATION = _Notification()
 Handler = Callable[["Connection", Any, list[Any]], None]
+_Send = Callable[[Any, list[Delivered], list[bytes]], None]
+
+
+def _nothing(_result: bytes) -> None:
+    """What was to be sent is sent already."""
 
 
 class Connection(Stream):
@@ -65,6 +72,8 @@ class Connection(Stream):
         self._rated = owner.gate.bounds.requests_per_s > 0
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None
+        # Messages that are being made into a response: put back if the client goes before.
+        self._encoding: dict[int, list[Delivered]] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -73,6 +82,9 @@ class Connection(Stream):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.service.pulls.abandon(self)
+        for delivered in self._encoding.values():
+            self.service.pulls.put_back(delivered)
+        self._encoding.clear()
         self.owner.disconnected(self)
 
     def expel(self) -> None:
@@ -318,11 +330,41 @@ class Connection(Stream):
         if not delivered:
             self.write(replies.success(token, replies.EMPTY))
             return
-        result = self.encoder().encode(delivered[0])
+        try:
+            result = self.encoder().encode(delivered[0])
+        except replies.LargeBodyError:
+            self.encode_later(token, delivered, self._send_one)
+            return
+        self._send_one(token, delivered, [result])
+
+    def _send_one(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
+        result = encoded[0]
         if self.must_ask(len(result)) and not self.has_room(len(result)):
             self.give_back(token, delivered)
         else:
             self.write(replies.success(token, result))
+
+    def encode_later(self, token: Any, delivered: list[Delivered], send: _Send) -> None:
+        """Encode messages with large bodies, and send them when that is done."""
+        self._encoding[id(delivered)] = delivered
+        try:
+            self.slow.run(self._encode(token, delivered, send), _nothing, partial(self.fail, token), large=False)
+        except LmqError as exc:
+            del self._encoding[id(delivered)]
+            self.service.pulls.put_back(delivered)
+            self.fail(token, exc.rpc_text())
+
+    async def _encode(self, token: Any, delivered: list[Delivered], send: _Send) -> bytes:
+        encoder, encoded, size = self.encoder(), [], 0
+        for one in delivered:
+            encoded.append(await encoder.encode_in_turns(one))
+            size += len(encoded[-1])
+            if size > MANY_BYTES_MAX:
+                break
+        if not self.closed:
+            del self._encoding[id(delivered)]
+            send(token, delivered, encoded)
+        return b""
 
     def give_back(self, msgid: Any, delivered: list[Delivered]) -> None:
         """Refuse a pull whose messages the client has left no room for."""
@@ -333,7 +375,8 @@ class Connection(Stream):
         """Encodes messages with the ids of the present cluster life."""
         receipts = self.service.receipts()
         if self._encoder is None or self._encoder.receipts is not receipts:
-            self._encoder = replies.DeliveryEncoder(receipts, typed=self.producer is not None)
+            typed = self.producer is not None
+            self._encoder = replies.DeliveryEncoder(receipts, typed=typed, transcoder=self.owner.transcoder)
         return self._encoder
 
     def pull_failed(self, token: Any, error: LmqError) -> None:

@@ -14,6 +14,7 @@ from .methods import METHODS
 from .permissions import guarded
 from .request_log import logged
 from .stream import Stream
+from .transcoding import Transcoder
 
 __all__ = ["RpcFrontEnd"]
 
@@ -30,6 +31,7 @@ class RpcFrontEnd:
     Attributes:
         port: the bound port, once started.
         gate: what the port takes.
+        transcoder: bounds what is decoded of stored bodies at once.
     """
 
     def __init__(self, node: Node, host: str, port: int) -> None:
@@ -38,6 +40,7 @@ class RpcFrontEnd:
         self.port = port
         config = node.config
         self.gate = node.gates.rpc
+        self.transcoder = Transcoder()
         self._connections: set[Connection] = set()
         self._held: set[Stream] = set()
         is_logged = config.request_log == "on"

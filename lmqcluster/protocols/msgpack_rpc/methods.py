@@ -19,7 +19,7 @@ from ...wire.properties import Rules, parse_properties, parse_rules, properties_
 from . import replies
 from .arguments import arity, body_of, content_types_of, count, key_of, plain_item, text, texts, wait
 from .batch_methods import BATCH_METHODS
-from .connection import Connection, Handler
+from .connection import MANY_BYTES_MAX, Connection, Handler
 from .job_methods import JOB_METHODS
 from .queue_methods import QUEUE_METHODS
 
@@ -27,8 +27,6 @@ __all__ = ["METHODS"]
 
 Arguments = list[Any]
 _SEQUENCE_MAX = 1 << 62
-_MANY_BYTES_MAX = 16 * 1024 * 1024
-"""A batch ends with the message that exceeds this, however many were asked for."""
 
 
 class _Call:
@@ -180,11 +178,20 @@ class _ManyPuller:
         encode = connection.encoder().encode
         encoded: list[bytes] = []
         size = 0
-        for one in delivered:
-            encoded.append(encode(one))
-            size += len(encoded[-1])
-            if size > _MANY_BYTES_MAX:
-                break
+        try:
+            for one in delivered:
+                encoded.append(encode(one))
+                size += len(encoded[-1])
+                if size > MANY_BYTES_MAX:
+                    break
+        except replies.LargeBodyError:
+            connection.encode_later(token, delivered, self._send)
+            return
+        self._send(token, delivered, encoded)
+
+    def _send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
+        connection = self._connection
+        size = sum(map(len, encoded))
         if connection.must_ask(size) and not connection.has_room(size):
             connection.give_back(token, delivered)
             return

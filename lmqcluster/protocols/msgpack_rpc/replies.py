@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
 import msgpack
 
 from ...core.commands import Delivered
-from ...core.message import Part
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, unpack
 from ...wire.values import VALUES_MAX, Scan, TooManyValuesError
+from .transcoding import DECODED_BYTES_MAX, Transcoder
 
 __all__ = [
     "EMPTY",
     "FLAG_TEXTS",
     "OK",
     "DeliveryEncoder",
+    "LargeBodyError",
     "all_ok",
     "array_header",
     "encode_content",
     "failure",
+    "is_string",
     "success",
 ]
 
@@ -65,6 +68,10 @@ def array_header(count: int) -> bytes:
     return b"\xdc" + count.to_bytes(2, "big") if count < 65536 else b"\xdd" + count.to_bytes(4, "big")
 
 
+class LargeBodyError(Exception):
+    """More would have to be decoded than fits this turn of the event loop."""
+
+
 class DeliveryEncoder:
     """Encodes messages as maps with the keys queue, id, type, retry, content, in this order.
 
@@ -74,17 +81,23 @@ class DeliveryEncoder:
         receipts: how ids look.
         typed: whether to add a sixth key, ``content_type``, to a normal message whose type is not that of pushes over
             MessagePack-RPC; nil if it has none. LMQ's clients do not know that key.
+        transcoder: bounds what is decoded at once; None for no bound.
     """
 
-    __slots__ = ("_heads", "_typed", "receipts")
+    __slots__ = ("_heads", "_transcoder", "_typed", "receipts")
 
-    def __init__(self, receipts: ReceiptFormat, *, typed: bool) -> None:
+    def __init__(self, receipts: ReceiptFormat, *, typed: bool, transcoder: Transcoder | None = None) -> None:
         self.receipts = receipts
+        self._transcoder = transcoder
         self._typed = typed
         self._heads: dict[bytes, bytes] = {}
 
-    def encode(self, delivered: Delivered) -> bytes:
-        """One message."""
+    def encode(self, delivered: Delivered, contents: Sequence[bytes] | None = None) -> bytes:
+        """One message, whose bodies may have been made into values before.
+
+        Raises:
+            LargeBodyError: its bodies are too large to be decoded now; `encode_in_turns` can.
+        """
         name, number, remaining, message = delivered
         head = self._heads.get(name) or self._make_head(name)
         body = message.content
@@ -95,13 +108,42 @@ class DeliveryEncoder:
                     head = _MAP_OF_SIX + head[1:]
                     body += _CONTENT_TYPE_KEY + pack(message.meta[0])
             elif not (len(body) > 34 and body[0] == 0xDA and (body[1] << 8 | body[2]) == len(body) - 3):
-                body = encode_content(CONTENT_TYPE, body)
+                body = contents[0] if contents is not None else self._value(CONTENT_TYPE, body)
             kinds = _NORMAL_TAILS
         else:
-            body = _encode_parts(body)
+            if contents is None:
+                contents = [self._value(part.content_type, part.content) for part in body]
+            body = array_header(len(contents)) + b"".join(contents)
             kinds = _PACKAGE_TAILS
         tail = kinds[remaining] if remaining < 128 else kinds[0][:-9] + pack(remaining) + _CONTENT
         return b"".join((head, b"%012x" % number, tail, body))
+
+    def _value(self, content_type: bytes | None, body: bytes) -> bytes:
+        transcoder = self._transcoder
+        is_decoded = content_type == CONTENT_TYPE and not is_string(body)
+        if transcoder is not None and is_decoded and not transcoder.take(len(body)):
+            raise LargeBodyError
+        return encode_content(content_type, body)
+
+    async def encode_in_turns(self, delivered: Delivered) -> bytes:
+        """One message, however large it is; other work of the node goes on meanwhile."""
+        content = delivered[3].content
+        parts = (
+            [(delivered[3].meta[0], content)]
+            if isinstance(content, bytes)
+            else [(p.content_type, p.content) for p in content]
+        )
+        return self.encode(delivered, [await self._value_in_turns(*part) for part in parts])
+
+    async def _value_in_turns(self, content_type: bytes | None, body: bytes) -> bytes:
+        if self._transcoder is None or content_type != CONTENT_TYPE or is_string(body):
+            return encode_content(content_type, body)
+        if len(body) > DECODED_BYTES_MAX:
+            value = await self._transcoder.old_form(body)
+            return pack_raw(body) if value is None else value
+        while not self._transcoder.take(len(body)):  # noqa: ASYNC110  every turn of the event loop allows more
+            await asyncio.sleep(0)
+        return encode_content(content_type, body)
 
     def _make_head(self, name: bytes) -> bytes:
         if len(self._heads) >= _HEADS_MAX:
@@ -110,16 +152,11 @@ class DeliveryEncoder:
         return head
 
 
-def _encode_parts(parts: list[Part]) -> bytes:
-    encoded = [encode_content(part.content_type, part.content) for part in parts]
-    return array_header(len(encoded)) + b"".join(encoded)
-
-
 def encode_content(content_type: bytes | None, body: bytes) -> bytes:
     """A body as a value: decoded if its type says MessagePack and it is, else as a string."""
     if content_type != CONTENT_TYPE:
         return pack_raw(body)
-    if body and _is_canonical_raw(body):
+    if is_string(body):
         return body
     try:
         # A body that would take very much memory as values comes as it is.
@@ -130,8 +167,10 @@ def encode_content(content_type: bytes | None, body: bytes) -> bytes:
         return pack_raw(body)
 
 
-def _is_canonical_raw(body: bytes) -> bool:
+def is_string(body: bytes) -> bool:
     """Whether the body is exactly one old-specification string in its shortest form."""
+    if not body:
+        return False
     first = body[0]
     if first & 0xE0 == 0xA0:
         return len(body) == 1 + (first & 0x1F)
