@@ -293,7 +293,8 @@ class Machine:
 
     def store(self, queue: Queue, meta: Meta, contents: list[bytes]) -> list[int]:
         """Put bodies that share one meta into a queue; returns a flag for each."""
-        flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
+        bounds_windows = self.version >= 2
+        flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents, bounds_windows=bounds_windows)
         self.last_sequence += len(contents)
         self.note_due(queue)
         return flags

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Headers", "Message", "Meta", "Part", "content_bytes", "content_count"]
+__all__ = [
+    "COMPOUND_BYTES_MAX", "Headers", "Message", "Meta", "Part", "content_bytes", "content_count", "part_bytes",
+]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Meta = tuple[bytes | None, Headers]
@@ -45,6 +47,18 @@ class Message:
 def content_count(content: bytes | list[Part]) -> int:
     """How many messages were pushed for a body."""
     return 1 if isinstance(content, bytes) else len(content)
+
+
+COMPOUND_BYTES_MAX = 32 * 1024 * 1024
+"""Most bytes of a compound message of more than one part, so that whoever may pull the largest message can pull it."""
+_PART_BYTES = 128
+"""What a part takes in a delivery besides its body and headers."""
+
+
+def part_bytes(part: Part) -> int:
+    """About how many bytes a part takes in a delivery."""
+    headers = sum(len(name) + len(value) for name, value in part.headers)
+    return _PART_BYTES + len(part.content_type or b"") + headers + len(part.content)
 
 
 def content_bytes(content: bytes | list[Part]) -> int:

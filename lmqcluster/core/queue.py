@@ -7,6 +7,7 @@ place; ``leases`` holds what is delivered, which comes back at its deadline.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -16,7 +17,7 @@ from .commands import Delivered, PushFlag
 from .endings import Ending, Endings
 from .expiry import NEVER
 from .lease import LeaseTable
-from .message import Message, Meta, Part, content_bytes, content_count
+from .message import COMPOUND_BYTES_MAX, Message, Meta, Part, content_bytes, content_count, part_bytes
 from .properties import Settings
 from .stock import Stock, property_bytes
 
@@ -59,6 +60,7 @@ class Queue:
     """
 
     __slots__ = (
+        "_window_bytes",
         "acked_total",
         "bodies",
         "body_bytes",
@@ -101,6 +103,7 @@ class Queue:
         self.endings = endings
         self.window: Message | None = None
         self.bodies = 0
+        self._window_bytes = 0
         self.body_bytes = 0
         self.pre_images: PreImages | None = None
         self.suspended = False
@@ -137,8 +140,14 @@ class Queue:
         delayed_us = self.delayed[0][0]
         return delayed_us if lease_us is None or delayed_us <= lease_us else lease_us
 
-    def push(self, now_us: int, sequence: int, meta: Meta, contents: list[bytes]) -> list[int]:
-        """Store bodies that share one meta, numbered from `sequence`; returns a flag for each."""
+    def push(
+        self, now_us: int, sequence: int, meta: Meta, contents: list[bytes], *, bounds_windows: bool = True
+    ) -> list[int]:
+        """Store bodies that share one meta, numbered from `sequence`; returns a flag for each.
+
+        A window that has no room for another body is joined no more, and the next one is opened; not so, without
+        `bounds_windows`, in machine version 1.
+        """
         stock, count, size = self.stock, len(contents), sum(map(len, contents))
         self.pushed_total += count
         self.bodies += count
@@ -146,23 +155,39 @@ class Queue:
         stock.messages += count
         stock.body_bytes += size
         if self.settings.accum_us:
-            return [self._accumulate(now_us, sequence + i, meta, content) for i, content in enumerate(contents)]
+            bytes_max = COMPOUND_BYTES_MAX if bounds_windows else sys.maxsize
+            return [
+                self._accumulate(now_us, sequence + i, Part(*meta, content), bytes_max)
+                for i, content in enumerate(contents)
+            ]
         deliveries = self.settings.deliveries
         self.ready.extend(
             [Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)]
         )
         return [0] * count
 
-    def _accumulate(self, now_us: int, sequence: int, meta: Meta, content: bytes) -> int:
-        part = Part(meta[0], meta[1], content)
+    def _accumulate(self, now_us: int, sequence: int, part: Part, bytes_max: int) -> int:
         window = self.window
-        if window is not None and window.due_us > now_us and isinstance(window.content, list):
+        size = part_bytes(part)
+        if (
+            window is not None
+            and window.due_us > now_us
+            and isinstance(window.content, list)
+            and self._window_bytes + size <= bytes_max
+        ):
             window.content.append(part)
+            self._window_bytes += size
             return PushFlag.WINDOW_JOINED
         due_us = now_us + self.settings.accum_us
-        self.window = Message(sequence, due_us, self.settings.deliveries, (None, ()), [part])
-        heappush(self.delayed, (due_us, sequence, self.window))
+        opened = Message(sequence, due_us, self.settings.deliveries, (None, ()), [part])
+        heappush(self.delayed, (due_us, sequence, opened))
+        self.reopen_window(opened)
         return PushFlag.WINDOW_OPENED
+
+    def reopen_window(self, message: Message) -> None:
+        """Let further bodies join a compound message that is not due yet."""
+        self.window = message
+        self._window_bytes = sum(map(part_bytes, message.content)) if isinstance(message.content, list) else 0
 
     def pull(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
         """Lease up to `count` due messages under the numbers after `last_number`, earliest due time first.

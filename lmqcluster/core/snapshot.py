@@ -208,7 +208,7 @@ class Restoration:
             # A sorted list is a heap.
             queue.delayed.append((*place, message))
             if message.sequence == self._window:
-                queue.window = message
+                queue.reopen_window(message)
                 self._window = 0
 
     def _take_leased(self, numbers: list[int], *columns: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Op
+from lmqcluster.core.message import COMPOUND_BYTES_MAX, Part, part_bytes
 from tests.property.driver import Driver, bodies, copied
 
 Q = b"q"
@@ -194,3 +195,42 @@ def test_a_window_costs_time_proportional_to_its_parts(driver: Driver) -> None:
     driver.push(Q, *[b"x"] * 1000)
     assert driver.machine.queues[Q].delayed[0][2].content is parts
     assert len(parts) == 1001
+
+
+def test_a_compound_message_is_bounded(driver: Driver) -> None:
+    """A window that has no room for another body is joined no more, and the next one opens: everything can be delivered."""
+    driver.batch([Op.UPGRADE, 2])
+    body = bytes(COMPOUND_BYTES_MAX // 4)
+    flags = [driver.push(Q, body)[0] for _ in range(9)]
+    assert flags == [NEW, YES, YES, NEW, YES, YES, NEW, YES, YES]
+    driver.wait(10)
+    pulled = [driver.pull_one(Q)[3] for _ in range(3)]
+    assert [len(message.content) for message in pulled] == [3, 3, 3]
+    assert all(sum(map(part_bytes, message.content)) <= COMPOUND_BYTES_MAX for message in pulled)
+
+
+def test_a_compound_message_of_many_empty_bodies_is_bounded_too(driver: Driver) -> None:
+    driver.batch([Op.UPGRADE, 2])
+    parts_max = COMPOUND_BYTES_MAX // part_bytes(Part(None, (), b""))
+    flags = driver.push(Q, *[b""] * (parts_max + 1))
+    assert (flags.count(NEW), flags[-1]) == (2, NEW)
+
+
+def test_one_body_of_the_largest_size_makes_a_message(driver: Driver) -> None:
+    driver.batch([Op.UPGRADE, 2])
+    assert driver.push(Q, bytes(COMPOUND_BYTES_MAX)) == [NEW]
+    assert driver.push(Q, b"x") == [NEW]
+
+
+def test_a_window_goes_on_at_its_size_after_a_snapshot(driver: Driver) -> None:
+    driver.batch([Op.UPGRADE, 2])
+    half = bytes(COMPOUND_BYTES_MAX // 2 - 1000)
+    assert [driver.push(Q, half)[0] for _ in range(2)] == [NEW, YES]
+    driver.machine = copied(driver.machine)
+    assert driver.push(Q, bytes(10_000)) == [NEW]
+
+
+def test_machine_version_1_bounds_no_window(driver: Driver) -> None:
+    """Nodes of the former release would not; all replicas have to agree."""
+    body = bytes(COMPOUND_BYTES_MAX // 2)
+    assert [driver.push(Q, body)[0] for _ in range(3)] == [NEW, YES, YES]
