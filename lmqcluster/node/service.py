@@ -11,6 +11,7 @@ from typing import Any
 from ..core import Machine, Op, PushFlag
 from ..core.commands import Delivered
 from ..core.hooked_names import HookedNames
+from ..core.message import content_bytes
 from ..core.properties import SYSTEM_DEFAULTS, Rule, settings_of
 from ..wire.errors import LmqError
 from ..wire.ids import ReceiptFormat
@@ -35,6 +36,10 @@ __all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueServic
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 KEYS_MAX = 2_000_000
 KEY_BYTES_MAX = 255
+PULL_BYTES_MAX = 16 * 1024 * 1024
+"""Most bytes of the bodies that a pull of several messages takes."""
+
+HasRoom = Callable[[int], bool]
 QUEUES_MAX = 1_000_000
 
 
@@ -273,32 +278,43 @@ class QueueService:
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
-    async def pull(self, queue: bytes, *, count: int = 1, wait_s: float | None = 0.0) -> list[Delivery]:
+    async def pull(
+        self, queue: bytes, *, count: int = 1, wait_s: float | None = 0.0, has_room: HasRoom | None = None
+    ) -> list[Delivery]:
         """Lease up to `count` messages, waiting up to `wait_s` seconds (None: for ever) for the first.
+
+        Of several no more are taken than have `PULL_BYTES_MAX` together. `has_room` is asked whether the client can take so many
+        bytes; what it cannot take is put back, uncharged, and the error is ``overloaded``.
 
         Cancelling the task forgets the wait; a message already taken for it is put back, uncharged.
         """
         self.check_name(queue)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
-        return await self._wait_for(self.pulls.start, queue, count, wait_s)
+        return await self._wait_for(self.pulls.start, queue, (count, wait_s), has_room)
 
-    async def pull_any(self, pattern: bytes, client: bytes, *, wait_s: float | None = 0.0) -> Delivery | None:
-        """Lease one message from any queue whose name the pattern finds, the one that is due first."""
+    async def pull_any(
+        self, pattern: bytes, client: bytes, *, wait_s: float | None = 0.0, has_room: HasRoom | None = None
+    ) -> Delivery | None:
+        """Lease one message from any queue whose name the pattern finds, the one that is due first. See `pull`."""
 
         def start(pattern: bytes, ticket: Ticket) -> None:
             self.pulls.start_any(pattern, ticket, client)
 
-        found = await self._wait_for(start, pattern, 1, wait_s)
+        found = await self._wait_for(start, pattern, (1, wait_s), has_room)
         return found[0] if found else None
 
     async def _wait_for(
-        self, start: Callable[[bytes, Ticket], None], key: bytes, count: int, wait_s: float | None
+        self,
+        start: Callable[[bytes, Ticket], None],
+        key: bytes,
+        wanted: tuple[int, float | None],
+        has_room: HasRoom | None,
     ) -> list[Delivery]:
         receipts = self.receipts()
         pulls = self.pulls
         puller = _Pull(self._loop.create_future())
-        start(key, (puller, None, count, wait_s))
+        start(key, (puller, None, *wanted))
         try:
             delivered = await puller.future
         except asyncio.CancelledError:
@@ -307,7 +323,15 @@ class QueueService:
             if puller.future.done() and not puller.future.cancelled() and puller.future.exception() is None:
                 pulls.put_back(puller.future.result())
             raise
-        return [render(receipts, one) for one in delivered]
+        taken, size_bytes = _first_of(delivered)
+        if has_room is not None and delivered and not has_room(size_bytes):
+            pulls.put_back(delivered)
+            raise LmqError(
+                "overloaded", "the client leaves too much unread for another message; read it, then try again"
+            )
+        if taken < len(delivered):
+            pulls.put_back(delivered[taken:])
+        return [render(receipts, one) for one in delivered[:taken]]
 
     # --- settle ---------------------------------------------------------------------------------------------------
 
@@ -419,6 +443,17 @@ def _hooked_by(rules: Iterable[Rule]) -> frozenset[bytes]:
     hooks = [dict(rule.properties).get("hooks", ()) for rule in rules]
     wanted = (settings_of({**SYSTEM_DEFAULTS, "hooks": one}).preserved for one in hooks)
     return frozenset(name for names in wanted for name in names)
+
+
+def _first_of(delivered: list[Delivered]) -> tuple[int, int]:
+    """How many deliveries have at most `PULL_BYTES_MAX` together, the first in any case, and their bytes."""
+    size_bytes = 0
+    for count, one in enumerate(delivered):
+        more = content_bytes(one[3].content)
+        if count and size_bytes + more > PULL_BYTES_MAX:
+            return count, size_bytes
+        size_bytes += more
+    return len(delivered), size_bytes
 
 
 def render(receipts: ReceiptFormat, delivered: Delivered) -> Delivery:

@@ -207,28 +207,6 @@ def test_a_batch_with_one_message_over_the_limit_is_413(node: NodeProcess, queue
     assert api("GET", f"/v1/queues/{queue_name}").status == 404
 
 
-def test_half_sent_bodies_take_bounded_memory_and_are_told_when_it_is_full(node: NodeProcess, queue_name: str) -> None:
-    """The bodies of unfinished requests have a common limit, over which clients are told to come back."""
-    connections = [Connection(node.http) for _ in range(9)]
-    try:
-        for connection in connections[:8]:
-            connection.send(
-                f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {32 * MiB}\r\n\r\n".encode()
-            )
-        settle(node.http)
-        connections[8].send(
-            f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MiB}\r\n\r\n".encode()
-        )
-        answer = connections[8].read()
-        assert (answer.status, answer["retry-after"]) == (503, b"1")
-        assert call(node.http, "POST", f"/messages/{queue_name}", b"small ones pass").status == 200
-    finally:
-        for connection in connections:
-            connection.close()
-    settle(node.http)
-    assert call(node.http, "POST", f"/messages/{queue_name}", b"x" * MiB).status == 200
-
-
 def test_a_client_that_vanishes_within_its_body_stores_nothing(node: NodeProcess, queue_name: str) -> None:
     with Connection(node.http) as connection:
         connection.send(

@@ -9,13 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 import structlog
-from aiohttp import web
+from aiohttp import EMPTY_PAYLOAD, hdrs, web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
 from ...node.address import is_loopback
-from ...ports import Place
-from .body import Budget
+from ...ports import Ending, Place
+from .body import REQUEST_S
+from .framing import HEAD_BYTES_MAX, Framing
 from .reply import Reply
 from .request import Request
 
@@ -31,11 +34,25 @@ LINGER_S: Final = 5.0
 """How long the rest of a refused body is read and dropped, so that the client gets to see the answer."""
 READ_BUFFER_BYTES: Final = 64 * 1024
 
+SMALL_BYTES: Final = 16 * 1024
+"""Requests and answers up to here are not counted: the buffers of sockets may hold as much."""
+COUNTED_BYTES_MAX: Final = 96 * 1024 * 1024
+"""Nothing counts for more, so that a client that holds nothing else can be served: there may be compound messages that machine
+version 1 has let grow beyond all bounds."""
+_SMALL_HEAD_BYTES: Final = 4096
+_PARSED_FACTOR: Final = 4
+"""What the parser makes of a head takes so many times its bytes."""
+
 _log = structlog.get_logger(__name__)
 # llhttp refuses a method it does not know; the line it complains of is only in the text of the error.
 _MADE_UP_METHOD = re.compile(r"b['\"][!#$%&'*+.^_`|~0-9A-Za-z-]+ (?P<path>/\S*) HTTP/1\.[01]['\"]")
-_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _KEEPALIVE_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+
+
+class HeadTooLargeError(HttpProcessingError):
+    """A request line with headers that takes too much memory."""
+
+    code = 431
 
 
 class Connection(RequestHandler):
@@ -47,7 +64,7 @@ class Connection(RequestHandler):
         place: what it counts for.
     """
 
-    __slots__ = ("_in_head", "is_local", "place", "served")
+    __slots__ = ("_body", "_framing", "_head_bytes", "_is_over", "_rest", "_work_bytes", "is_local", "place", "served")
 
     def __init__(self, manager: HttpServer, place: Place, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -66,29 +83,90 @@ class Connection(RequestHandler):
         self.served = 0
         self.place = place
         self.is_local = is_loopback(place.address)
-        self._in_head = False
+        self._framing = Framing()
+        self._body: StreamReader = EMPTY_PAYLOAD
+        self._rest = b""
+        self._is_over = False
+        self._head_bytes = 0
+        self._work_bytes = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client.
+        """Take bytes from the client, and give the parser those of one head or body at a time.
 
-        LMQ's clients may send queue names as raw UTF-8, as curl does; the parser refuses that, so the request line is escaped
-        before it gets there. That is done where a request line is known to begin: not for pipelined requests.
+        While requests, or the beginning of a body, wait to be taken, the rest is kept; the base class calls with no data when it
+        can go on.
         """
+        if self._is_over:
+            return
         if not data:
             super().data_received(data)
-            return
+        rest = self._rest + data if self._rest else data
+        while rest and not (self._reading_paused or len(self._messages) >= self._max_msg_queue_size):
+            rest = self._feed(rest)
+        self._rest = rest
+
+    def _feed(self, data: bytes) -> bytes:
+        """Give the parser the first piece; returns the rest."""
+        if self._upgraded:
+            super().data_received(data)
+            return b""
+        framing = self._framing
+        piece, size = framing.piece(data)
         requests = self._request_count
-        waiter = self._waiter
-        begins = not self._in_head and (requests == 0 or (waiter is not None and not waiter.done()))
-        if begins and not data.isascii():
-            data = _escape_request_line(data)
-        in_head = begins or self._in_head
-        super().data_received(data)
-        self._in_head = in_head and self._request_count == requests
+        super().data_received(piece)
+        if self._request_count != requests:
+            before, (message, self._body) = self._body, self._messages[-1]
+            if isinstance(message, RawRequestMessage):
+                framing.head_ended(None if message.chunked else int(message.headers.get(hdrs.CONTENT_LENGTH, "0")))
+                self._hold_head(0)
+            else:
+                # It was refused, which ends the connection; what comes behind it means nothing. Whoever reads the body before it
+                # is told by nobody else.
+                self._is_over = True
+                if not before.is_eof():
+                    before.set_exception(RequestPayloadError(message.message))
+        elif framing.is_chunked and self._body.is_eof():
+            framing.body_ended()
+        elif framing.head_bytes > _SMALL_HEAD_BYTES:
+            self._check_head(framing.head_bytes)
+        return b"" if self._is_over or self._force_close or self._close else data[size:]
+
+    def _check_head(self, size_bytes: int) -> None:
+        """Refuse a head that is too large, and end the connection if there is no room for it."""
+        if size_bytes > HEAD_BYTES_MAX:
+            self._is_over = True
+            error = HeadTooLargeError(message=f"the request line and the headers have more than {HEAD_BYTES_MAX} bytes")
+            self._messages.append((_ErrInfo(error.code, error, error.message), EMPTY_PAYLOAD))
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+        elif not self._hold_head(size_bytes * _PARSED_FACTOR):
+            self._is_over = True
+            self.place.note(Ending.MEMORY)
+            self.force_close()
+
+    def _hold_head(self, size_bytes: int) -> bool:
+        if not self.place.hold(self._work_bytes + size_bytes):
+            return False
+        self._head_bytes = size_bytes
+        return True
+
+    def hold(self, size_bytes: int) -> bool:
+        """Count so many bytes for the request under way and its answer, instead of what was counted before.
+
+        Returns:
+            False if the client's share of the node's memory does not allow it; then nothing has changed.
+        """
+        size_bytes = 0 if size_bytes <= SMALL_BYTES else min(size_bytes, COUNTED_BYTES_MAX)
+        if size_bytes != self._work_bytes:
+            if not self.place.hold(self._head_bytes + size_bytes):
+                return False
+            self._work_bytes = size_bytes
+        return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection; notice a peer that died silently within a minute."""
         super().connection_made(transport)
+        cast("asyncio.Transport", transport).set_write_buffer_limits(high=SMALL_BYTES)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             for name, seconds in _KEEPALIVE_OPTIONS:
@@ -126,14 +204,10 @@ class Connection(RequestHandler):
         return Reply(status, close=True)
 
 
-def _escape_request_line(data: bytes) -> bytes:
-    """Percent-encode what is not ASCII in the first line."""
-    line, end, rest = data.partition(b"\n")
-    return _NOT_ASCII.sub(lambda match: b"%%%02X" % match[0][0], line) + end + rest
-
-
 def _status_of(exc: HttpProcessingError) -> int:
     """The status for a request that could not be parsed."""
+    if isinstance(exc, HeadTooLargeError):
+        return 431
     if isinstance(exc, LineTooLong) and exc.args[1] == REQUEST_LINE_BYTES_MAX:
         return 414
     if isinstance(exc, BadHttpMethod):
@@ -147,17 +221,20 @@ def _status_of(exc: HttpProcessingError) -> int:
 class HttpServer(web.Server):
     """One port: makes a `Connection` for each client, and a `Request` for each request."""
 
-    def __init__(self, handler: Callable[[Request], Awaitable[web.StreamResponse]], budget: Budget) -> None:
+    def __init__(
+        self, handler: Callable[[Request], Awaitable[web.StreamResponse]], request_s: float = REQUEST_S
+    ) -> None:
+        """Serve with this handler; a small request may take `request_s` to arrive."""
         super().__init__(
             cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", handler),
             request_factory=self._new_request,
             handler_cancellation=True,
         )
-        self._budget = budget
+        self._request_s = request_s
 
     def connect(self, place: Place) -> Connection:
         """The protocol of a new connection."""
         return Connection(self, place, loop=self._loop)
 
     def _new_request(self, message, payload, protocol, writer, task) -> Request:  # type: ignore[no-untyped-def]
-        return Request(message, payload, protocol, writer, task, self._loop, budget=self._budget)
+        return Request(message, payload, protocol, writer, task, self._loop, request_s=self._request_s)

@@ -16,7 +16,6 @@ from ...ports import Listener
 from ...wire.errors import LmqError
 from . import lmq_errors, problem
 from .anonymous import AnonymousRequests
-from .body import Budget
 from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
 from .console import ConsoleRoutes
 from .lmq_messages import MessageRoutes
@@ -103,7 +102,7 @@ class HttpFrontEnd:
         Raises:
             OSError: the address cannot be listened on.
         """
-        self._server = HttpServer(self._handle, Budget(request_s=self._request_s))
+        self._server = HttpServer(self._handle, self._request_s)
         self._listener = Listener(self.gate, self._server.connect, handshake(self._tls))
         self._port = await self._listener.start(self._host, self._port)
 
@@ -140,7 +139,6 @@ class HttpFrontEnd:
             status = reply.status
         finally:
             self._in_flight -= 1
-            request.release_body()
             self._note(request, status, time.monotonic() - began_s)
         connection = request.protocol
         if isinstance(connection, Connection):

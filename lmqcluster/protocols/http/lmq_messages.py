@@ -88,7 +88,7 @@ class MessageRoutes:
         query = request.parameters()
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
-        operation = self._service.pull(check_name(name), wait_s=wait_s)
+        operation = self._service.pull(check_name(name), wait_s=wait_s, has_room=request.has_room)
         deliveries: Sequence[Delivery] = await (
             self._waits.run(request.principal, operation, []) if wait_s != 0 else operation
         )
@@ -99,7 +99,8 @@ class MessageRoutes:
         query = request.parameters()
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
-        operation = self._service.pull_any(parameters.pattern(query), request.client(self._access), wait_s=wait_s)
+        client = request.client(self._access)
+        operation = self._service.pull_any(parameters.pattern(query), client, wait_s=wait_s, has_room=request.has_room)
         delivery = await (self._waits.run(request.principal, operation, None) if wait_s != 0 else operation)
         return _delivered(delivery, layout) if delivery is not None else no_content()
 

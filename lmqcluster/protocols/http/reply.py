@@ -11,18 +11,24 @@ import re
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
 
+    from .connection import Connection
+
 __all__ = ["CONTINUE", "JSON", "REQUESTS_PER_CONNECTION_MAX", "STALL_S", "Reply", "header_value"]
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 JSON = b"content-type: application/json\r\n"
 REQUESTS_PER_CONNECTION_MAX = 10_000
+_WITHDRAWN: Final = (
+    b"x-lmq-error: overloaded: answers that are not read fill the client's share of the node's memory\r\n"
+    b"retry-after: 1\r\n"
+)
 STALL_S = 30.0
 """A client that takes nothing of its answer for so long is given up."""
 
@@ -125,6 +131,9 @@ class Reply(web.StreamResponse):
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has closed the connection")
+        hold = cast("Connection", request.protocol).hold
+        if not hold(len(self.content)):
+            self._withdraw()
         head = self._compose(request)
         content = b"" if request.method == "HEAD" else self.content
         if len(content) <= _JOIN_BYTES_MAX:
@@ -133,7 +142,14 @@ class Reply(web.StreamResponse):
             transport.writelines((head, content))
         if request.protocol.writing_paused:
             await _drain(request, transport)
+        hold(0)
         return None
+
+    def _withdraw(self) -> None:
+        """Say instead that the client leaves too much unread."""
+        self.code = 503
+        self.head = _WITHDRAWN
+        self.content = b""
 
     def _compose(self, request: web.BaseRequest) -> bytes:
         # After an error the rest of the body is not awaited: the client may go on sending what nobody wants.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import hdrs, web
 
 from ...node.access import NOBODY, Access, Principal
 from ...node.clients import client_of
 from ...wire.errors import LmqError
-from .body import BodyReader, Budget
+from .body import BodyReader
 from .target import Query
 
 if TYPE_CHECKING:
@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     from aiohttp.streams import StreamReader
     from aiohttp.web_protocol import RequestHandler
 
-__all__ = ["Request"]
+    from .connection import Connection
+
+__all__ = ["Request", "overload"]
 
 KEY_BYTES_MAX = 255
 _IDEMPOTENCY_KEY = "Idempotency-Key"
+
+
+def overload() -> LmqError:
+    """The error for a client that has used up its share of the node's memory."""
+    text = "unfinished requests and unread answers fill this client's share of the node's memory; read them, then try again"
+    return LmqError("overloaded", text)
 
 
 class Request(web.BaseRequest):
@@ -46,14 +54,14 @@ class Request(web.BaseRequest):
         task: asyncio.Task[None],
         loop: asyncio.AbstractEventLoop,
         *,
-        budget: Budget,
+        request_s: float,
         **kwargs: Any,
     ) -> None:
         super().__init__(message, payload, protocol, writer, task, loop, **kwargs)
         self.raw_query = ""
         self.route = ""
         self.principal: Principal = NOBODY
-        self._body_reader = BodyReader(self, budget)
+        self._body_reader = BodyReader(self, request_s)
 
     def parameters(self) -> Query:
         """The query parameters.
@@ -72,9 +80,21 @@ class Request(web.BaseRequest):
         name = None if self.transport is None else self.transport.get_extra_info("peername")
         return client_of(access, self.principal, f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "")
 
-    def release_body(self) -> None:
-        """Give back the buffers of the body."""
-        self._body_reader.release()
+    def has_room(self, size_bytes: int) -> bool:
+        """Count so many bytes for this request and its answer from now on, if its client's share of the memory allows it.
+
+        The count ends when the answer has been taken by the client.
+        """
+        return cast("Connection", self.protocol).hold(size_bytes)
+
+    def hold(self, size_bytes: int) -> None:
+        """As `has_room`.
+
+        Raises:
+            LmqError: ``overloaded`` if there is no room.
+        """
+        if not self.has_room(size_bytes):
+            raise overload()
 
     def raw_header(self, name: str) -> bytes | None:
         """The bytes of a header, or None if it is absent."""

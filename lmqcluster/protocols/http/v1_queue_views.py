@@ -33,6 +33,8 @@ CONTENT_BYTES_MAX = 1024 * 1024
 _CONTENT_BYTES_DEFAULT = 64 * 1024
 PEEK_BYTES_MAX = 8 * 1024 * 1024
 """A page of messages ends with the one that exceeds this."""
+_RENDERED_FACTOR = 4
+_ROW_BYTES = 1024
 _SEQUENCE_MAX = (1 << 63) - 1
 
 
@@ -78,6 +80,7 @@ class QueueViews:
         limit = whole(query, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)
         after = whole(query, "after", 0, _SEQUENCE_MAX, 0)
         bytes_max = whole(query, "bytes", 0, CONTENT_BYTES_MAX, _CONTENT_BYTES_DEFAULT)
+        request.hold(_ROW_BYTES * limit + _RENDERED_FACTOR * min(limit * bytes_max, PEEK_BYTES_MAX + bytes_max))
         stale = await refresh(self._service)
         if self._service.queue(name) is None:
             raise not_found(stale=stale)

@@ -33,6 +33,8 @@ __all__ = ["QueueRoutes"]
 CONTENT_TYPE_BYTES_MAX = 4096
 KEY_BYTES_MAX = 255
 IDS_MAX = PULL_COUNT_MAX
+RENDERED_FACTOR = 4
+"""What contents take, with the texts and values that are made of them and the answer, in times their bytes."""
 _ID_BYTES_MAX = 64
 
 
@@ -103,7 +105,9 @@ class QueueRoutes:
         count = whole_member(body.get("max", 1), "max", 1, PULL_COUNT_MAX)
         wait_s = seconds(body.get("timeout", 0))
         media = reply_media(request)
-        operation = self._service.pull(name, count=count, wait_s=wait_s)
+        operation = self._service.pull(
+            name, count=count, wait_s=wait_s, has_room=lambda size: request.has_room(RENDERED_FACTOR * size)
+        )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         return media.reply({"messages": [delivered_message(delivery, media) for delivery in deliveries]})
 
