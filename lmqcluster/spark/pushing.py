@@ -9,16 +9,19 @@ same rows in another order. So every request carries a *note*, 8 bytes for each 
 is done. An attempt that finds the stream further than it has written itself reads the notes, leaves out the rows that are
 stored already, and goes on at the end. Rows that come out different when the task is run again (``rand()``,
 ``current_timestamp()``) are stored again.
+
+An attempt cannot tell that its rows have come to their end: where the part of the task in front of it breaks down, its input ends
+too. So it is others who say that a stream is done, see `finish`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from lmqcluster import LmqError
 from lmqcluster.wire.limits import NAME_BYTES_MAX
@@ -26,7 +29,7 @@ from lmqcluster.wire.limits import NAME_BYTES_MAX
 from .connecting import Cluster
 from .options import Write
 
-__all__ = ["Headers", "Pusher", "digest"]
+__all__ = ["Headers", "Pusher", "Stream", "digest", "finish"]
 
 Headers = Sequence[tuple[str, str]]
 _UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -46,6 +49,33 @@ def digest(value: bytes, content_type: str | None, headers: Headers) -> bytes:
         state.update(b"%d:%b" % (len(data), data))
     state.update(value)
     return state.digest()
+
+
+class Stream(NamedTuple):
+    """What a task has written to one queue: the queue, the stream's name, and how many rows the cluster has of it."""
+
+    queue: str
+    name: str
+    position: int
+
+
+def finish(cluster: Cluster, job: str, streams: Iterable[Stream]) -> None:
+    """Tell the cluster that streams are done: it lets go of their notes, and takes no more rows.
+
+    Raises:
+        LmqError: the cluster did not answer.
+    """
+    for stream in streams:
+        try:
+            cluster.call(
+                lambda client, stream=stream: client.push_marked(  # type: ignore[misc]
+                    stream.queue, [], job=job, stream=stream.name, first=stream.position, done=True
+                )
+            )
+        except LmqError as exc:
+            # The job has ended.
+            if exc.code != "out_of_sequence":
+                raise
 
 
 class _Rows:
@@ -86,7 +116,7 @@ class _Rows:
         return left, found
 
 
-class _Stream:
+class _Progress:
     """What this attempt knows of one queue's stream. All but `unsent` belongs to the sending thread.
 
     Attributes:
@@ -94,7 +124,7 @@ class _Stream:
         position: how many rows the cluster has stored, by all attempts.
         passed: digests of the rows that have been stored, or found to be, in this attempt.
         elsewhere: rows that another attempt has stored and that have not come yet here.
-        done: whether an attempt has stored all rows.
+        done: whether all rows are known to be stored.
     """
 
     def __init__(self, queue: str, name: str) -> None:
@@ -116,6 +146,7 @@ class Pusher:
     """Pushes the rows of one partition; those of one queue in their order. A context manager.
 
     Attributes:
+        cluster: the connection.
         stored: how many rows this attempt has stored.
     """
 
@@ -134,9 +165,9 @@ class Pusher:
         self._options = options
         self._job = job
         self._partition = partition
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _Progress] = {}
         self._unsent_bytes = 0
-        self._cluster = Cluster(options.connection)
+        self.cluster = Cluster(options.connection)
         self._sender = ThreadPoolExecutor(1, "lmq-push")
         self._under_way: Future[None] | None = None
 
@@ -148,10 +179,10 @@ class Pusher:
     ) -> None:
         try:
             if kind is None:
-                self._finish()
+                self._flush()
         finally:
             self._sender.shutdown()
-            self._cluster.close()
+            self.cluster.close()
 
     def add(
         self,
@@ -168,7 +199,7 @@ class Pusher:
         """
         stream = self._streams.get(queue)
         if stream is None:
-            stream = self._streams[queue] = _Stream(queue, _stream_name(self._partition, queue))
+            stream = self._streams[queue] = _Progress(queue, _stream_name(self._partition, queue))
         count_max, bytes_max = self._options.push_count, self._options.push_bytes
         for index, value in enumerate(values):
             key = None if keys is None else keys[index]
@@ -187,15 +218,19 @@ class Pusher:
                 if waiting.unsent.values:
                     self._send(waiting)
 
-    def _finish(self) -> None:
-        """Send everything, wait until it is stored, and tell the cluster that the streams are done."""
+    @property
+    def streams(self) -> list[Stream]:
+        """What has been written, once all of it is stored."""
+        return [Stream(one.queue, one.name, one.position) for one in self._streams.values() if one.position]
+
+    def _flush(self) -> None:
+        """Send everything and wait until it is stored."""
         for stream in self._streams.values():
-            if stream.unsent.keys:
+            if stream.unsent.values:
                 self._send(stream)
-            self._send(stream, done=True)
         self._wait()
 
-    def _send(self, stream: _Stream, *, done: bool = False) -> None:
+    def _send(self, stream: _Progress) -> None:
         self._wait()
         rows = stream.unsent
         stream.unsent = _Rows()
@@ -203,7 +238,7 @@ class Pusher:
         if rows.keys:
             self._under_way = self._sender.submit(self._push_with_keys, stream.queue, rows)
         else:
-            self._under_way = self._sender.submit(self._push, stream, rows, done)
+            self._under_way = self._sender.submit(self._push, stream, rows)
 
     def _wait(self) -> None:
         if self._under_way is not None:
@@ -212,24 +247,23 @@ class Pusher:
 
     # --- on the sending thread ------------------------------------------------------------------------------------
 
-    def _push(self, stream: _Stream, rows: _Rows, done: bool) -> None:
+    def _push(self, stream: _Progress, rows: _Rows) -> None:
         while not stream.done:
             rows, found = rows.without(stream.elsewhere) if stream.elsewhere else (rows, [])
             stream.passed += b"".join(found)
-            if not rows.values and not done:
+            if not rows.values:
                 return
             note = b"".join(rows.digests)
-            if self._append(stream, rows, b"" if done else note, done):
+            if self._append(stream, rows, note):
                 stream.passed += note
                 stream.position += len(rows.values)
-                stream.done = done
                 return
             self._take_up(stream)
 
-    def _append(self, stream: _Stream, rows: _Rows, note: bytes, done: bool) -> bool:
+    def _append(self, stream: _Progress, rows: _Rows, note: bytes) -> bool:
         """Store rows at the end of a stream; False if that is not where this attempt believes it to be."""
         try:
-            stored = self._cluster.call(
+            stored = self.cluster.call(
                 lambda client: client.push_marked(
                     stream.queue,
                     rows.values,
@@ -237,7 +271,6 @@ class Pusher:
                     stream=stream.name,
                     first=stream.position,
                     note=note,
-                    done=done,
                     content_types=_unless_none(rows.types),
                     headers=rows.headers if any(rows.headers) else None,
                 )
@@ -249,8 +282,8 @@ class Pusher:
         self.stored += stored
         return stored == len(rows.values)
 
-    def _take_up(self, stream: _Stream) -> None:
-        mark = self._cluster.call(lambda client: client.mark(self._job, stream.name))
+    def _take_up(self, stream: _Progress) -> None:
+        mark = self.cluster.call(lambda client: client.mark(self._job, stream.name))
         if mark is None:
             raise LmqError(
                 "conflict",
@@ -264,7 +297,7 @@ class Pusher:
     def _push_with_keys(self, queue: str, rows: _Rows) -> None:
         types = _unless_none(rows.types)
         try:
-            self._cluster.call(
+            self.cluster.call(
                 lambda client: client.push_many(queue, rows.values, keys=rows.keys, content_types=types),
                 within_s=_KEYS_S,
             )

@@ -11,6 +11,10 @@ when Spark commits or aborts it; a micro-batch is ended when Spark commits the n
 first one is in Spark's commit log. A job that was named with ``lmq.writeId`` is not ended: a repetition within 30 days stores
 only what is missing, and nothing at all of a partition that was written to its end.
 
+While a job goes on the cluster also keeps 8 bytes for each row of a task that is not known to have ended. A worker process tells
+it of the end of a task when it takes on another one, which Spark gives it when it knows of the end of the first; the driver
+tells it of all others when the write is committed.
+
 A repetition has to cut the rows into the same partitions: partition 3 is compared with what partition 3 has stored. What is
 left over can store rows twice: a speculative copy of a task that only begins when the write is committed.
 
@@ -36,7 +40,7 @@ from lmqcluster import LmqError
 from .connecting import Cluster
 from .errors import SchemaError
 from .options import Write
-from .pushing import Headers, Pusher
+from .pushing import Headers, Pusher, Stream, finish
 
 __all__ = ["BatchWriter", "StreamWriter", "Written", "named_job"]
 
@@ -47,6 +51,11 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _OURS: Final = "x-lmq-"
 """How the headers begin that a read adds."""
+_FINISH_MAX: Final = 1000
+"""Most streams that a commit lets go of the notes of, one by one."""
+
+_ended: dict[str, list[Stream]] = {}
+"""By job: the streams of tasks that this worker process has ended."""
 
 
 def named_job(write_id: str) -> str:
@@ -56,10 +65,10 @@ def named_job(write_id: str) -> str:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many rows it had, how many of them it has stored, and for which query, if any."""
+    """What a task tells the driver: how many rows it had, what has become of them, and for which query it was, if any."""
 
     rows: int
-    stored: int
+    streams: list[Stream]
     query_id: str | None = None
 
 
@@ -80,16 +89,16 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._options, iterator, self._job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Let the cluster forget the job, unless the application may repeat it."""
-        self._end(messages)
+        """Let the cluster forget the job, or if the application may repeat it, all but its positions."""
+        if self._options.write_id is None:
+            self.abort(messages)
+        else:
+            _tell(self._options, self._job, _streams(messages), ended=None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Likewise: a write without a name is never taken up again."""
-        self._end(messages)
-
-    def _end(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Let the cluster forget a job without a name, which is never taken up again."""
         if self._options.write_id is None and messages:
-            _end_job(self._options, self._job)
+            _tell(self._options, self._job, [], ended=self._job)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -111,10 +120,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return written
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Let the cluster forget the micro-batch before this one."""
+        """Let the cluster forget the micro-batch before this one, and all but the positions of this one."""
         for query_id in {message.query_id for message in messages if isinstance(message, Written)}:
             if query_id is not None:
-                _end_job(self._options, _stream_job(query_id, batchId - 1))
+                done, before = _stream_job(query_id, batchId), _stream_job(query_id, batchId - 1)
+                _tell(self._options, done, _streams(messages), ended=before)
 
 
 def _stream_job(query_id: str, batch_id: int) -> str:
@@ -140,22 +150,34 @@ def _write(options: Write, batches: Iterator[pa.RecordBatch], job: str) -> Writt
     """Push all rows of a partition."""
     first = next(batches, None)
     if first is None:
-        return Written(0, 0)
+        return Written(0, [])
     rows = 0
     with Pusher(options, job, _partition()) as pusher:
+        finish(pusher.cluster, job, _ended.pop(job, []))
+        _ended.clear()
         for batch in chain((first,), batches):
             _push(batch, options.queue, pusher)
             rows += batch.num_rows
-    return Written(rows, pusher.stored)
+    _ended[job] = pusher.streams
+    return Written(rows, pusher.streams)
 
 
-def _end_job(options: Write, job: str) -> None:
+def _streams(messages: list[WriterCommitMessage | None]) -> list[Stream]:
+    return [stream for message in messages if isinstance(message, Written) for stream in message.streams]
+
+
+def _tell(options: Write, job: str, done: list[Stream], *, ended: str | None) -> None:
+    """Let the cluster know what it need not remember any more: notes of streams that are done, and a job that has ended."""
+    if not done and ended is None:
+        return
     try:
         with Cluster(options.connection) as cluster:
-            cluster.call(lambda client: client.end_jobs([job]))
+            if ended is not None:
+                cluster.call(lambda client: client.end_jobs([ended]))
+            finish(cluster, job, done[:_FINISH_MAX])
     except LmqError as exc:
         # All rows are stored: this is no reason to fail the write.
-        logger.warning("the cluster remembers the write %s until it has not been used for 30 days: %s", job, exc)
+        logger.warning("the cluster remembers more of the write %s than it need: %s", job, exc)
 
 
 def _push(batch: pa.RecordBatch, queue: str | None, pusher: Pusher) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from lmqcluster import Client, LmqError
+from lmqcluster.spark.connecting import Cluster
 from lmqcluster.spark.options import Write
-from lmqcluster.spark.pushing import Pusher
+from lmqcluster.spark.pushing import Pusher, Stream, finish
 
 from .queues import numbered, pulled
 
@@ -86,9 +87,25 @@ def test_a_job_costs_one_number_and_notes_only_while_it_is_unfinished(servers: s
 
     attempt(servers, queue, queue, numbered(1000), until=500)
     assert job() == (1, 500, 8 * 500)
-    attempt(servers, queue, queue, numbered(1000))
-    assert job() == (1, 1000, 0)
-    assert client.end_jobs([queue]) == 1
+    with Pusher(options(servers), queue, 0) as pusher:
+        pusher.add(queue, numbered(1000))
+    assert pusher.streams == [Stream(queue, f"0/{queue}", 1000)]
+    assert job() == (1, 1000, 8 * 1000)
+    with Cluster(options(servers).connection) as cluster:
+        finish(cluster, queue, pusher.streams)
+        assert job() == (1, 1000, 0)
+        # What comes later counts as stored.
+        assert attempt(servers, queue, queue, [b"late"]) == 0
+        assert client.end_jobs([queue]) == 1
+        finish(cluster, queue, pusher.streams)
+    assert len(pulled(client, queue)) == 1000
+
+
+def test_an_attempt_whose_input_is_cut_short_does_not_end_the_stream(servers: str, client: Client, queue: str) -> None:
+    """Where the part of a task in front of the sink breaks down, the sink sees the end of its rows, as of a smaller task."""
+    assert attempt(servers, queue, queue, numbered(1000)[:300]) == 300
+    assert attempt(servers, queue, queue, numbered(1000)) == 700
+    assert pulled(client, queue) == numbered(1000)
 
 
 def test_an_attempt_that_goes_on_after_the_end_of_the_write_stores_nothing_more(
@@ -127,7 +144,7 @@ def test_rows_with_and_without_idempotency_keys_keep_their_order(servers: str, c
 
 
 def test_content_types_and_headers_go_along(servers: str, client: Client, queue: str) -> None:
-    client.update_props(queue, {"hooks": [("pre_http_push", [("lmq_hook_preserve_header", ["x-note"])])]})
+    client.update_props(queue, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-note"]]]}})
     with Pusher(options(servers), queue, 0) as pusher:
         pusher.add(queue, [b"1,2", b"plain"], None, ["text/csv", None], [[("X-Note", "kept"), ("x-other", "gone")], ()])
     typed, plain = client.peek(queue, 10)

@@ -82,15 +82,13 @@ def test_a_second_query_takes_the_subscription_over_and_the_first_one_fails(
     (part,) = first.partitions(start, end)
     second = new_reader()
     assert second.latestOffset(second.initialOffset(), ReadMaxRows(5)) == end
-    took_over = pytest.raises(TakenOverError, match="was taken over by another query, which started later")
-    with took_over:
-        list(first.read(part))
-    with took_over:
-        first.partitions(start, end)
-    with took_over:
-        first.latestOffset(end, ReadMaxRows(5))
-    with took_over:
-        first.commit(end)
+    for call in (
+        lambda: list(first.read(part)),
+        lambda: first.latestOffset(end, ReadMaxRows(5)),
+        lambda: first.commit(end),
+    ):
+        with pytest.raises(TakenOverError, match="was taken over by another query, which started later"):
+            call()
     assert settled_and_open(client, queue) == (0, [(1, "live", 5)])
     # The second one has everything, once.
     assert values(second, start, end) == numbered(10)[:5]
