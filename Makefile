@@ -1,4 +1,4 @@
-# make install   create .venv and install everything      make up      a three-node cluster on loopback
+# make up        a three-node cluster on loopback          make install   create .venv and install everything, Spark and tests too
 # make test      everything CI checks                      make bench   the benchmark suite
 # make check     lint, types, import rules, unit tests     make sim SEED=n   replay one simulated run
 # make drill     every failover drill                      make drill-soak HOURS=n   drills with new seeds for n hours
@@ -7,7 +7,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.installed-runtime
 # How many test files run at the same time.
 TEST_JOBS ?= 3
 
@@ -15,15 +17,22 @@ TEST_JOBS ?= 3
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml
+# What a cluster needs is little; Spark, browsers and tests are much more.
+$(RUNTIME): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("lmqcluster needs Python 3.11 or newer, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench,spark]'
+	@echo 'Installing lmqcluster into $(VENV), once ...'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade pip
+	@$(PIP) --editable .
+	@touch $(RUNTIME)
+
+$(STAMP): $(RUNTIME) pyproject.toml
+	@echo 'Installing Spark and what tests and benchmarks need into $(VENV), about 1.4 GiB, once ...'
+	@$(PIP) --editable '.[dev,bench,spark]'
 	@touch $(STAMP)
 
-up: install
-	$(BIN)/lmq dev
+up: $(RUNTIME)
+	@$(BIN)/lmq dev
 
 lint: install
 	$(BIN)/ruff check .

@@ -50,7 +50,11 @@ cli.add_section("Many messages", [replay, drain, bench])
 cli.add_section("Members", [join, leave, remove, transfer_leader])
 cli.add_section("One node and its data", [log_level, snapshot, backup, restore, recover])
 cli.add_section("Access", [token, tls])
-cli.add_command(completion_command(cli, "lmq-admin", "commands, options and queue names"))
+cli.add_command(
+    completion_command(
+        cli, "lmq-admin", "commands, options, and the names of queues, nodes, tokens, rules, subscriptions and columns"
+    )
+)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from lmqcluster.replication.storage.snapshot_file import PREFIX
 from .confirm import agreed, yes_option
 from .data_dir import hold_data_dir
 from .errors import CliError, ExitCode
-from .output import print_json
+from .output import human_bytes, print_json
 from .target import Target, target_options
 
 __all__ = ["backup", "data_dir_option", "disks_of", "recover", "restore", "told"]
@@ -67,7 +67,7 @@ def backup(target: Target, file: Path) -> None:
     if target.as_json:
         print_json({**info, "file": str(file)})
     elif sys.stdout.isatty():
-        print(f"{file} holds everything up to entry {info['index']:,}, {info['size_bytes']:,} bytes.")
+        print(f"{file} holds everything up to entry {info['index']:,}, {human_bytes(info['size_bytes'])}.")
 
 
 @click.command(short_help="Make a new cluster from a backup.")

@@ -50,7 +50,7 @@ _COLUMNS: Final = [
 )
 @nodes_option
 @patience_option
-@view_options
+@view_options(_COLUMNS)
 @target_options
 def bench(
     target: Target,

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.wire.errors import LmqError
-
+from .admin_queues import queue_exists
 from .api import Api
 from .errors import ExitCode
 from .monitoring import Finding, Limits, MonitoringCommand, State, graded, line_of, worst
-from .output import Column, print_json
+from .output import Column, human_bytes, plural, print_json
 from .reads import Report, reads
 from .target import Target, complete_queue, target_options
 
@@ -26,7 +25,7 @@ Thresholds = Mapping[str, float | None]
 @click.group(
     invoke_without_command=True, epilog=_STATES, short_help="Say whether all is well; for monitoring systems too."
 )
-@reads
+@reads(_COLUMNS)
 def check(target: Target) -> Report:
     """Say whether the cluster is well and the node may be stopped. Exits with 69 if anything is not as it should be.
 
@@ -100,28 +99,20 @@ def _cluster_findings(checks: Mapping[str, Any], limits: Thresholds) -> Iterator
 @target_options
 def check_queue(target: Target, name: str, absent_ok: bool, **limits: float | None) -> int:
     """Check the messages of one queue against thresholds; without any threshold it only tells the figures."""
-    found = _queue_or_none(target, name) if absent_ok else target.api.get(_path(name))
-    if found is None:
+    if absent_ok and not queue_exists(target.api, name):
         return _end(target, [Finding(State.OK, f"there is no queue {name}")])
-    return _end(target, [*_queue_findings(name, found, limits)])
+    return _end(target, [*_queue_findings(name, target.api.get(_path(name)), limits)])
 
 
 def _queue_findings(name: str, found: Mapping[str, Any], limits: Thresholds) -> Iterator[Finding]:
     ready, leased, size = found["ready"], found["leased"], found["bytes"]
-    yield graded("ready", ready, f"{ready:,} messages wait in queue {name}", _limits(limits, "ready"))
+    yield graded(
+        "ready", ready, f"{plural(ready, 'message waits', 'messages wait')} in queue {name}", _limits(limits, "ready")
+    )
     yield graded("leased", leased, f"{leased:,} are under lease", _limits(limits, "leased"))
     age = found["oldest_age_s"] or 0.0
     yield graded("oldest_age", age, f"the oldest waits for {age:.1f} s", _limits(limits, "age"), unit="s")
-    yield graded("size", size, f"they take {size:,} bytes", _limits(limits, "bytes"), unit="B")
-
-
-def _queue_or_none(target: Target, name: str) -> Any:
-    try:
-        return target.api.get(_path(name))
-    except LmqError as exc:
-        if exc.code == "queue_not_found":
-            return None
-        raise
+    yield graded("size", size, f"they take {human_bytes(size)}", _limits(limits, "bytes"), unit="B")
 
 
 def _limits(limits: Thresholds, name: str) -> Limits:

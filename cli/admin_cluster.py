@@ -9,12 +9,13 @@ from typing import Any, Final
 import click
 
 from .admin_queues import all_queues
+from .api import Api
 from .confirm import agreed, destructive_options
 from .errors import CliError, ExitCode
-from .output import Column, plural, print_json
+from .output import Column, human_bytes, plural, print_json
 from .peer import peer_to_join
 from .reads import Report, reads
-from .target import Target, queue_text, target_options
+from .target import Target, completes, queue_text, target_options
 
 __all__ = ["join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader"]
 
@@ -42,9 +43,13 @@ _STATS_COLUMNS: Final = [
 ]
 
 
+def _members(api: Api, _incomplete: str) -> list[object]:
+    return [node["name"] or node["id"] for node in api.get("/v1/cluster")["nodes"]]
+
+
 @click.command()
 @click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin status printed.")
-@reads
+@reads(_NODE_COLUMNS)
 def status(target: Target, as_lmq: bool) -> Report:
     """Show the nodes of the cluster. Exits with 69 if there is no quorum."""
     if as_lmq:
@@ -58,7 +63,7 @@ def status(target: Target, as_lmq: bool) -> Report:
 
 @click.command(short_help="Show rates and waiting times of all queues.")
 @click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin stats printed.")
-@reads
+@reads(_STATS_COLUMNS)
 def stats(target: Target, as_lmq: bool) -> Report:
     """Show rates and waiting times of all queues, as this one node has counted them.
 
@@ -86,7 +91,7 @@ def join(target: Target, peer: str, discard_data: bool) -> None:
     discard_data = discard_data or _may_discard(target)
     request = {"peer": peer_to_join(peer), "discard_data": discard_data}
     cluster = target.api.post("/v1/cluster/join", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
-    _done(target, cluster, f"{target.node} is now one of {len(cluster['nodes'])} nodes.")
+    _done(target, cluster, f"{target.node} is now one of {plural(len(cluster['nodes']), 'node')}.")
 
 
 @click.command(short_help="Take the node out of its cluster.")
@@ -111,7 +116,7 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
 
 
 @click.command(short_help="Take a dead node out of the cluster.")
-@click.argument("member", metavar="NODE")
+@click.argument("member", metavar="NODE", shell_complete=completes(_members))
 @click.option("--force", is_flag=True, help="Remove it though it is alive.")
 @destructive_options
 @target_options
@@ -128,11 +133,11 @@ def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -
         if not agreed(what, yes=yes, dry_run=dry_run):
             return
     cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
-    _done(target, cluster, f"{member} is removed; the cluster has {len(cluster['nodes'])} nodes now.")
+    _done(target, cluster, f"{member} is removed; the cluster has {plural(len(cluster['nodes']), 'node')} now.")
 
 
 @click.command("transfer-leader", short_help="Have the leader hand over.")
-@click.argument("member", metavar="[NODE]", required=False)
+@click.argument("member", metavar="[NODE]", required=False, shell_complete=completes(_members))
 @target_options
 def transfer_leader(target: Target, member: str | None) -> None:
     """Have the leader hand over to NODE (name or id), or to the node that is most up to date."""
@@ -148,7 +153,9 @@ def snapshot(target: Target) -> None:
     """Have the node write a snapshot of its state now, so that it starts faster and its log gets shorter."""
     info = target.api.post("/v1/snapshots", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(
-        target, info, f"{target.node} has written a snapshot of entry {info['index']:,}, {info['size_bytes']:,} bytes."
+        target,
+        info,
+        f"{target.node} has written a snapshot of entry {info['index']:,}, {human_bytes(info['size_bytes'])}.",
     )
 
 
@@ -196,7 +203,7 @@ def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Rep
     if any(node["state"] == "left" for node in nodes):
         leader = None
         state = "in no cluster"
-    count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    count = plural(len(nodes), "node")
     heading = (
         f"{count}, quorum {cluster['quorum']}, {state}, commit index {cluster['commit_index']:,}, "
         f"durability {cluster['durability']}, version {cluster['version']}"

@@ -13,11 +13,12 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.properties import parse_rules
 
 from .aliases import AliasGroup
+from .api import Api
 from .confirm import agreed, destructive_options
 from .errors import CliError, ExitCode
-from .output import Column, make_console
+from .output import Column, make_console, plural
 from .reads import Report, reads
-from .target import Target, target_options
+from .target import Target, completes, target_options
 
 __all__ = ["defaults"]
 
@@ -30,6 +31,10 @@ _COLUMNS: Final = [
 ]
 
 
+def _patterns(api: Api, _incomplete: str) -> list[object]:
+    return [pattern for pattern, _properties in api.get(_PATH)]
+
+
 @click.group(cls=AliasGroup)
 def defaults() -> None:
     """Show and change the default properties of queues.
@@ -39,7 +44,7 @@ def defaults() -> None:
 
 
 @defaults.command("show")
-@reads
+@reads(_COLUMNS)
 def defaults_show(target: Target) -> Report:
     """Show the default properties in their order."""
     rules = target.api.get(_PATH)
@@ -100,7 +105,7 @@ def defaults_add(
 
 
 @defaults.command("rm", short_help="Remove a rule.")
-@click.argument("pattern", metavar="REGEXP")
+@click.argument("pattern", metavar="REGEXP", shell_complete=completes(_patterns))
 @destructive_options
 @target_options
 def defaults_rm(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
@@ -140,7 +145,7 @@ def _replace(target: Target, change: Callable[[Rules], Rules], *, yes: bool, dry
         click.echo("lmq-admin: nothing changes", err=True)
         return
     _print_difference(before, after)
-    count = "1 rule" if len(then) == 1 else f"{len(then)} rules"
+    count = plural(len(then), "rule")
     if agreed(f"replace the default properties of the cluster by {count}, as shown", yes=yes, dry_run=dry_run):
         target.api.put(_PATH, then)
 

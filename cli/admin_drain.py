@@ -13,12 +13,12 @@ from typing import BinaryIO
 
 import click
 
-from .admin_queues import all_queues
+from .admin_queues import all_queues, require_queue
 from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
 from .drain import Drain, DrainReport
 from .errors import CliError, ExitCode
 from .interrupt import run_until_interrupted
-from .output import print_json
+from .output import plural, print_json
 from .target import Target, complete_queue, target_options
 
 __all__ = ["drain"]
@@ -62,7 +62,7 @@ def drain(
     _print_report(target, run.report, queues, to_stdout=output == "-")
     if run.report.unconfirmed:
         click.echo(
-            f"lmq-admin: {run.report.unconfirmed:,} messages could not be acknowledged in time; they may come again",
+            f"lmq-admin: {plural(run.report.unconfirmed, 'message')} could not be acknowledged in time; they may come again",
             err=True,
         )
     if run.trouble is not None:
@@ -104,6 +104,8 @@ class _Run:
 
 
 def _queues(target: Target, names: Iterable[str], match: str | None) -> list[bytes]:
+    for name in names:
+        require_queue(target.api, name)
     queues = {name.encode(errors="surrogateescape") for name in names}
     if match is not None:
         try:

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import click
 
+from .admin_queues import require_queue
 from .aliases import AliasGroup
 from .api import Api
 from .contents import Show, content_bytes, content_json, shown
 from .errors import CliError, ExitCode
-from .output import Column, print_json, print_table
+from .output import Column, human_bytes, print_json, print_table
 from .reads import Report, reads
 from .target import Target, complete_queue, target_options
 
@@ -60,6 +61,8 @@ def message_push(target: Target, name: str, content: str | None, **options: str 
     answer = target.api.post(f"{_path(name)}/messages", {"messages": [item]})
     if target.as_json:
         print_json(answer)
+    elif sys.stdout.isatty():
+        print(f"One message of {human_bytes(len(data))} is in queue {name}.")
 
 
 @message.command("pull", short_help="Pull, print and acknowledge messages.")
@@ -73,8 +76,12 @@ def message_push(target: Target, name: str, content: str | None, **options: str 
 def message_pull(target: Target, name: str, count: int, wait: float, no_ack: bool, show: str, raw: bool) -> None:
     """Pull messages, print their contents, one a line, and acknowledge them. Exits with 66 if there is none.
 
+    A queue that does not exist is waited for with --wait.
+
     With --no-ack use --json: it tells the ids that `message ack | nack | extend` take.
     """
+    if not wait:
+        require_queue(target.api, name)
     answer = target.api.post(f"{_path(name)}/pull", {"max": count, "timeout": wait}, timeout_s=wait + PULL_REPLY_S)
     messages = answer["messages"]
     if target.as_json:
@@ -104,6 +111,8 @@ def _settle(target: Target, name: str, verb: str, ids: tuple[str, ...]) -> None:
         print_table(
             _ID_COLUMNS, [(one, "done" if ok else "no such lease") for one, ok in zip(ids, results, strict=True)]
         )
+    if not any(results):
+        require_queue(target.api, name)
     if not all(results):
         text = (
             f"{target.node}: {results.count(False)} of {len(ids)} messages of queue {name} are not under such a lease"
@@ -143,7 +152,7 @@ def message_extend(target: Target, name: str, ids: tuple[str, ...]) -> None:
 @click.option("--max", "count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Most messages.")
 @click.option("--after", type=click.IntRange(0), help="Start behind the message of this sequence.")
 @_show_option
-@reads
+@reads(_PEEK_COLUMNS)
 def message_peek(target: Target, name: str, count: int, after: int | None, show: str) -> Report:
     """Look at messages in the order in which they were pushed, leased ones among them, without taking any.
 
@@ -152,6 +161,8 @@ def message_peek(target: Target, name: str, count: int, after: int | None, show:
     query = {"limit": count} if after is None else {"limit": count, "after": after}
     answer = target.api.get(f"{_path(name)}/messages?{urllib.parse.urlencode(query)}")
     rows = [_peek_row(item, Show(show)) for item in answer["messages"]]
+    if not answer["messages"]:
+        require_queue(target.api, name)
     remark = f"(There are more: --after {answer['next']} goes on.)" if answer["next"] is not None else ""
     return Report(answer, _PEEK_COLUMNS, rows, empty=f"Queue {name} is empty.", remark=remark)
 

@@ -10,15 +10,17 @@ from typing import Any, Final
 
 import click
 
+from lmqcluster.wire.errors import LmqError
+
 from .aliases import AliasGroup
 from .api import Api
 from .confirm import agreed, destructive_options
 from .contents import content_bytes
-from .output import Column, print_json
+from .output import Column, plural, print_json
 from .reads import Report, reads
 from .target import Target, complete_queue, queue_text, target_options
 
-__all__ = ["all_queues", "queue"]
+__all__ = ["all_queues", "queue", "queue_exists", "require_queue"]
 
 _QUEUE_COLUMNS: Final = [
     Column("Queue", "queue"),
@@ -60,6 +62,26 @@ def all_queues(api: Api, **query: str | bytes) -> Iterator[dict[str, Any]]:
         after = {"after": content_bytes(following)}
 
 
+def require_queue(api: Api, name: str) -> None:
+    """Return if there is such a queue.
+
+    Raises:
+        LmqError: ``queue_not_found``, as every command ends that is given the name of a queue which is not there.
+    """
+    api.get(_path(name))
+
+
+def queue_exists(api: Api, name: str) -> bool:
+    """Whether there is such a queue."""
+    try:
+        require_queue(api, name)
+    except LmqError as exc:
+        if exc.code != "queue_not_found":
+            raise
+        return False
+    return True
+
+
 @click.group(cls=AliasGroup)
 def queue() -> None:
     """List, show, change, empty and delete queues."""
@@ -69,7 +91,7 @@ def queue() -> None:
 @click.option("--name", metavar="TEXT", help="Only queues with this in their names, in upper or lower case.")
 @click.option("--match", metavar="REGEXP", help="Only queues in whose names this regular expression is found.")
 @click.option("--limit", type=click.IntRange(1, PAGE_MAX), help="Only the first so many, in the order of --sort.")
-@reads
+@reads(_QUEUE_COLUMNS)
 def queue_ls(target: Target, name: str | None, match: str | None, limit: int | None) -> Report:
     """List queues with their counts."""
     # Words that are not UTF-8 go as the bytes that they are.
@@ -101,7 +123,7 @@ def _queue_row(item: Mapping[str, Any]) -> list[object]:
 
 @queue.command("show")
 @_QUEUE_ARGUMENT
-@reads
+@reads(_WHAT_COLUMNS)
 def queue_show(target: Target, name: str) -> Report:
     """Show the counts of one queue and its properties, set on itself or by default."""
     found = target.api.get(_path(name))
@@ -133,20 +155,39 @@ def _value_text(value: object) -> str | None:
 @click.option("--retry", type=int, help="How often a message is delivered again, for messages pushed from now on.")
 @click.option("--timeout", type=float, help="Seconds until a delivered message is delivered again.")
 @click.option("--hooks", metavar="JSON", help="LMQ's hooks, an object from hook point to a list of modules.")
+@click.option("--create", is_flag=True, help="Make the queue if there is none of that name.")
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @target_options
-def queue_set(target: Target, name: str, dry_run: bool, hooks: str | None, **numbers: float | None) -> None:
-    """Set properties of a queue, which is created if need be; others keep their values."""
+def queue_set(
+    target: Target, name: str, create: bool, dry_run: bool, hooks: str | None, **numbers: float | None
+) -> None:
+    """Set properties of a queue; others keep their values.
+
+    \b
+    Example:
+      lmq-admin queue set jobs --retry 5 --timeout 60
+    """
     given: dict[str, Any] = {key: value for key, value in numbers.items() if value is not None}
     if hooks is not None:
         given["hooks"] = _json_option("--hooks", hooks)
     if not given:
         raise click.UsageError("give at least one of --accum, --retry, --timeout, --hooks")
     path = f"{_path(name)}/properties"
+    is_new = create and not queue_exists(target.api, name)
+    if not create:
+        require_queue(target.api, name)
     if dry_run:
+        if is_new:
+            print(f"would create queue {name}")
         _print_changes(target.api.get(path), given)
         return
     target.api.patch(path, given)
+    if sys.stdout.isatty():
+        print(
+            f"Queue {name} is created and its properties are set."
+            if is_new
+            else f"The properties of queue {name} are set."
+        )
 
 
 def _json_option(option: str, text: str) -> Any:
@@ -182,7 +223,7 @@ def queue_clear(target: Target, name: str, yes: bool, dry_run: bool) -> None:
 def queue_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """Delete a queue with its messages and its own properties."""
     found = target.api.get(_path(name))
-    if agreed(f"delete queue {name} with {found['size']:,} messages", yes=yes, dry_run=dry_run):
+    if agreed(f"delete queue {name} with {plural(found['size'], 'message')}", yes=yes, dry_run=dry_run):
         target.api.delete(_path(name))
 
 
@@ -193,10 +234,11 @@ def queue_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
 def queue_purge(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """Remove all messages that wait in a queue. What consumers hold under lease stays, and so does the queue."""
     found = target.api.get(_path(name))
-    what = f"remove {found['size'] - found['leased']:,} waiting messages from queue {name} ({found['leased']:,} leased ones stay)"
+    waiting = plural(found["size"] - found["leased"], "waiting message")
+    what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
     if agreed(what, yes=yes, dry_run=dry_run):
         answer = target.api.post(f"{_path(name)}/purge", {}, timeout_s=BULK_TIMEOUT_S)
-        _done(target, answer, f"{answer['purged']:,} messages are removed from queue {name}.")
+        _done(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
 
 
 @queue.command("move", short_help="Move ready messages to another queue.")
@@ -209,10 +251,10 @@ def queue_move(target: Target, name: str, destination: str, count: int | None, y
     """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed anew there."""
     ready = target.api.get(_path(name))["ready"]
     most = ready if count is None else min(count, ready)
-    if agreed(f"move {most:,} messages from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
+    if agreed(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
         request: dict[str, Any] = {"to": destination} if count is None else {"to": destination, "max": count}
         answer = target.api.post(f"{_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
-        _done(target, answer, f"{answer['moved']:,} messages are moved to queue {destination}.")
+        _done(target, answer, f"{plural(answer['moved'], 'message is', 'messages are')} moved to queue {destination}.")
 
 
 @queue.command("suspend", short_help="Hand out no messages for now.")

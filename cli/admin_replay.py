@@ -12,7 +12,7 @@ import click
 from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
 from .errors import CliError, ExitCode
 from .interrupt import run_until_interrupted
-from .output import human_bytes, print_json
+from .output import human_bytes, plural, print_json
 from .queue_template import QueueTemplate
 from .replay import Replay, ReplayReport
 from .row_source import FORMATS, RowSource, open_source
@@ -60,10 +60,11 @@ def replay(
             run_until_interrupted(lambda stop: run.push(addresses, stop))
     _print_report(target, run.report, len(addresses))
     if run.trouble is not None:
-        text = f"{file}: {run.trouble}; {run.report.rows:,} rows are acknowledged"
+        text = f"{file}: {run.trouble}; {plural(run.report.rows, 'row')} acknowledged"
         raise CliError(text, run.trouble.exit_code)
     if run.interrupted:
-        text = f"interrupted: all {run.report.rows:,} rows up to line {run.report.last_line:,} are acknowledged, none after it"
+        done = f"{plural(run.report.rows, 'row')} up to line {run.report.last_line:,}"
+        text = f"interrupted: all {done} are acknowledged, none after it"
         raise CliError(text, ExitCode.INTERRUPTED)
     return ExitCode.DONE
 
@@ -131,7 +132,7 @@ def _print_report(target: Target, report: ReplayReport, nodes: int) -> None:
     if sys.stdout.isatty():
         bad = f", {report.bad:,} bad rows skipped" if report.bad else ""
         through = f"through {nodes} nodes" if nodes > 1 else "through one node"
-        print(f"{report.rows:,} rows ({human_bytes(report.content_bytes)}) acknowledged {through}{bad}.")
+        print(f"{plural(report.rows, 'row')} ({human_bytes(report.content_bytes)}) acknowledged {through}{bad}.")
     print_counts(counts)
     if report.bad and not sys.stdout.isatty():
         click.echo(f"lmq-admin: {report.bad:,} bad rows skipped", err=True)

@@ -6,16 +6,18 @@ from typing import Any, Final
 
 import click
 
+from .aliases import AliasGroup
 from .api import Api
 from .confirm import agreed, destructive_options
-from .output import Column
+from .output import Column, plural
 from .reads import Report, reads
-from .target import Target, queue_text, target_options
+from .target import Target, completes, queue_text, target_options
 
 __all__ = ["subscription"]
 
 _COLUMNS: Final = [
     Column("Subscription", "subscription"),
+    Column("Owner", "owner", rank=1),
     Column("Settled", "settled", right=True),
     Column("Batches", "batches", right=True),
     Column("Messages", "messages", right=True),
@@ -29,7 +31,11 @@ _BATCH_COLUMNS: Final = [
 ]
 
 
-@click.group()
+def _names(api: Api, _incomplete: str) -> list[object]:
+    return [one["name"] for one in api.get("/v1/subscriptions")["subscriptions"]]
+
+
+@click.group(cls=AliasGroup)
 def subscription() -> None:
     """List batch leases, and give them back.
 
@@ -38,7 +44,7 @@ def subscription() -> None:
 
 
 @subscription.command("ls")
-@reads
+@reads(_COLUMNS)
 def subscription_ls(target: Target) -> Report:
     """List all subscriptions with what they hold."""
     found = target.api.get("/v1/subscriptions")
@@ -48,12 +54,19 @@ def subscription_ls(target: Target) -> Report:
 def _row(one: dict[str, Any]) -> list[object]:
     live = [batch for batch in one["batches"] if batch["state"] == "live"]
     first = min((int(batch["expires_in_s"]) for batch in live), default=None)
-    return [queue_text(one["name"]), one["settled"], len(live), sum(batch["count"] for batch in live), first]
+    return [
+        queue_text(one["name"]),
+        queue_text(one["owner"]) or None,
+        one["settled"],
+        len(live),
+        sum(batch["count"] for batch in live),
+        first,
+    ]
 
 
 @subscription.command("show")
-@click.argument("name", metavar="SUBSCRIPTION")
-@reads
+@click.argument("name", metavar="SUBSCRIPTION", shell_complete=completes(_names))
+@reads(_BATCH_COLUMNS)
 def subscription_show(target: Target, name: str) -> Report:
     """Show the batches of one subscription that are not settled."""
     found = target.api.get(_path(name))
@@ -62,7 +75,7 @@ def subscription_show(target: Target, name: str) -> Report:
 
 
 @subscription.command("abandon")
-@click.argument("name", metavar="SUBSCRIPTION")
+@click.argument("name", metavar="SUBSCRIPTION", shell_complete=completes(_names))
 @destructive_options
 @target_options
 def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) -> None:
@@ -70,30 +83,11 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
 
     A consumer that is still at work on them, or has stored them elsewhere, will see the messages again.
     """
-    count = _held(target, name)
-    if not agreed(f"give back {count:,} messages that subscription {name} holds", yes=yes, dry_run=dry_run):
+    path = _path(name)
+    count = sum(one["count"] for one in target.api.get(path)["batches"] if one["state"] == "live")
+    if not agreed(f"give back {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
         return
-    target.api.post(f"{_path(name)}/abandon", {})
-
-
-@subscription.command("rm")
-@click.argument("name", metavar="SUBSCRIPTION")
-@destructive_options
-@target_options
-def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Forget a subscription, and give back what it holds.
-
-    A consumer that goes on with it afterwards begins anew, and cannot tell what it has settled before.
-    """
-    count = _held(target, name)
-    if not agreed(f"forget subscription {name} and give back its {count:,} messages", yes=yes, dry_run=dry_run):
-        return
-    target.api.delete(_path(name))
-
-
-def _held(target: Target, name: str) -> int:
-    """How many messages a subscription has under lease."""
-    return sum(one["count"] for one in target.api.get(_path(name))["batches"] if one["state"] == "live")
+    target.api.post(f"{path}/abandon", {})
 
 
 def _path(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from .aliases import AliasGroup
 from .certificates import Authority
 
 __all__ = ["tls"]
@@ -15,7 +16,7 @@ __all__ = ["tls"]
 _NODE: Final = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(=(?P<hosts>.+))?")
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def tls() -> None:
     """Make certificates for the nodes: for their clients, and between them."""
 

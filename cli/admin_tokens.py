@@ -14,7 +14,7 @@ from .api import Api
 from .confirm import agreed, destructive_options
 from .output import Column, print_json
 from .reads import Report, reads
-from .target import Target, target_options
+from .target import Target, completes, target_options
 
 __all__ = ["token"]
 
@@ -26,6 +26,10 @@ _COLUMNS: Final = [
     Column("Expires", "expires"),
 ]
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _names(api: Api, _incomplete: str) -> list[object]:
+    return [one["name"] for one in api.get("/v1/tokens")["tokens"]]
 
 
 @click.group(cls=AliasGroup)
@@ -71,7 +75,7 @@ def token_create(target: Target, name: str, role: str, queues: str, lifetime_s: 
 
 
 @token.command("list")
-@reads
+@reads(_COLUMNS)
 def token_list(target: Target) -> Report:
     """List all tokens, without their secrets."""
     found = target.api.get("/v1/tokens")
@@ -83,7 +87,7 @@ def token_list(target: Target) -> Report:
 
 
 @token.command("delete", short_help="Delete a token.")
-@click.argument("name")
+@click.argument("name", shell_complete=completes(_names))
 @destructive_options
 @target_options
 def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:

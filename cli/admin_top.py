@@ -16,7 +16,7 @@ from lmqcluster.wire.errors import LmqError
 
 from .errors import CliError, ExitCode
 from .keyboard import keys
-from .output import Column, Form, View, human_bytes, make_console, print_json, print_table, table_of
+from .output import Column, Form, View, human_bytes, make_console, plural, print_json, print_table, table_of
 from .reads import passes, view_of, view_options
 from .target import Target, target_options
 from .top import NODE_COLUMNS, QUEUE_COLUMNS, Picture, Sample, look, picture
@@ -35,7 +35,7 @@ _SORT_KEYS: Final = tuple(column.key for column in QUEUE_COLUMNS)
 )
 @click.option("--count", type=click.IntRange(1), help="End after so many pictures. [default: q or Ctrl-C ends it]")
 @click.option("--limit", type=click.IntRange(1), help="Most queues. [default: what fits on the terminal, else 20]")
-@view_options
+@view_options(QUEUE_COLUMNS)
 @target_options
 def top(target: Target, view: View, interval: float, count: int | None, limit: int | None) -> int:
     """Show what goes on: rates of each queue, and the state, lag, memory and disk of each node.
@@ -192,6 +192,6 @@ def _summary(seen: Picture) -> str:
     quorum = "" if cluster["has_quorum"] else "NO QUORUM, "
     lead = f"leader {leader} in term {cluster['term']}" if leader else "no leader"
     return (
-        f"{quorum}{lead}   {rates}\n{totals['queues']:,} queues: {totals['ready']:,} ready, {totals['delayed']:,} delayed, "
-        f"{totals['leased']:,} leased, {human_bytes(totals['bytes'])}"
+        f"{quorum}{lead}   {rates}\n{plural(totals['queues'], 'queue')}: {totals['ready']:,} ready, "
+        f"{totals['delayed']:,} delayed, {totals['leased']:,} leased, {human_bytes(totals['bytes'])}"
     )

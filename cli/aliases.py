@@ -19,6 +19,20 @@ class AliasGroup(click.Group):
         """The command of this name."""
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, _ALIASES.get(cmd_name, ""))
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with what they do, none of which is cut off."""
+        self.write_commands(ctx, formatter, "Commands", self.list_commands(ctx))
+
+    def write_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter, title: str, names: Sequence[str]
+    ) -> None:
+        """Write commands under a title."""
+        found = [(name, self.get_command(ctx, name)) for name in names]
+        rows = [(name, command.get_short_help_str(1000)) for name, command in found if command and not command.hidden]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
 
 class SectionGroup(AliasGroup):
     """A group whose help lists its commands in sections.
@@ -44,8 +58,4 @@ class SectionGroup(AliasGroup):
         placed = {name for names in self.sections.values() for name in names}
         others = [name for name in self.list_commands(ctx) if name not in placed]
         for title, names in {**self.sections, "Other commands": others}.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name, command.get_short_help_str(80)) for name, command in found if command and not command.hidden]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+            self.write_commands(ctx, formatter, title, names)

@@ -14,6 +14,7 @@ import click
 from lmqcluster.client.tls import SYSTEM, client_context
 
 from .errors import CliError, ExitCode
+from .shared_options import SharedOption
 
 __all__ = ["Credentials", "credential_options", "credentials", "use_tls"]
 
@@ -66,6 +67,7 @@ def credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
             flag,
             f"credential_{name}",
+            cls=SharedOption,
             metavar=metavar,
             help=f"{text} [{variable}]",
             callback=_remember,

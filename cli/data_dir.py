@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lmqcluster.node.config import ConfigError
 
-__all__ = ["hold_data_dir"]
+__all__ = ["check_data_dir", "check_folder", "hold_data_dir"]
 
 PID_FILE = "lmq.pid"
 
@@ -37,6 +37,38 @@ def hold_data_dir(directory: Path) -> Iterator[None]:
     except BaseException:
         _remove_empty(absent)
         raise
+    finally:
+        os.close(handle)
+
+
+def check_folder(directory: Path, purpose: str) -> None:
+    """Return if files can be made in a directory, or it can be made itself; nothing is.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    nearest = next(path for path in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise ConfigError(f"cannot use the {purpose} {directory}: {nearest} is not a directory")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot use the {purpose} {directory}: {nearest} is not writable")
+
+
+def check_data_dir(directory: Path, *, in_use_ok: bool) -> None:
+    """Return if a node could run in the directory; nothing is made.
+
+    Args:
+        in_use_ok: whether a node may run there at present.
+
+    Raises:
+        ConfigError: none could.
+    """
+    check_folder(directory, "data directory")
+    if in_use_ok or not directory.is_dir():
+        return
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(handle, directory)
     finally:
         os.close(handle)
 

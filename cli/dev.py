@@ -24,6 +24,7 @@ from lmqcluster.node.config_values import memory_of_machine
 from .api import Api
 from .certificates import write_new
 from .errors import ExitCode
+from .output import plural
 from .ports import check_free
 
 __all__ = ["DevCluster", "DevSettings"]
@@ -36,6 +37,7 @@ STOP_S: Final = 15.0
 RESPAWN_DELAY_S: Final = 1.0
 _POLL_S: Final = 0.05
 _LINE_BYTES_MAX: Final = 64 * 1024
+_HELD_LINES_MAX: Final = 1000
 _TITLES: Final = {"http": "HTTP", "rpc": "MessagePack-RPC", "raft": "Raft"}
 _COLOURS: Final = (
     "cyan",
@@ -102,6 +104,8 @@ class DevCluster:
         self._peers = ",".join(str(node.addresses["raft"]) for node in self._nodes)
         self._stopping = asyncio.Event()
         self._colour = None if not os.environ.get("NO_COLOR") else False
+        # What nodes log while they start; it comes behind the table of addresses, or before a complaint.
+        self._held: list[str] | None = []
 
     async def run(self) -> int:
         """Run the cluster; returns the exit status.
@@ -116,6 +120,7 @@ class DevCluster:
             secret_file = _secret_file(self._settings.data_dir)
             for node in self._nodes:
                 node.secret_file = secret_file
+        self._say(f"starting {plural(len(self._nodes), 'node')}, data in {self._settings.data_dir} ...")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal)
@@ -130,6 +135,7 @@ class DevCluster:
         welcome.cancel()
         stopping.cancel()
         await asyncio.gather(welcome, stopping, return_exceptions=True)
+        self._release()
         await self._stop(everyone)
         if by_request:
             self._say("All nodes have stopped.")
@@ -207,9 +213,25 @@ class DevCluster:
             if len(rest) > _LINE_BYTES_MAX:
                 lines, rest = [*lines, rest], b""
             for line in lines:
-                click.echo(prefix + line.decode(errors="replace"), color=self._colour)
+                self._log(prefix + line.decode(errors="replace"))
         if rest:
-            click.echo(prefix + rest.decode(errors="replace"), color=self._colour)
+            self._log(prefix + rest.decode(errors="replace"))
+        # It has ended, and its log may say why.
+        self._release()
+
+    def _log(self, line: str) -> None:
+        if self._held is None:
+            click.echo(line, color=self._colour)
+            return
+        self._held.append(line)
+        if len(self._held) > _HELD_LINES_MAX:
+            self._release()
+
+    def _release(self) -> None:
+        """Show what was held back, and from now on everything at once."""
+        held, self._held = self._held, None
+        for line in held or ():
+            click.echo(line, color=self._colour)
 
     def _report_death(self, node: DevNode, code: int) -> None:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
@@ -229,6 +251,7 @@ class DevCluster:
             if waiting[0].ended or await asyncio.to_thread(api.ready):
                 waiting.pop(0)
             elif asyncio.get_running_loop().time() > deadline:
+                self._release()
                 self._say(
                     f"{waiting[0].name} is not ready after {READY_S:.0f} s; its log above may say why.", error=True
                 )
@@ -237,17 +260,24 @@ class DevCluster:
                 await asyncio.sleep(_POLL_S)
         if not all(node.ended for node in self._nodes):
             click.echo(self._banner())
+        self._release()
 
     def _banner(self) -> str:
         first, last = self._nodes[0].addresses["http"], self._nodes[-1].addresses["http"]
         option = "" if self._settings.offset == 0 else f" --node {first}"
-        lines = ["", f"The cluster is ready: {len(self._nodes)} nodes, data in {self._settings.data_dir}.", ""]
+        lines = [
+            "",
+            f"The cluster is ready: {plural(len(self._nodes), 'node')}, data in {self._settings.data_dir}.",
+            "",
+        ]
         lines.append("      " + "".join(f"{title:<18}" for title in _TITLES.values()).rstrip())
         lines += [
             f"  {node.name:<4}" + "".join(f"{node.addresses[kind]!s:<18}" for kind in _TITLES).rstrip()
             for node in self._nodes
         ]
         lines += [
+            "",
+            f"Console: http://{first}/console/",
             "",
             "Try, in another terminal:",
             f"  curl -d hello http://{first}/messages/greetings",

@@ -15,6 +15,8 @@ import click
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.errors import LmqError, Outcome
 
+from .shared_options import SharedOption
+
 __all__ = ["EXIT_CODES_HELP", "CliError", "ExitCode", "complaint", "debug_option", "exit_code_of", "run"]
 
 
@@ -81,9 +83,9 @@ def debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
             _debug.set(True)
 
     text = "Show where in the program an error arose. [LMQ_DEBUG]"
-    return click.option("--debug", is_flag=True, expose_value=False, is_eager=True, callback=switch_on, help=text)(
-        function
-    )
+    return click.option(
+        "--debug", cls=SharedOption, is_flag=True, expose_value=False, is_eager=True, callback=switch_on, help=text
+    )(function)
 
 
 def complaint(name: str, error: Exception | str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -22,11 +22,12 @@ from lmqcluster.replication import offline, salvage
 from lmqcluster.replication.storage.disk import DamagedFileError
 
 from .admin_backup import data_dir_option, disks_of, told
+from .aliases import AliasGroup
 from .api import Api
 from .completion import completion_command
 from .confirm import agreed, yes_option
 from .credentials import credential_options
-from .data_dir import hold_data_dir
+from .data_dir import check_data_dir, check_folder, hold_data_dir
 from .dev import DevCluster, DevSettings
 from .errors import EXIT_CODES_HELP, CliError, ExitCode, run
 from .node_address import NODE_DEFAULT, check_node, default_node
@@ -36,8 +37,10 @@ from .reads import Report, print_report, view_options
 
 __all__ = ["main"]
 
+_CONFIG_COLUMNS: Final = [Column("Option", "option"), Column("Value", "value"), Column("Origin", "origin")]
 
-@click.group(epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=AliasGroup, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("lmqcluster"), package_name="lmqcluster", message="lmqcluster %(version)s")
 def cli() -> None:
     """Run lmqcluster, a replicated message queue."""
@@ -66,11 +69,15 @@ def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None)
     configure_logging(config.log_level, config.log_format)
     if stop_with_parent:
         threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+    _check_ports(config)
+    with hold_data_dir(config.data_dir):
+        return _serve(config)
+
+
+def _check_ports(config: NodeConfig) -> None:
     for name, address in (("http", config.http), ("rpc", config.rpc), ("raft", config.raft)):
         if address is not None:
             check_free(address, name, f"choose another address with --{name}")
-    with hold_data_dir(config.data_dir):
-        return _serve(config)
 
 
 def _stop_at_end_of_input() -> None:
@@ -195,7 +202,7 @@ def _refuse_if_alone(data_dir: Path) -> None:
         raise CliError(text, ExitCode.BAD_DATA)
 
 
-@cli.group()
+@cli.group(cls=AliasGroup)
 def config() -> None:
     """Show or check the configuration that a start would use."""
 
@@ -203,24 +210,37 @@ def config() -> None:
 @config.command("show")
 @click.option("--origin", is_flag=True, help="Also show where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@view_options
+@view_options(_CONFIG_COLUMNS)
 @config_options
 def config_show(config_file: Path | None, view: View, origin: bool, as_json: bool, **flags: str | None) -> None:
     """Print every option with its effective value. The cluster secret itself is not shown."""
     loaded = load_config(flags, file=config_file)
     rows = [(option.name, _shown(loaded, option.name), loaded.origin(option.name)) for option in OPTIONS]
-    columns = [Column("Option", "option"), Column("Value", "value"), Column("Origin", "origin")]
     count = 3 if origin else 2
     value = {name: {"value": value, "origin": source} for name, value, source in rows}
-    report = Report(value, columns[:count], [row[:count] for row in rows])
+    report = Report(value, _CONFIG_COLUMNS[:count], [row[:count] for row in rows])
     print_report(report, replace(view, form=Form.JSON) if as_json else view)
 
 
-@config.command("check")
+@config.command("check", short_help="Say whether a node could start.")
+@click.option(
+    "--while-running", is_flag=True, help="Do not look at what a running node uses: its ports, its data folder."
+)
 @config_options
-def config_check(config_file: Path | None, **flags: str | None) -> None:
-    """Exit with 0 if a node could start with this configuration, else say what is wrong and exit with 78."""
-    load_config(flags, file=config_file)
+def config_check(config_file: Path | None, while_running: bool, **flags: str | None) -> None:
+    """Exit with 0 if a node could start with this configuration, else say what is wrong and exit with 78.
+
+    Options, files, the data folder and the ports are looked at; nothing is made or changed. Before a restart of a node that runs
+    say --while-running.
+    """
+    loaded = load_config(flags, file=config_file)
+    check_data_dir(loaded.data_dir, in_use_ok=while_running)
+    if loaded.event_journal is not None:
+        check_folder(loaded.event_journal, "event journal")
+    if not while_running:
+        _check_ports(loaded)
+    if sys.stdout.isatty():
+        print("A node could start with this configuration.")
 
 
 @config.command("docs")

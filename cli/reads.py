@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from lmqcluster.wire.errors import LmqError
 
@@ -87,55 +88,87 @@ def form_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("-o", "--output", "form", type=click.Choice([form.value for form in Form]), help=text)(function)
 
 
-def view_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--output``, ``--columns``, ``--sort`` and ``--no-headers``; the function gets them as `view`."""
+def view_options(columns: Sequence[Column]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add ``--output``, ``--columns``, ``--sort`` and ``--no-headers``; the function gets them as `view`.
 
-    @form_option
-    @click.option("--columns", metavar="KEY,...", help="Columns to print, by the names in the header line of tsv.")
-    @click.option("--sort", metavar="KEY", default="", help="Column to sort by; -KEY for the largest first.")
-    @click.option("--no-headers", is_flag=True, help="Do not name the columns.")
-    @functools.wraps(function)
-    def wrapper(form: str | None, columns: str | None, sort: str, no_headers: bool, **arguments: Any) -> Any:
-        keys = tuple(key.strip() for key in (columns or "").split(",") if key.strip())
-        view = View(Form(form) if form else None, keys, sort, headers=not no_headers)
-        return function(view=view, **arguments)
+    Args:
+        columns: what the table has, for the shell to complete.
+    """
+    keys = [column.key for column in columns]
 
-    return wrapper
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        # The last of a list, or what is sorted by, the largest first.
+        done, comma, last = incomplete.rpartition(",")
+        before = f"{done}{comma}" + ("-" if last.startswith("-") else "")
+        return [CompletionItem(before + key) for key in keys if key.startswith(last.removeprefix("-"))]
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        @form_option
+        @click.option(
+            "--columns",
+            "chosen",
+            metavar="KEY,...",
+            shell_complete=complete,
+            help="Columns to print, by the names in the header line of tsv.",
+        )
+        @click.option(
+            "--sort",
+            metavar="KEY",
+            default="",
+            shell_complete=complete,
+            help="Column to sort by; -KEY for the largest first.",
+        )
+        @click.option("--no-headers", is_flag=True, help="Do not name the columns.")
+        @functools.wraps(function)
+        def wrapper(form: str | None, chosen: str | None, sort: str, no_headers: bool, **arguments: Any) -> Any:
+            wanted = tuple(key.strip() for key in (chosen or "").split(",") if key.strip())
+            view = View(Form(form) if form else None, wanted, sort, headers=not no_headers)
+            return function(view=view, **arguments)
+
+        return wrapper
+
+    return add
 
 
-def reads(function: Callable[..., Report]) -> Callable[..., Any]:
+def reads(columns: Sequence[Column]) -> Callable[[Callable[..., Report]], Callable[..., Any]]:
     """Make a function that returns a report one that prints it, with the options of every command that looks.
 
     The function is called with the target and its own options; with ``--watch`` again and again, until Ctrl-C.
+
+    Args:
+        columns: those of the report's table.
     """
 
-    @click.option(
-        "--watch",
-        metavar="SECONDS",
-        type=click.FloatRange(WATCH_S_MIN),
-        help="Look again after so many seconds, until Ctrl-C; JSON is one object a line.",
-    )
-    @view_options
-    @target_options
-    @functools.wraps(function)
-    def wrapper(target: Target, view: View, watch: float | None, **arguments: Any) -> int:
-        if click.get_current_context().invoked_subcommand is not None:
-            # A group that looks by itself leaves it to its subcommand.
-            return ExitCode.DONE
-        view = target.view = view_of(target, view)
+    def add(function: Callable[..., Report]) -> Callable[..., Any]:
+        @click.option(
+            "--watch",
+            metavar="SECONDS",
+            type=click.FloatRange(WATCH_S_MIN),
+            help="Look again after so many seconds, until Ctrl-C; JSON is one object a line.",
+        )
+        @view_options(columns)
+        @target_options
+        @functools.wraps(function)
+        def wrapper(target: Target, view: View, watch: float | None, **arguments: Any) -> int:
+            if click.get_current_context().invoked_subcommand is not None:
+                # A group that looks by itself leaves it to its subcommand.
+                return ExitCode.DONE
+            view = target.view = view_of(target, view)
 
-        def look() -> Report:
-            return function(target, **arguments)
+            def look() -> Report:
+                return function(target, **arguments)
 
-        if watch is not None:
-            return _watch(look, view, watch)
-        report = look()
-        print_report(report, view)
-        if report.failure is not None:
-            raise report.failure
-        return report.exit_code
+            if watch is not None:
+                return _watch(look, view, watch)
+            report = look()
+            print_report(report, view)
+            if report.failure is not None:
+                raise report.failure
+            return report.exit_code
 
-    return wrapper
+        return wrapper
+
+    return add
 
 
 def view_of(target: Target, view: View) -> View:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -15,9 +15,11 @@ from .credentials import credential_options
 from .errors import debug_option
 from .node_address import NODE_DEFAULT, check_node, default_node
 from .output import Form, View
+from .shared_options import SharedOption
 
-__all__ = ["Target", "complete_queue", "queue_text", "target_options"]
+__all__ = ["Target", "complete_queue", "completes", "queue_text", "target_options"]
 
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 COMPLETION_TIMEOUT_S = 2.0
 COMPLETIONS_MAX = 1000
 
@@ -67,6 +69,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--node",
+        cls=SharedOption,
         metavar="HOST:PORT",
         callback=check_node,
         help=f"HTTP address of the node, or its URL. [LMQ_NODE; default: {NODE_DEFAULT}]",
@@ -93,14 +96,28 @@ def queue_text(name: object) -> str:
     return f"base64:{name['base64']}" if isinstance(name, dict) else str(name)
 
 
-def complete_queue(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of queues for the shell; nothing if the node does not answer at once."""
-    contexts = (context, context.parent, context.parent.parent if context.parent is not None else None)
-    node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
-    try:
-        query = urllib.parse.urlencode({"name": incomplete, "limit": COMPLETIONS_MAX, "fields": ""})
-        queues = Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S).get(f"/v1/queues?{query}")["queues"]
-        names = [queue["name"] for queue in queues]
-    except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
-        return []
-    return [CompletionItem(name) for name in names if isinstance(name, str) and name.startswith(incomplete)]
+def completes(names: Callable[[Api, str], Iterable[object]]) -> Completion:
+    """What completes words by names that the node knows: nothing if the node does not answer at once.
+
+    Args:
+        names: asks the node for names, all or those that begin with what has been typed.
+    """
+
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        contexts = (context, context.parent, context.parent.parent if context.parent is not None else None)
+        node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
+        try:
+            found = names(Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S), incomplete)
+            return [CompletionItem(name) for name in found if isinstance(name, str) and name.startswith(incomplete)]
+        except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
+            return []
+
+    return complete
+
+
+def _queue_names(api: Api, incomplete: str) -> Iterator[object]:
+    query = urllib.parse.urlencode({"name": incomplete, "limit": COMPLETIONS_MAX, "fields": ""})
+    yield from (queue["name"] for queue in api.get(f"/v1/queues?{query}")["queues"])
+
+
+complete_queue = completes(_queue_names)

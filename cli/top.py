@@ -15,7 +15,7 @@ from .target import queue_text
 __all__ = ["NODE_COLUMNS", "QUEUE_COLUMNS", "Picture", "Sample", "look", "picture"]
 
 QUEUE_COLUMNS: Final = [
-    Column("Queue", "queue"),
+    Column("Queue", "queue", cut=True),
     Column("Ready", "ready", right=True),
     Column("Leased", "leased", right=True),
     Column("Push/s", "push_per_s", right=True, digits=1),

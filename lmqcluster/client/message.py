@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE
 
-from .replies import name_text
+from .replies import decode_strings, name_text
 
 __all__ = ["Delivery", "Message", "Settler"]
 
@@ -90,6 +90,11 @@ class Delivery:
         if isinstance(self.content, bytes):
             return self.content.decode()
         raise TypeError(f"the content is not a string but {type(self.content).__name__}")
+
+    @property
+    def value(self) -> Any:
+        """The content with `str` for every string in it that is UTF-8, keys of maps too, as ``decode=True`` has it."""
+        return decode_strings(self.content)
 
     def __repr__(self) -> str:
         kind = self.__class__.__name__

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from ..core import Machine, Message, Queue
 from ..core.message import content_bytes
-from ..wire.errors import LmqError
+from .naming import no_queue
 
 __all__ = ["PeekedMessage", "peek"]
 
@@ -54,7 +54,7 @@ async def peek(machine: Machine, name: bytes, *, after: int, limit: int) -> tupl
     """
     queue = machine.queues.get(name)
     if queue is None:
-        raise LmqError("queue_not_found", "there is no queue of this name")
+        raise no_queue(name)
     # Plain copies of what is there: pairs of a million leases would take longer.
     ready, delayed = list(queue.ready), list(queue.delayed)
     numbers, leased = list(queue.leases.messages), list(queue.leases.messages.values())

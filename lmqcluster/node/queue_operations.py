@@ -12,6 +12,7 @@ from ..core import Op
 from ..core.operations import STEP_MAX
 from ..wire.errors import LmqError
 from ..wire.limits import NAME_BYTES_MAX
+from .naming import no_queue
 
 if TYPE_CHECKING:
     from .service import QueueService
@@ -66,7 +67,7 @@ class QueueOperations:
     @staticmethod
     async def _finish(queue: bytes, found: asyncio.Future[bool | None], event: str) -> None:
         if await found is None:
-            raise _not_found(queue)
+            raise no_queue(queue)
         log.info(event, queue=_shown(queue))
 
     def _repeat(self, command: list[Any], count: int) -> Coroutine[Any, Any, int]:
@@ -75,7 +76,7 @@ class QueueOperations:
 
     def _send(self, command: list[Any]) -> asyncio.Future[Any]:
         if len(command[1]) > NAME_BYTES_MAX:
-            raise _not_found(command[1])
+            raise no_queue(command[1])
         return self._service.send(command, 64 + 2 * NAME_BYTES_MAX)
 
     async def _go_on(self, first: asyncio.Future[int | None], command: list[Any], count: int) -> int:
@@ -83,7 +84,7 @@ class QueueOperations:
         step = min(count, STEP_MAX)
         gone = await first
         if gone is None:
-            raise _not_found(queue)
+            raise no_queue(queue)
         done = gone
         left = min(count - done, self._size(queue))
         while gone == step and left > 0:
@@ -107,10 +108,6 @@ class QueueOperations:
     def _size(self, queue: bytes) -> int:
         found = self._service.machine().queues.get(queue)
         return 0 if found is None else len(found)
-
-
-def _not_found(queue: bytes) -> LmqError:
-    return LmqError("queue_not_found", f"there is no queue {_shown(queue)!r}")
 
 
 def _shown(queue: bytes) -> str:

@@ -19,6 +19,7 @@ from ..wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..wire.properties import Properties, Rules, properties_bytes, rules_bytes
 from .jobs import Jobs
 from .memory import MESSAGE_OVERHEAD_BYTES
+from .naming import no_queue
 from .pattern_views import PatternViews
 from .patterns import check_pattern
 from .proposer import Group, Proposer
@@ -350,11 +351,11 @@ class QueueService:
     async def _settle(self, op: Op, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
         receipts = self.receipts()
         if len(queue) > NAME_BYTES_MAX:
-            raise LmqError("queue_not_found", f"there is no queue {shown(queue)}")
+            raise no_queue(queue)
         numbers = [receipts.parse(one) for one in ids]
         results: list[bool] | None = await self.propose([op, queue, numbers], 64 + 12 * len(numbers))
         if results is None:
-            raise LmqError("queue_not_found", f"there is no queue {shown(queue)}")
+            raise no_queue(queue)
         return results
 
     # --- properties and the rest ----------------------------------------------------------------------------------
@@ -464,11 +465,6 @@ def render(receipts: ReceiptFormat, delivered: Delivered) -> Delivery:
         return Delivery(name, receipts.format(number), False, remaining, message.content, content_type, headers, ())
     parts = tuple(Part(part.content, part.content_type, part.headers) for part in message.content)
     return Delivery(name, receipts.format(number), True, remaining, b"", content_type, headers, parts)
-
-
-def shown(name: bytes) -> str:
-    """A queue name for a message to people."""
-    return repr(name[:NAME_BYTES_MAX].decode("utf-8", "backslashreplace"))
 
 
 def _row_bytes(item: PushItem) -> int:

@@ -15,7 +15,7 @@ from lmqcluster import LmqError
 from lmqcluster.client import BatchColumns
 
 from .connecting import Cluster
-from .errors import DataLossError, TakenOverError
+from .errors import DataLossError
 from .options import Connection
 from .rows import RowMaker
 
@@ -32,13 +32,12 @@ _LOST: Final = frozenset({"lease_expired", "batch_not_found"})
 
 @dataclass
 class Slice(InputPartition):
-    """What one task reads: messages [start, end) of the batch lease of one epoch, in the query's session."""
+    """What one task reads: messages [start, end) of the batch lease of one epoch."""
 
     subscription: str
     epoch: int
     start: int
     end: int
-    session: int
 
 
 def cut(count: int, slices_min: int) -> list[tuple[int, int]]:
@@ -54,7 +53,6 @@ def read_slice(
 
     Raises:
         DataLossError: the batch is not under lease any more and `fail_on_data_loss` is set; otherwise the rest is skipped.
-        TakenOverError: another query uses the subscription.
         LmqError: the cluster did not answer.
     """
     cluster = Cluster(connection)
@@ -62,8 +60,6 @@ def read_slice(
         for messages in _pages(cluster, part):
             yield rows.batch(messages)
     except LmqError as exc:
-        if exc.code == "fenced":
-            raise TakenOverError(part.subscription) from exc
         if exc.code not in _LOST:
             raise
         lost = lease_lost(part.subscription, part.epoch, exc.message)
@@ -93,9 +89,7 @@ def _pages(cluster: Cluster, part: Slice) -> Iterator[BatchColumns]:
 def _fetcher(cluster: Cluster, part: Slice) -> Callable[[int], BatchColumns]:
     def fetch(position: int) -> BatchColumns:
         count = min(PAGE_MESSAGES, part.end - position)
-        return cluster.call(
-            lambda client: client.read_batch(part.subscription, part.epoch, position, count, session=part.session)
-        )
+        return cluster.call(lambda client: client.read_batch(part.subscription, part.epoch, position, count))
 
     return fetch
 

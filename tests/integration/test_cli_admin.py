@@ -129,7 +129,7 @@ def test_the_life_of_a_queue(admin, queue_name: str) -> None:
     [row] = [row for row in table(admin("queue", "ls").out) if row["queue"] == queue_name]
     assert (row["ready"], row["leased"], row["bytes"], row["pushed_total"]) == ("2", "0", "6", "2")
 
-    assert admin("queue", "set", queue_name, "--timeout", "5.5", "--retry", "1") == (0, "", "")
+    assert admin("queue", "set", queue_name, "--create", "--timeout", "5.5", "--retry", "1") == (0, "", "")
     shown = json.loads(admin("--json", "queue", "show", queue_name).out)
     assert shown["properties"] == {"accum": 0, "retry": 1, "timeout": 5.5}
     assert ["timeout", "5.5", "own"] in [list(row.values()) for row in table(admin("queue", "show", queue_name).out)]
@@ -149,7 +149,7 @@ def test_the_life_of_a_queue(admin, queue_name: str) -> None:
 
 def test_subscriptions_are_listed_and_given_back(admin, node: NodeProcess, queue_name: str) -> None:
     missing = admin("subscription", "show", queue_name)
-    assert (missing.code, "no subscription of this name" in missing.one_line_error()) == (66, True)
+    assert (missing.code, "there is no subscription '" in missing.one_line_error()) == (66, True)
     for content in "abc":
         admin("message", "push", queue_name, content)
     with Client(node.rpc) as client:
@@ -162,18 +162,13 @@ def test_subscriptions_are_listed_and_given_back(admin, node: NodeProcess, queue
     assert refused.code == 2
     assert f"would give back 2 messages that subscription {queue_name} holds" in refused.one_line_error()
     assert admin("subscription", "abandon", queue_name, "--yes").code == 0
-    with Client(node.rpc) as client:
-        client.reserve_batch(queue_name, 8, queue=queue_name, count=2)
-    assert admin("subscription", "rm", queue_name, "--yes").code == 0
-    assert admin("subscription", "show", queue_name).code == 66
-    assert admin("subscription", "rm", queue_name, "--yes").code == 66
     assert admin("message", "pull", queue_name, "--max", "5").out == "a\nb\nc\n"
 
 
 def test_a_person_is_asked_before_a_queue_is_deleted(admin, node: NodeProcess, queue_name: str) -> None:
     admin("message", "push", queue_name, "x")
     code, seen = run_in_terminal("lmq-admin", "--node", node.http, "queue", "rm", queue_name, typed=b"n\n")
-    assert (code, "with 1 messages?" in seen) == (130, True)
+    assert (code, "with 1 message?" in seen) == (130, True)
     assert admin("queue", "show", queue_name).code == 0
     code, _seen = run_in_terminal("lmq-admin", "--node", node.http, "queue", "rm", queue_name, typed=b"y\n")
     assert code == 0

@@ -72,7 +72,7 @@ def test_a_bad_row_ends_the_replay_with_its_line(admin, queue_name: str) -> None
     result = admin("replay", "-", "--format", "csv", "--queue-by", "q", stdin=text)
     assert result.code == 65
     assert "-: line 5: 1 fields where the header has 2 (--skip-bad" in result.one_line_error()
-    assert "3 rows are acknowledged" in result.one_line_error()
+    assert "3 rows acknowledged" in result.one_line_error()
     assert result.out == f"queue\tmessages\n{queue_name}\t3\n"
 
 
@@ -184,7 +184,7 @@ def test_a_cluster_that_stays_full_ends_the_replay_with_the_truth(tmp_path: Path
         error = result.one_line_error()
         assert "-: lines 1 to 10, queue full:" in error
         assert "raise memory_bytes_max" in error
-        assert "; 0 rows are acknowledged" in error
+        assert "; 0 rows acknowledged" in error
         # Room is made while the replay is patient, so it goes through.
         with started(*replay[:-1], "60") as process:
             assert process.stdin is not None

@@ -29,7 +29,6 @@ DESTRUCTIVE: Final = {
     "defaults rm": ["^ruled$"],
     "token delete": ["worker"],
     "subscription abandon": ["keeper"],
-    "subscription rm": ["keeper"],
     "leave": [],
     "remove": ["n1", "--force"],
 }

@@ -73,6 +73,10 @@ def dev(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Dev]:
 
 def test_it_tells_where_everything_listens_and_what_to_try(dev: Dev) -> None:
     text = "".join(dev.lines)
+    table, logged = text.index("The cluster is ready: 3 nodes"), re.search(r"^n\d \| ", text, re.MULTILINE)
+    assert logged is None or logged.start() > table, "what nodes log comes behind the table"
+    assert f"Console: http://{dev.http[0]}/console/" in text
+    dev.wait_line(r"^n1 \| .*started")
     for k, address in enumerate(dev.http):
         port = int(address.rpartition(":")[2])
         row = dev.wait_line(rf"^  n{k + 1} ")

@@ -41,16 +41,16 @@ def rows_of(result: Result) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        (["queue", "purge", "{q}"], "remove 2 waiting messages from queue {q} (1 leased ones stay)"),
+        (["queue", "purge", "{q}"], "remove 2 waiting messages from queue {q} (1 leased one stays)"),
         (["queue", "move", "{q}", "{q}-to"], "move 2 messages from queue {q} to queue {q}-to"),
-        (["queue", "move", "{q}", "{q}-to", "--max", "1"], "move 1 messages from queue {q} to queue {q}-to"),
+        (["queue", "move", "{q}", "{q}-to", "--max", "1"], "move 1 message from queue {q} to queue {q}-to"),
         (["queue", "rm", "{q}"], "delete queue {q} with 3 messages"),
         (["queue", "clear", "{q}"], "remove the own properties of queue {q} (retry 1)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_destroys_says_what_it_will_hit(admin, queue_name: str, command: list[str], what: str) -> None:
-    admin("queue", "set", queue_name, "--retry", "1")
+    admin("queue", "set", queue_name, "--create", "--retry", "1")
     fill(admin, queue_name, "abc")
     admin("message", "pull", queue_name, "--no-ack")
     command, what = [word.format(q=queue_name) for word in command], what.format(q=queue_name)
@@ -98,11 +98,11 @@ def test_suspend_and_resume(admin, queue_name: str) -> None:
 
 def test_properties_and_where_they_are_set(admin, queue_name: str) -> None:
     hooks = {"pre_http_push": [["lmq_hook_preserve_header", ["x-kind"]]]}
-    assert admin("queue", "set", queue_name, "--retry", "1", "--hooks", json.dumps(hooks)) == (0, "", "")
+    assert admin("queue", "set", queue_name, "--create", "--retry", "1", "--hooks", json.dumps(hooks)) == (0, "", "")
     shown = {row[0]: row[1:] for row in rows_of(admin("queue", "show", queue_name))}
     assert (shown["retry"], shown["timeout"]) == (["1", "own"], ["30", "default"])
     assert json.loads(shown["hooks"][0]) == hooks
-    dry = admin("queue", "set", queue_name, "--retry", "1", "--timeout", "5", "--dry-run")
+    dry = admin("queue", "set", queue_name, "--create", "--retry", "1", "--timeout", "5", "--dry-run")
     assert dry.out == "would change timeout from 30 to 5\n"
     assert admin("queue", "clear", queue_name, "--yes").code == 0
     assert ["retry", "2", "default"] in rows_of(admin("queue", "show", queue_name))

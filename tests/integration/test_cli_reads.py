@@ -226,6 +226,61 @@ def test_completion_goes_for_every_command_that_takes_a_queue(admin, node: NodeP
         assert f"plain,{queue_name}" in run_here(environment=environment).out.splitlines(), words
 
 
+def completed(node: NodeProcess, typed: str) -> list[str]:
+    """What the shell offers for the last word."""
+    environment = {
+        "_LMQ_ADMIN_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"lmq-admin {typed}",
+        "COMP_CWORD": str(len(typed.split())),
+        "LMQ_NODE": node.http,
+    }
+    return [line.partition(",")[2] for line in run_here(environment=environment).out.splitlines()]
+
+
+def test_completion_knows_nodes_rules_and_columns(admin, node: NodeProcess, queue_name: str) -> None:
+    assert admin("defaults", "add", f"^{queue_name}$", "--retry", "1", "--yes").code == 0
+    try:
+        assert completed(node, f"defaults rm ^{queue_name}") == [f"^{queue_name}$"]
+    finally:
+        admin("defaults", "rm", f"^{queue_name}$", "--yes")
+    name = node.get_json("/v1/cluster")["nodes"][0]["name"]
+    assert completed(node, f"remove {name[:-1]}") == [name]
+    assert completed(node, f"transfer-leader {name[:-1]}") == [name]
+    assert completed(node, "queue ls --columns ready,le") == ["ready,leased"]
+    assert completed(node, "queue ls --sort -push") == ["-pushed_total"]
+    assert completed(node, "top --sort -nack") == ["-nack_per_s"]
+    assert completed(node, "--node 127.0.0.1:1 remove n") == [], "a node that does not answer offers nothing"
+
+
+# --- queues that are not there ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["queue show {}", "queue set {} --retry 1", "queue set {} --retry 1 --dry-run", "queue clear {} --yes", "queue rm {} --yes",
+     "queue purge {} --yes", "queue move {} other --yes", "queue suspend {}", "queue resume {}", "message pull {}",
+     "message peek {}", "message ack {} c3ef6694-e8d6-4e48-806c-000000000001",
+     "message nack {} c3ef6694-e8d6-4e48-806c-000000000001", "message extend {} c3ef6694-e8d6-4e48-806c-000000000001",
+     "drain {}"],
+)  # fmt: skip
+def test_a_queue_that_is_not_there_is_told_alike_and_not_made(admin, queue_name: str, command: str) -> None:
+    missing = f"{queue_name}-missing"
+    result = admin(*command.format(missing).split())
+    assert result.code == 66
+    assert result.err.splitlines()[-1].endswith(f"there is no queue '{missing}'")
+    assert missing not in admin("queue", "ls", "--columns", "queue").out.split()
+
+
+def test_a_queue_is_made_where_that_is_said(admin, node: NodeProcess, queue_name: str) -> None:
+    dry = admin("queue", "set", queue_name, "--create", "--retry", "7", "--dry-run")
+    assert (dry.code, dry.out.splitlines()[0]) == (0, f"would create queue {queue_name}")
+    command = ("lmq-admin", "--node", node.http, "queue", "set", queue_name, "--retry", "7")
+    assert run_in_terminal(*command, "--create") == (0, f"Queue {queue_name} is created and its properties are set.\n")
+    assert run_in_terminal(*command) == (0, f"The properties of queue {queue_name} are set.\n")
+    pushed = run_in_terminal("lmq-admin", "--node", node.http, "message", "push", queue_name, "letter")
+    assert pushed == (0, f"One message of 6 B is in queue {queue_name}.\n")
+
+
 def test_people_are_asked_before_a_node_leaves(node: NodeProcess) -> None:
     dry = run_here("--node", node.http, "leave", "--dry-run")
     assert (dry.code, dry.out.startswith(f"would take {node.http} out of its cluster")) == (0, True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import NodeProcess, clean_environment, fetch, ports, reaper, wait_for
-from .programs import run
+from .programs import Result, run
 
 
 @pytest.fixture
@@ -104,6 +104,43 @@ def test_an_unusable_data_directory_is_a_configuration_error(fresh: NodeProcess)
     result = run("lmq", *fresh.command()[3:])
     assert result.code == 78
     assert f"cannot use the data directory {fresh.data_dir}" in result.one_line_error()
+
+
+def config_check(node: NodeProcess, *more: str) -> Result:
+    """`lmq config check` with the options that start a node."""
+    return run("lmq", "config", "check", *node.command()[4:], *more)
+
+
+def test_config_check_says_what_would_stop_a_start(fresh: NodeProcess) -> None:
+    """Ports in use, a file where the data or the event journal should be; it makes nothing, not even the folder."""
+    assert config_check(fresh) == (0, "", "")
+    assert not fresh.data_dir.exists()
+    for option in ("http", "rpc", "raft"):
+        host, _, port = str(getattr(fresh, option)).rpartition(":")
+        with socket.create_server((host, int(port))):
+            taken = config_check(fresh)
+        assert taken.code == 78
+        assert f"cannot listen on {host}:{port} ({option})" in taken.one_line_error()
+    fresh.data_dir.write_text("a file where a directory should be")
+    for options in ([], ["--while-running"], [f"--data-dir={fresh.data_dir}/deeper"]):
+        unusable = config_check(fresh, *options)
+        assert unusable.code == 78
+        assert f"{fresh.data_dir} is not a directory" in unusable.one_line_error()
+    fresh.data_dir.unlink()
+    (fresh.data_dir.parent / "journal").write_text("")
+    journal = config_check(fresh, f"--event-journal={fresh.data_dir.parent}/journal")
+    assert journal.code == 78
+    assert "event journal" in journal.one_line_error()
+
+
+def test_config_check_while_the_node_runs(fresh: NodeProcess) -> None:
+    """Without a word it says that a node runs there; before a restart only the rest is looked at."""
+    with fresh.start():
+        running = config_check(fresh)
+        assert running.code == 78
+        assert "another node (process " in running.one_line_error()
+        assert config_check(fresh, "--while-running") == (0, "", "")
+        assert config_check(fresh, "--while-running", "--durability=tape").code == 78
 
 
 def test_ping(node: NodeProcess) -> None:

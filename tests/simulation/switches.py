@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-__all__ = ["SWITCHES", "switch"]
+__all__ = ["SWITCHES"]
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -278,9 +278,7 @@ def _patches() -> dict[str, Patches]:
     }
 
 
-def switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
-    """What to enter for the patches to be in force."""
-
+def _switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
     @contextlib.contextmanager
     def switched_off() -> Any:
         with contextlib.ExitStack() as stack:
@@ -291,5 +289,5 @@ def switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
     return switched_off
 
 
-SWITCHES = {name: switch(patches) for name, patches in _patches().items()}
+SWITCHES = {name: _switch(patches) for name, patches in _patches().items()}
 """By name, what to enter for the length of a run."""

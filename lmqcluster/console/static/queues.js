@@ -174,7 +174,7 @@ async function newQueue() {
     text: ["A queue comes into being with its first message or its first property. Here it gets a property."],
     fields: [name, timeout],
     verb: "Create",
-    command: (values) => commandLine("queue set", [quoted(values.name)], ["--timeout", quoted(values.timeout || "30")]),
+    command: (values) => commandLine("queue set", [quoted(values.name)], ["--create", "--timeout", quoted(values.timeout || "30")]),
     run: async (values) => {
       segment = segmentOf(values.name);
       await change("PATCH", `/v1/queues/${segment}/properties`, { timeout: Number(values.timeout || 30) });

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ...node.naming import no_queue, shown
 from ...wire.errors import LmqError
 
 if TYPE_CHECKING:
@@ -38,11 +39,9 @@ def marked(reply: Reply, *, stale: bool) -> Reply:
     return reply
 
 
-def not_found(*, stale: bool) -> LmqError:
+def not_found(name: bytes, *, stale: bool) -> LmqError:
     """The error for a queue that the local replica does not have."""
     if stale:
-        reason = (
-            "this node is cut off from the cluster and does not know whether there is a queue of this name; ask another"
-        )
+        reason = f"this node is cut off from the cluster and does not know whether there is a queue {shown(name)}; ask another"
         return LmqError("no_leader", reason)
-    return LmqError("queue_not_found", "there is no queue of this name")
+    return no_queue(name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs
 
+from ...node.naming import no_queue
 from ...node.service import PushFlag, PushItem
 from ...wire.errors import LmqError
 from ...wire.headers import is_reserved
@@ -115,7 +116,7 @@ class MessageRoutes:
     async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Delete a queue with its messages and its own properties."""
         if not await self._service.delete(check_name(name)):
-            raise LmqError("queue_not_found", "there is no queue of this name")
+            raise no_queue(name)
         return no_content()
 
     def _check_pattern(self, request: Request) -> None:

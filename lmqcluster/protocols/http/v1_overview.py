@@ -65,6 +65,6 @@ class OverviewRoutes:
         stale = await refresh(self._node.service)
         info = self._node.service.queue(name)
         if info is None:
-            raise not_found(stale=stale)
+            raise not_found(name, stale=stale)
         stats = self._node.stats.snapshot(name, pushed_total=info.pushed_total, pulled_total=info.pulled_total)
         return marked(reply_media(request).reply(stats), stale=stale)

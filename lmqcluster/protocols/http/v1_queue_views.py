@@ -66,7 +66,7 @@ class QueueViews:
         stale = await refresh(self._service)
         info = self._service.queue(name)
         if info is None:
-            raise not_found(stale=stale)
+            raise not_found(name, stale=stale)
         media = reply_media(request)
         properties = shown(sorted(self._service.properties(name).items()))
         own = shown(self._service.own_properties(name).items())
@@ -83,7 +83,7 @@ class QueueViews:
         request.hold(_ROW_BYTES * limit + _RENDERED_FACTOR * min(limit * bytes_max, PEEK_BYTES_MAX + bytes_max))
         stale = await refresh(self._service)
         if self._service.queue(name) is None:
-            raise not_found(stale=stale)
+            raise not_found(name, stale=stale)
         media = reply_media(request)
         found, more = await peek(self._service.machine(), name, after=after, limit=limit)
         rows = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...node.naming import no_queue
 from ...node.service import PushFlag, PushItem
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
@@ -68,7 +69,7 @@ class QueueRoutes:
     async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Delete a queue with its messages and its own properties."""
         if not await self._service.delete(check_name(name)):
-            raise LmqError("queue_not_found", "there is no queue of this name")
+            raise no_queue(name)
         return no_content()
 
     async def properties(self, request: Request, name: bytes) -> Reply:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...core import Role
-from ...wire.errors import LmqError
+from ...node.naming import no_subscription
 from .lmq_errors import no_content
 from .media import Media, reply_media
 from .problem import on_error, refuse
@@ -60,13 +60,13 @@ class SubscriptionRoutes:
     async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Put the messages of all its batches back in their queues, and forget it."""
         if not await self._service.subscriptions.delete(name):
-            raise LmqError("subscription_not_found", "there is no subscription of this name")
+            raise no_subscription(name)
         return no_content()
 
     async def _known(self, name: bytes) -> SubscriptionInfo:
         found = await self._service.subscriptions.show(name)
         if found is None:
-            raise LmqError("subscription_not_found", "there is no subscription of this name")
+            raise no_subscription(name)
         return found
 
 
