@@ -288,8 +288,9 @@ class NodeConfig:
         default=4000,
         metadata=_option(
             values.count,
-            "How many connections one client address may have on each of the two client ports; further ones are closed at once.",
-            extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all.",
+            "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. For one more the "
+            "oldest goes on which nothing was asked yet; if there is none, the new one is closed at once.",
+            extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all, or what the open files allow.",
             metavar="COUNT",
             default="4000",
         ),
@@ -321,7 +322,7 @@ class NodeConfig:
         metadata=_option(
             values.count,
             "Seconds after which a MessagePack-RPC connection ends on which nothing has come and no pull waits. HTTP connections "
-            "end after 5 s, and those whose client owes a token after request_seconds_max.",
+            "end after 5 s, and those whose client owes a token after 10 s or request_seconds_max, whichever is shorter.",
             extremes="At least 1. The Python clients connect anew when they have to.",
             metavar="SECONDS",
             default="3600",
