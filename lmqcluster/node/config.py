@@ -288,9 +288,10 @@ class NodeConfig:
         default=4000,
         metadata=_option(
             values.count,
-            "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. For one more the "
-            "oldest goes on which nothing was asked yet; if there is none, the new one is closed at once.",
-            extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all, or what the open files allow.",
+            "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. For one "
+            "more the oldest goes on which nothing was asked yet; if there is none, the new one is closed at once.",
+            extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all, or what the open "
+            "files allow.",
             metavar="COUNT",
             default="4000",
         ),

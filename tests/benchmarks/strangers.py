@@ -1,0 +1,209 @@
+"""What strangers cost the others: ``python -m tests.benchmarks.strangers``.
+
+A cluster of three nodes that asks for tokens. One client for each client port pushes one message after another through one node.
+Then thousands of strangers' connections are opened on each of this node's three ports, and again when the node has ended one: a
+third says nothing, a third sends a request a byte at a time, a third the most that a stranger may leave unfinished. Rounds
+without and with them take turns, so that a machine that is slow for a while is slow for both.
+
+Printed are the latencies, and of the node: resident memory above what it was idle, descriptors, elections.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from tests.integration.canary import peak_rss_bytes, reset_peak_rss
+from tests.integration.cluster import Cluster, NodeProcess
+from tests.integration.raw_http import call
+from tests.integration.raw_rpc import request
+
+from .http_connection import HttpConnection
+
+PORTS = ("http", "rpc", "raft")
+STRANGERS = 4000
+BYTE_S = 1.0
+"""A dripping stranger sends a byte so often: often enough for a limit on silence alone."""
+AGAIN_S = 10.0
+"""How long a stranger rests whose connection was ended."""
+TOKEN = "the token of the legitimate clients"
+SECRET = "the secret of the cluster under load"
+MIB = 1 << 20
+_HTTP_PUSH = (
+    b"POST /messages/q HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer %s\r\ncontent-length: 100\r\n\r\n"
+    % TOKEN.encode()
+) + b"x" * 100
+_UNFINISHED = {
+    # A head that goes on, a request of more values than are looked at, and a frame that is as large as a greeting may be.
+    "http": b"POST /messages/q HTTP/1.1\r\nhost: localhost\r\n" + b"x-more: " + b"x" * 4000,
+    "rpc": b"\x94\x00\x01\xa4push\x92\xa1q" + b"\x91" * 20 + b"\xda\x03\x00" + b"x" * 600,
+    "raft": (4096).to_bytes(4, "big") + b"\x96\xaflmqcluster-raft" + b"\x90" * 4000,
+}
+
+
+class Strangers:
+    """The connections that nobody needs, held by a process of their own."""
+
+    def __init__(self, addresses: list[str], count: int) -> None:
+        self._addresses = dict(zip(PORTS, addresses, strict=True))
+        self._count = count
+
+    async def run(self) -> None:
+        """Keep all connections open until cancelled; says ``ready`` when all were open once."""
+        async with asyncio.TaskGroup() as tasks:
+            for number, port in itertools.product(range(self._count), PORTS):
+                tasks.create_task(self._keep(port, number % 3))
+                # A node has to take them first.
+                await asyncio.sleep(0.001)
+            print("ready", flush=True)
+
+    async def _keep(self, port: str, kind: int) -> None:
+        host, number = self._addresses[port].rsplit(":", 1)
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(host, int(number))
+                ended = asyncio.ensure_future(reader.read())
+                if kind == 1:
+                    await self._drip(writer, ended, _UNFINISHED[port])
+                elif kind == 2:
+                    writer.write(_UNFINISHED[port])
+                await ended
+                writer.close()
+            await asyncio.sleep(AGAIN_S)
+
+    @staticmethod
+    async def _drip(writer: asyncio.StreamWriter, ended: asyncio.Future[bytes], data: bytes) -> None:
+        for position in range(len(data)):
+            if ended.done():
+                return
+            writer.write(data[position : position + 1])
+            await asyncio.wait((ended,), timeout=BYTE_S)
+
+
+async def latencies_ms(node: NodeProcess, port: str, seconds: float) -> list[float]:
+    """How long pushes take that follow one another, on connections that are opened anew now and then."""
+    found: list[float] = []
+    end = time.perf_counter() + seconds
+    if port == "http":
+        connection = await HttpConnection.open(node.http)
+        while (began := time.perf_counter()) < end:
+            await connection.request(_HTTP_PUSH)
+            found.append(1000 * (time.perf_counter() - began))
+            # Not faster than the node can work: this is about waiting, not about throughput.
+            await asyncio.sleep(0.002)
+        connection.close()
+        return found
+    host, number = node.rpc.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(number))
+    writer.write(request(0, "auth", TOKEN))
+    await reader.read(4096)
+    push = request(1, "push", "q", "x" * 100)
+    while (began := time.perf_counter()) < end:
+        writer.write(push)
+        await reader.read(4096)
+        found.append(1000 * (time.perf_counter() - began))
+        await asyncio.sleep(0.002)
+    writer.close()
+    await writer.wait_closed()
+    return found
+
+
+async def _measure(node: NodeProcess, seconds: float) -> dict[str, list[float]]:
+    http, rpc = await asyncio.gather(*(latencies_ms(node, port, seconds) for port in ("http", "rpc")))
+    return {"http": http, "rpc": rpc}
+
+
+def p99(values: list[float]) -> float:
+    """The 99th percentile."""
+    return statistics.quantiles(values, n=100)[98]
+
+
+def files_of(node: NodeProcess) -> int:
+    """Descriptors that the node has open."""
+    return sum(1 for _ in Path(f"/proc/{node.pid}/fd").iterdir())
+
+
+def _term(node: NodeProcess) -> int:
+    answer = call(node.http, "GET", "/v1/cluster", headers={"Authorization": f"Bearer {TOKEN}"})
+    return int(answer.json["term"])
+
+
+def _flood(node: NodeProcess, count: int) -> subprocess.Popen[str]:
+    addresses = [node.http, node.rpc, node.raft]
+    command = [sys.executable, "-m", "tests.benchmarks.strangers", "--count", str(count), "--flood", *addresses]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _print(quiet: dict[str, list[float]], loud: dict[str, list[float]]) -> None:
+    print("port  p50 ms  p99 ms  p50 with strangers  p99 with strangers  ratio of p99")
+    for port, before in quiet.items():
+        after = loud[port]
+        figures = (statistics.median(before), p99(before), statistics.median(after), p99(after))
+        print(f"{port:<4}", *(f"{one:>{width}.2f}" for one, width in zip(figures, (7, 7, 19, 19), strict=True)), end="")
+        print(f"{figures[3] / figures[1]:>14.2f}")
+
+
+def _run(cluster: Cluster, count: int, rounds: int, seconds: float) -> None:
+    node = cluster[0]
+    quiet: dict[str, list[float]] = {"http": [], "rpc": []}
+    loud: dict[str, list[float]] = {"http": [], "rpc": []}
+    uvloop.run(_measure(node, 1.0))
+    term, idle_bytes, idle_files, files = _term(node), reset_peak_rss(node), files_of(node), 0
+    for _ in range(rounds):
+        for port, values in uvloop.run(_measure(node, seconds)).items():
+            quiet[port] += values
+        with _flood(node, count) as flood:
+            assert flood.stdout is not None
+            assert flood.stdout.readline() == "ready\n"
+            for port, values in uvloop.run(_measure(node, seconds)).items():
+                loud[port] += values
+            files = max(files, files_of(node))
+            flood.terminate()
+    _print(quiet, loud)
+    grown = (peak_rss_bytes(node) - idle_bytes) / MIB
+    print(
+        f"resident memory above idle at most: {grown:.0f} MiB; descriptors: {idle_files} idle, {files} with strangers"
+    )
+    events = [json.loads(line)["event"] for line in node.log().splitlines() if line.startswith("{")]
+    shortages = events.count("cannot accept connections")
+    print(f"elections: {_term(node) - term}; times that no connection could be accepted: {shortages}")
+    print(f"log lines about ended connections: {events.count('connections ended')}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of a round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--count", type=int, default=STRANGERS, help="strangers on each port")
+    parser.add_argument("--flood", nargs=3, metavar="ADDRESS", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.flood:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        uvloop.run(Strangers(arguments.flood, arguments.count).run())
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        token = Path(folder) / "token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        environment = {"LMQ_CLUSTER_SECRET": SECRET, "LMQ_ADMIN_TOKEN_FILE": str(token)}
+        options = ["--durability=memory"]
+        with Cluster(3, directory=Path(folder), arguments=options, environment=environment) as cluster:
+            _run(cluster, arguments.count, arguments.rounds, arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()
