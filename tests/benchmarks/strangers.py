@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import itertools
 import json
 import resource
@@ -22,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 import uvloop
 
@@ -53,43 +53,62 @@ _UNFINISHED = {
 }
 
 
-class Strangers:
-    """The connections that nobody needs, held by a process of their own."""
+class _Stranger(asyncio.Protocol):
+    """One connection after another."""
 
-    def __init__(self, addresses: list[str], count: int) -> None:
-        self._addresses = dict(zip(PORTS, addresses, strict=True))
-        self._count = count
+    def __init__(self, address: str, data: bytes, *, drips: bool) -> None:
+        self._address = address
+        self._data = data
+        self._drips = drips
+        self._sent = 0
+        self._transport: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
-        """Keep all connections open until cancelled; says ``ready`` when all were open once."""
-        async with asyncio.TaskGroup() as tasks:
-            for number, port in itertools.product(range(self._count), PORTS):
-                tasks.create_task(self._keep(port, number % 3))
-                # A node has to take them first.
-                await asyncio.sleep(0.001)
-            print("ready", flush=True)
+    def begin(self) -> None:
+        """Connect."""
+        self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
-    async def _keep(self, port: str, kind: int) -> None:
-        host, number = self._addresses[port].rsplit(":", 1)
-        while True:
-            with contextlib.suppress(OSError):
-                reader, writer = await asyncio.open_connection(host, int(number))
-                ended = asyncio.ensure_future(reader.read())
-                if kind == 1:
-                    await self._drip(writer, ended, _UNFINISHED[port])
-                elif kind == 2:
-                    writer.write(_UNFINISHED[port])
-                await ended
-                writer.close()
-            await asyncio.sleep(AGAIN_S)
+    async def _connect(self) -> None:
+        host, port = self._address.rsplit(":", 1)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, host, int(port))
+        except OSError:
+            self._begin_again()
 
-    @staticmethod
-    async def _drip(writer: asyncio.StreamWriter, ended: asyncio.Future[bytes], data: bytes) -> None:
-        for position in range(len(data)):
-            if ended.done():
-                return
-            writer.write(data[position : position + 1])
-            await asyncio.wait((ended,), timeout=BYTE_S)
+    def _begin_again(self) -> None:
+        asyncio.get_running_loop().call_later(AGAIN_S, self.begin)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._sent = 0
+        if not self._drips:
+            self._transport.write(self._data)
+
+    def drip(self) -> None:
+        """Send one byte more."""
+        if self._drips and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(self._data[self._sent : self._sent + 1])
+            self._sent += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._begin_again()
+
+
+async def _run_strangers(addresses: list[str], count: int) -> None:
+    """Keep all connections open until the process is ended; says ``ready`` when all were begun once."""
+    strangers: list[_Stranger] = []
+    for number, (port, address) in itertools.product(range(count), zip(PORTS, addresses, strict=True)):
+        data = _UNFINISHED[port] if number % 3 else b""
+        strangers.append(_Stranger(address, data, drips=number % 3 == 1))
+        strangers[-1].begin()
+        # A node has to take them first.
+        await asyncio.sleep(0.001)
+    print("ready", flush=True)
+    while True:
+        for stranger in strangers:
+            stranger.drip()
+        await asyncio.sleep(BYTE_S)
 
 
 async def latencies_ms(node: NodeProcess, port: str, seconds: float) -> list[float]:
@@ -193,7 +212,7 @@ def main() -> None:
     if arguments.flood:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-        uvloop.run(Strangers(arguments.flood, arguments.count).run())
+        uvloop.run(_run_strangers(arguments.flood, arguments.count))
         return
     with tempfile.TemporaryDirectory() as folder:
         token = Path(folder) / "token"
