@@ -39,7 +39,7 @@ class Place:
         held_bytes: what it counts in the memory budget.
     """
 
-    __slots__ = ("_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "since_s")
+    __slots__ = ("__weakref__", "_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "since_s")
 
     def __init__(self, gate: Gate, client: Client, address: object, since_s: float) -> None:
         self.client = client
@@ -80,11 +80,13 @@ class Place:
 
     def ended(self) -> None:
         """The connection is no more. May be called again."""
+        self._end = None
         if not self.is_over:
             self._gate.leave(self)
 
     def end(self) -> None:
         """End the connection at once; nothing more is counted for it."""
+        end = self._end
         self.ended()
-        if self._end is not None:
-            self._end()
+        if end is not None:
+            end()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -145,5 +147,32 @@ def test_whoever_does_not_say_who_he_is_does_not_stay(tmp_path: Path) -> None:
                 while (await stranger.call("ping"))[0] is not None:  # noqa: ASYNC110  time goes on by itself
                     await asyncio.sleep(0.1)
             assert await known.call("ping") == (None, b"pong")
+
+    run(main)
+
+
+def test_nothing_is_left_of_a_connection_that_has_ended(tmp_path: Path) -> None:
+    """Not even until the next collection of garbage: the oldest generation is practically never collected in a node."""
+
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            gc.collect()
+            gc.disable()
+            try:
+                known, stranger = await guarded.connect(ADMIN), await guarded.connect()
+                assert await known.call("push", "q", [1, {"a": "b"}]) == (None, b"ok")
+                assert (await known.call("peek", "q", 10, 0))[0] is None
+                assert (await stranger.call("ping"))[0] is not None
+                left = [weakref.ref(one) for one in guarded.rpc._connections]
+                places = [weakref.ref(one().place) for one in left]
+                assert len(left) == 2
+                await known.close()
+                await stranger.close()
+                while guarded.rpc._connections:  # noqa: ASYNC110  the node takes note of the ends when it gets to them
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
+                assert [one() for one in left + places] == [None] * 4
+            finally:
+                gc.enable()
 
     run(main)

@@ -284,7 +284,7 @@ class Connection(Stream):
             LmqError: ``overloaded``.
         """
         self.slow.run(
-            result, partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid), large=large
+            self, result, partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid), large=large
         )
 
     # --- outcomes -------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class Connection(Stream):
         """Encode messages with large bodies, and send them when that is done."""
         self._encoding[id(delivered)] = delivered
         try:
-            self.slow.run(self._encode(token, delivered, send), _nothing, partial(self.fail, token), large=False)
+            self.slow.run(self, self._encode(token, delivered, send), _nothing, partial(self.fail, token), large=False)
         except LmqError as exc:
             del self._encoding[id(delivered)]
             self.service.pulls.put_back(delivered)

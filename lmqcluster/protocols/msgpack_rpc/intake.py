@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
+
 from ...ports import VALUE_BYTES
 from ...wire.legacy_msgpack import make_unpacker, unpack
 from ...wire.limits import REQUEST_BYTES_MAX
@@ -33,7 +35,7 @@ class Intake:
 
     Attributes:
         received: all bytes so far.
-        unpacker: holds what came whole and is not taken yet, and the begin of a small request.
+        unpacker: holds what came whole and is not taken yet, and the begin of a small request; None before it is needed.
         fed: bytes given to this unpacker.
         whole: those of them that belong to requests that were taken.
     """
@@ -42,7 +44,7 @@ class Intake:
 
     def __init__(self) -> None:
         self.received = 0
-        self.unpacker = make_unpacker(REQUEST_BYTES_MAX)
+        self.unpacker: msgpack.Unpacker | None = None
         self.fed = 0
         self.whole = 0
         # The request that is not complete: its bytes, and how far it was looked at; None if there is none.
@@ -55,6 +57,9 @@ class Intake:
         """Give bytes to the unpacker; returns the position of their first one."""
         base = self.fed
         self.fed = base + len(data)
+        if self.unpacker is None:
+            # It takes some 50 KiB, which is much for a connection on which nothing comes.
+            self.unpacker = make_unpacker(REQUEST_BYTES_MAX)
         self.unpacker.feed(data)
         return base
 
@@ -74,7 +79,7 @@ class Intake:
         self._advance(self._scan, data, start)
         if len(self._tail) > SMALL_BYTES or self._scan.count > SMALL_VALUES:
             self._tail = bytearray(self._tail)
-            self.unpacker = make_unpacker(REQUEST_BYTES_MAX)
+            self.unpacker = None
             self.fed = self.whole = 0
 
     @property

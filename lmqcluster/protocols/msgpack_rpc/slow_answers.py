@@ -33,12 +33,11 @@ class SlowAnswers:
         reserved_bytes: what responses that are being made may take.
     """
 
-    __slots__ = ("_drained", "_stream", "_turn", "reserved_bytes", "tasks")
+    __slots__ = ("_drained", "_turn", "reserved_bytes", "tasks")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
         self.reserved_bytes = 0
-        self._stream = stream
         self._turn: asyncio.Lock | None = None
         self._drained: asyncio.Future[None] | None = None
 
@@ -53,6 +52,7 @@ class SlowAnswers:
 
     def run(
         self,
+        stream: Stream,
         result: Coroutine[Any, Any, bytes],
         succeed: Callable[[bytes], object],
         fail: Callable[[str], object],
@@ -62,6 +62,7 @@ class SlowAnswers:
         """Answer with the outcome of a coroutine, later.
 
         Args:
+            stream: the connection. It is not kept, so that nothing has to be collected when it has ended.
             result: makes the response.
             succeed: sends it.
             fail: sends an error.
@@ -75,12 +76,13 @@ class SlowAnswers:
         except LmqError:
             result.close()
             raise
-        task = asyncio.get_running_loop().create_task(self._answer(result, succeed, fail, large=large))
+        task = asyncio.get_running_loop().create_task(self._answer(stream, result, succeed, fail, large=large))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     async def _answer(
         self,
+        stream: Stream,
         result: Coroutine[Any, Any, bytes],
         succeed: Callable[[bytes], object],
         fail: Callable[[str], object],
@@ -89,7 +91,7 @@ class SlowAnswers:
     ) -> None:
         try:
             if large:
-                await self._in_turn(result, succeed)
+                await self._in_turn(stream, result, succeed)
             else:
                 succeed(await result)
         except LmqError as exc:
@@ -101,18 +103,18 @@ class SlowAnswers:
         finally:
             result.close()
 
-    async def _in_turn(self, result: Awaitable[bytes], succeed: Callable[[bytes], object]) -> None:
+    async def _in_turn(self, stream: Stream, result: Awaitable[bytes], succeed: Callable[[bytes], object]) -> None:
         if self._turn is None:
             self._turn = asyncio.Lock()
         async with self._turn:
             self.reserved_bytes = LARGE_BYTES
             try:
                 async with asyncio.timeout(ROOM_S):
-                    await self._until_read()
-                    while not self._stream.hold_reserve():
-                        await self._stream.place.client.freed()
+                    await self._until_read(stream)
+                    while not stream.hold_reserve():
+                        await stream.place.client.freed()
                 # What is left may be enough for the next one that waits.
-                self._stream.place.client.wake()
+                stream.place.client.wake()
             except TimeoutError as exc:
                 self.reserved_bytes = 0
                 text = "the client leaves responses unread, and until it reads them no large ones are made"
@@ -121,11 +123,11 @@ class SlowAnswers:
                 data = await result
             finally:
                 self.reserved_bytes = 0
-                self._stream.account()
+                stream.account()
             succeed(data)
 
-    async def _until_read(self) -> None:
-        while not self._stream.writable:
+    async def _until_read(self, stream: Stream) -> None:
+        while not stream.writable:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)

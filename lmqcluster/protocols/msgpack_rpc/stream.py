@@ -61,7 +61,7 @@ class Stream(asyncio.Protocol):
         self.principal: Principal | None = None
         self.place = place
         self.waiting: set[Waiter] = set()
-        self.slow = SlowAnswers(self)
+        self.slow = SlowAnswers()
         self.partial_since_s: float | None = None
         self._partial_began_s = 0.0
         # What had come when it was last looked at, and since when it has been so; likewise of what was not read.
@@ -139,7 +139,7 @@ class Stream(asyncio.Protocol):
         intake, left = self._intake, REQUESTS_PER_TURN
         unpacker, whole = intake.unpacker, intake.whole
         was_held = self._held
-        if was_held:
+        if was_held or unpacker is None:
             self._take_later(data, base)
             return
         for message in unpacker:
