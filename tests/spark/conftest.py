@@ -74,6 +74,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        # Without byte code Python may take longer to start than Spark waits.
+        environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         builder = SparkSession.Builder().master(f"local[2,{_TASK_ATTEMPTS}]").appName("lmq")
         settings = {
             "spark.driver.memory": "1g",

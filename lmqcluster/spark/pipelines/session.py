@@ -79,6 +79,8 @@ def _start(settings: SessionSettings) -> SparkSession:
     if under_submit():
         return _configured(builder, {**_PATIENT, **settings.options, **_ALWAYS}).getOrCreate()
     _check_java()
+    # Without byte code Python may take longer to start than Spark waits.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     master = settings.master or MASTER_DEFAULT
     is_local = master.startswith("local")
     if is_local:
