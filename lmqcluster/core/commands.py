@@ -70,7 +70,8 @@ class Op(IntEnum):
     PURGE = 22  # queue, limit -> how many messages were removed, or None if the queue does not exist
     MOVE = 23  # queue, destination, limit -> how many messages were moved, or None if the queue does not exist
     SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
-    SET_TOKEN = 25  # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin -> TokenResult
+    # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin, v2: time of day us -> TokenResult
+    SET_TOKEN = 25
     DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
     # v2: queue, [[content, content type or None, headers]], job, stream, first position, note, whether done, owner
     # -> how many were stored

@@ -77,11 +77,19 @@ class LeaseWatch:
             if queue is None or queue.watched_us != bound_us:
                 continue
             looked += 1
-            ended += self._end(queue, now_us, None if limit is None else limit - ended)
+            # A bound that was too early says nothing: of all queues those come first whose leases end first.
+            if queue.leases.head_us() == bound_us:
+                ended += self._end(queue, now_us, None if limit is None else limit - ended)
+            self._watch_anew(queue)
         return ended
 
     def _end(self, queue: Queue, now_us: int, limit: int | None) -> int:
         ended = queue.end_leases(now_us, limit)
+        if ended:
+            self._machine.note_due(queue)
+        return ended
+
+    def _watch_anew(self, queue: Queue) -> None:
         head_us = queue.leases.head_us() if queue.leases.messages else None
         if head_us is None:
             queue.watched_us = NEVER
@@ -89,9 +97,6 @@ class LeaseWatch:
         else:
             queue.watched_us = head_us
             heappush(self._heap, (head_us, queue.name))
-        if ended:
-            self._machine.note_due(queue)
-        return ended
 
     def _rebuild(self) -> None:
         queues = self._machine.queues.values()

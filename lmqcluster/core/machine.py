@@ -442,12 +442,22 @@ class Machine:
         return queue is not None
 
     def _set_token(
-        self, name: bytes, digest: bytes, role: int, pattern: bytes, lifetime_us: int, without_admin: bool
+        self,
+        name: bytes,
+        digest: bytes,
+        role: int,
+        pattern: bytes,
+        lifetime_us: int,
+        without_admin: bool,
+        created_us: int | None = None,
     ) -> TokenResult:
         if type(lifetime_us) is not int or lifetime_us < 0:
             raise ValueError("a lifetime must be an integer, 0 or more")
-        expires_us = self.now_us + lifetime_us if lifetime_us else 0
-        token = Token(name, digest, Role(role), pattern, self.now_us, expires_us)
+        if not isinstance(created_us, (int, type(None))):
+            raise ValueError("a time of day must be an integer")
+        created_us = self.now_us if created_us is None else created_us
+        expires_us = created_us + lifetime_us if lifetime_us else 0
+        token = Token(name, digest, Role(role), pattern, created_us, expires_us)
         result = self.tokens.set(token, without_admin=without_admin)
         if result == TokenResult.DONE and self.version >= 2:
             self.releases.cancel(name)

@@ -46,8 +46,8 @@ class Token(NamedTuple):
         name: by which people tell tokens apart; 1 to 100 bytes.
         digest: SHA-256 of the secret.
         pattern: regular expression that is searched for in queue names.
-        created_us: log time.
-        expires_us: log time from which it is good no more, 0 for never.
+        created_us: time of day at the node that took it; log time if that was under machine version 1.
+        expires_us: time of day from which it is good no more, 0 for never.
     """
 
     name: bytes

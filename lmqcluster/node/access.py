@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ..wire.errors import LmqError
 from .needs import Need, Scope
 from .patterns import compile_pattern
 
-__all__ = ["NOBODY", "SECRET_BYTES_MIN", "Access", "Principal", "digest_of", "read_admin_token"]
+__all__ = ["NOBODY", "SECRET_BYTES_MIN", "Access", "Principal", "digest_of", "read_admin_token", "time_of_day_us"]
 
 log = structlog.get_logger("lmq.access")
 
@@ -255,7 +256,7 @@ class Access:
         self._revise(changed=bool(gone))
 
     def expire(self, tokens: Tokens, now_us: int) -> None:
-        """Revoke what has expired by this log time."""
+        """Revoke what has expired by this time of day."""
         if self._next_expiry_us and self._next_expiry_us <= now_us:
             self.follow(tokens, now_us)
 
@@ -343,6 +344,11 @@ class Access:
             log.warning("cannot note whether there are tokens", path=self._disk.path(_MARK), reason=str(exc))
         else:
             self._marked = guarded
+
+
+def time_of_day_us() -> int:
+    """What tokens expire by: the node's clock, in microseconds since 1970."""
+    return time.time_ns() // 1000
 
 
 def digest_of(secret: bytes) -> bytes:

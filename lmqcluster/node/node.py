@@ -25,7 +25,7 @@ from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.errors import LmqError
 from . import incarnation as incarnation_of_node
 from . import joining, raft_port, standing
-from .access import Access, read_admin_token
+from .access import Access, read_admin_token, time_of_day_us
 from .address import is_loopback
 from .config import NodeConfig
 from .event_journal import EventJournal
@@ -240,7 +240,7 @@ class Node:
 
     def _follow_tokens(self) -> None:
         machine = self.replica.machine
-        self.access.follow(machine.tokens, machine.now_us)
+        self.access.follow(machine.tokens, time_of_day_us())
 
     async def _settle_access(self) -> None:
         """Find out whether the cluster has tokens that have not come here yet."""
@@ -252,7 +252,7 @@ class Node:
             self.access.settle()
 
     def _tick_access(self) -> None:
-        self.access.expire(self.replica.machine.tokens, self.replica.clock.now_us())
+        self.access.expire(self.replica.machine.tokens, time_of_day_us())
         if self.access.is_uncertain and (self._settling is None or self._settling.done()):
             self._settling = asyncio.get_running_loop().create_task(self._settle_access())
         self._timers["access"] = asyncio.get_running_loop().call_later(ACCESS_PERIOD_S, self._tick_access)

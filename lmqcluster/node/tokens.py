@@ -12,7 +12,7 @@ from ..core import EVERY_QUEUE, Op, Role, TokenResult
 from ..core.tokens import NAME_BYTES_MAX, TOKENS_MAX
 from ..wire.errors import LmqError
 from . import raft_port
-from .access import digest_of
+from .access import digest_of, time_of_day_us
 from .patterns import check_pattern
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class TokenInfo:
     Attributes:
         role: read, write or admin.
         queues: the pattern.
-        created_at, expires_at: seconds since 1970 in log time; None for never.
+        created_at, expires_at: seconds since 1970; None for never.
     """
 
     name: str
@@ -63,6 +63,9 @@ async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
     digest = digest_of(secret.encode())
     command = [Op.SET_TOKEN, encoded, digest, int(ROLES[role]), pattern, lifetime_us, node.access.has_admin_file]
+    if node.service.machine().version >= 2:
+        # Log time stands still while the cluster does, and begins again where a backup was made.
+        command.append(time_of_day_us())
     result = await node.service.propose(command, 256 + len(pattern))
     if result == TokenResult.EXISTS:
         raise LmqError("conflict", f"there is a token {name!r} already; delete it first", retryable=False)
@@ -94,7 +97,7 @@ async def delete_token(node: Node, name: str) -> None:
 async def list_tokens(node: Node) -> list[TokenInfo]:
     """All tokens by name."""
     await node.service.barrier()
-    now_us = node.replica.clock.now_us()
+    now_us = time_of_day_us()
     return [
         TokenInfo(
             name=token.name.decode("utf-8", "backslashreplace"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.node.tokens import list_tokens
 
 from .guarded_node import ADMIN, AsyncRpc, Guarded, guarded_node
 
@@ -165,5 +167,21 @@ def test_leases_and_spent_messages_end_though_nobody_comes(tmp_path: Path) -> No
         info = guarded.node.service.queue(b"jobs")
         assert info is not None
         assert (info.ready, info.leased, info.size) == (1, 0, 1)
+
+    run(tmp_path, main)
+
+
+def test_tokens_go_by_the_time_of_day_whatever_log_time_is(tmp_path: Path) -> None:
+    """Log time lags behind after an outage or a restore; what people read and what they decided must not."""
+
+    async def main(guarded: Guarded) -> None:
+        clock = guarded.node.replica.clock
+        clock.follow(clock.now_us() + 10 * 86_400 * 1_000_000)
+        await guarded.node.service.barrier()
+        token = await guarded.token("today", "write", lifetime_s=3600)
+        assert (await guarded.ask("GET", "/v1/queues", token))[0] == 200
+        [shown] = await list_tokens(guarded.node)
+        assert (abs(shown.created_at - time.time()) < DEADLINE_S, shown.expired) == (True, False)
+        assert shown.expires_at == pytest.approx(shown.created_at + 3600)
 
     run(tmp_path, main)

@@ -15,12 +15,14 @@ from typing import Any
 
 SYSTEM = {"accum": 0, "retry": 2, "timeout": 30}
 NO, NEW, YES = 0, 1, 2
+REPLAYED = 4
 WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
 
 PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6, 7, 8
 PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
 RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES, FORGET_KEYS = 17, 18, 19, 20, 21
 PURGE, MOVE, SUSPEND = 22, 23, 24
+UPGRADE, PUSH_MARKED = 16, 27
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 REFUSED = "refused"
 ANY_NUMBER = object()
@@ -77,6 +79,7 @@ class Batch:
     """A batch lease: (queue, number) of its deliveries in order."""
 
     deadline_us: int
+    charge: int
     sealed: bool = False
     items: list[tuple[bytes, int]] = field(default_factory=list)
 
@@ -101,6 +104,8 @@ class Model:
         self.block = block
         self.subscriptions: dict[bytes, Subscription] = {}
         self.window_us = window_s * 1_000_000
+        self.version = 1
+        self.marks: dict[tuple[bytes, bytes, bytes], tuple[int, bool]] = {}  # owner, job, stream: position, done
         self.now_us = 0
         self.arrivals = 0
         self.deliveries = 0
@@ -108,7 +113,7 @@ class Model:
         self.rules: list[tuple[bytes, dict[str, Any]]] = []
         self.batches: list[tuple[bytes, int, int]] = []  # origin, incarnation, sequence of each batch applied
         self.produced: dict[bytes, tuple[int, int]] = {}  # producer: highest sequence, log time of its last push
-        self.keyed: list[tuple[bytes, bytes, int, int]] = []  # queue, key, flag, log time
+        self.keyed: list[tuple[bytes, bytes, int, int, bytes]] = []  # queue, key, flag, log time, body
         self.scopes: dict[bytes, tuple[int, dict[tuple[bytes, bytes], int]]] = {}  # last use, {(queue, key): flag}
         self.ended: dict[int, int | None] = {}  # delivery: the command that ended it, None for its time
 
@@ -118,6 +123,8 @@ class Model:
         self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[list[Any]]
     ) -> tuple[str, list[Any]]:
         self.now_us = max(self.now_us, now_us)
+        if self.version >= 2:
+            self.end_leases()
         latest = max([i for o, i, _ in self.batches if o == origin], default=0)
         if incarnation < latest:
             return "duplicate", []
@@ -147,6 +154,8 @@ class Model:
             SET_DEFAULTS: self.set_defaults,
             BARRIER: lambda: True,
             FOUND: lambda _salt: True,
+            UPGRADE: self.upgrade,
+            PUSH_MARKED: self.push_marked,
             RESERVE: self.reserve,
             RENEW: self.renew,
             SETTLE_BATCHES: self.settle_batches,
@@ -156,6 +165,29 @@ class Model:
             MOVE: self.move,
             SUSPEND: self.suspend,
         }[op](*arguments)
+
+    def upgrade(self, version: int) -> int:
+        self.version = max(self.version, version)
+        return self.version
+
+    # Time
+
+    def end_leases(self) -> None:
+        """What is leased and due is ready again, or gone if it may not be delivered any more."""
+        firsts = [
+            (min(entry.place[0] for entry in leased), name)
+            for name, queue in self.queues.items()
+            if (leased := [entry for entry in queue.entries if entry.state == "leased"])
+        ]
+        for _, name in sorted(firsts):
+            queue = self.queues[name]
+            for entry in sorted(queue.entries, key=lambda entry: entry.place):
+                if entry.state == "leased" and entry.due_us <= self.now_us:
+                    self.ended[entry.number] = None
+                    entry.state, entry.place = "waiting", (entry.due_us, WINDOWS_FIRST, entry.arrival)
+                    if entry.remaining <= 0:
+                        queue.entries.remove(entry)
+                        queue.dropped += 1
 
     # Properties
 
@@ -216,9 +248,13 @@ class Model:
         else:
             place = (self.now_us, LINE_LAST, self.end_of_line(queue))
             state, body, meta = "waiting", content, (content_type, headers)
-        queue.entries.append(Entry(state, place, self.arrivals, self.property(name, "retry") + 1, *meta, body))
+        queue.entries.append(Entry(state, place, self.arrivals, self.allowed_deliveries(name), *meta, body))
         queue.entered += 1
         return NO if accum_ms == 0 else NEW
+
+    def allowed_deliveries(self, name: bytes) -> int:
+        deliveries: int = self.property(name, "retry") + 1
+        return deliveries if self.version < 2 else max(1, deliveries)
 
     def end_of_line(self, queue: Queue) -> int:
         return 1 + max([entry.place[2] for entry in queue.entries if entry.place[1] == LINE_LAST], default=0)
@@ -239,9 +275,11 @@ class Model:
             flags.append(NO if known else self.store(name, content, content_type, []))
         return flags
 
-    def push_items(self, name: bytes, items: list[Any], scope: bytes = b"") -> list[int]:
+    def push_items(self, name: bytes, items: list[Any], scope: bytes = b"") -> Any:
         self.named(name)
         if not scope:
+            if self.version >= 2 and self.another_body(name, items):
+                return REFUSED
             return [self.push_item(name, *item) for item in items]
         used_us, flags = self.scopes.get(scope, (self.now_us, {}))
         if used_us <= self.now_us - self.window_us:
@@ -258,6 +296,37 @@ class Model:
             results.append(flag)
         return results
 
+    def another_body(self, name: bytes, items: list[Any]) -> bool:
+        """Whether a key came with another body before, or comes with two now."""
+        seen = {key: body for queue, key, _, at_us, body in self.keyed if queue == name and self.is_known(at_us)}
+        return any(key is not None and seen.setdefault(key, content) != content for content, _, _, key in items)
+
+    def is_known(self, at_us: int) -> bool:
+        return self.now_us < at_us + self.window_us
+
+    def push_marked(
+        self,
+        name: bytes,
+        items: list[Any],
+        job: bytes,
+        stream: bytes,
+        first: int,
+        note: bytes,
+        done: bool,
+        owner: bytes,
+    ) -> Any:
+        position, complete = self.marks.get((owner, job, stream), (0, False))
+        if complete or (items and first + len(items) <= position):
+            self.named(name)
+            return 0
+        if first != position:
+            return REFUSED
+        self.named(name)
+        for content, content_type, headers in items:
+            self.push_item(name, content, content_type, headers, None)
+        self.marks[owner, job, stream] = (position + len(items), done)
+        return len(items)
+
     def forget_keys(self, scopes: list[bytes]) -> Any:
         for scope in scopes:
             self.scopes.pop(scope, None)
@@ -266,12 +335,12 @@ class Model:
     def push_item(
         self, name: bytes, content: bytes, content_type: bytes | None, headers: list[Any], key: bytes | None
     ) -> int:
-        for queue, known, flag, at_us in self.keyed:
-            if key is not None and (queue, known) == (name, key) and self.now_us < at_us + self.window_us:
-                return flag
+        for queue, known, flag, at_us, _ in self.keyed:
+            if key is not None and (queue, known) == (name, key) and self.is_known(at_us):
+                return flag if self.version < 2 else flag + REPLAYED
         flag = self.store(name, content, content_type, self.preserved(name, headers))
         if key is not None:
-            self.keyed.append((name, key, flag, self.now_us))
+            self.keyed.append((name, key, flag, self.now_us, content))
         return flag
 
     def preserved(self, name: bytes, headers: list[Any]) -> list[tuple[bytes, bytes]]:
@@ -305,7 +374,7 @@ class Model:
             delivered.append(one)
         return delivered
 
-    def pull_one(self, name: bytes, deadline_us: int | None = None) -> Delivery | None:
+    def pull_one(self, name: bytes, deadline_us: int | None = None, charge: int = 1) -> Delivery | None:
         queue = self.queues[name]
         while True:
             if queue.suspended:
@@ -321,7 +390,7 @@ class Model:
             queue.entries.remove(entry)
             queue.dropped += 1
         self.deliveries += 1
-        entry.remaining -= 1
+        entry.remaining -= charge
         entry.number = self.deliveries
         entry.state = "leased"
         entry.place_before_lease = entry.place
@@ -382,6 +451,9 @@ class Model:
                 entry.state = "waiting"
                 entry.place = (self.now_us, LINE_LAST, self.end_of_line(self.queues[name]))
                 self.ended[number] = NACK
+                if self.version >= 2 and entry.remaining <= 0:
+                    self.queues[name].entries.remove(entry)
+                    self.queues[name].dropped += 1
             results.append(entry is not None)
         return results
 
@@ -406,7 +478,7 @@ class Model:
             results.append(entry is not None)
         return results
 
-    def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+    def put_back(self, name: bytes, numbers: list[int], refund: int = 1) -> list[bool] | None:
         if name not in self.queues:
             return None
         results = []
@@ -415,7 +487,7 @@ class Model:
             if entry is not None:
                 entry.state = "waiting"
                 entry.place = (entry.place_before_lease[0], WINDOWS_FIRST, entry.arrival)
-                entry.remaining += 1
+                entry.remaining += refund
                 self.ended[number] = PUT_BACK
             results.append(entry is not None)
         return results
@@ -457,7 +529,7 @@ class Model:
         for old in taken:
             self.arrivals += 1
             place = (self.now_us, LINE_LAST, self.end_of_line(target))
-            remaining = self.property(destination, "retry") + 1
+            remaining = self.allowed_deliveries(destination)
             meta = (old.content_type, old.headers)
             target.entries.append(Entry("waiting", place, self.arrivals, remaining, *meta, old.content))
         target.entered += len(taken)
@@ -480,7 +552,7 @@ class Model:
         if batch is None:
             if any(other > epoch for other in subscription.batches):
                 return REFUSED
-            batch = Batch(self.now_us + lease_us)
+            batch = Batch(self.now_us + lease_us, 1 if self.version < 2 else 0)
         elif batch.deadline_us <= self.now_us:
             return (EXPIRED, len(batch.items), True, batch.deadline_us)
         if not batch.sealed:
@@ -498,7 +570,7 @@ class Model:
         self.named(name)
         taken = 0
         while taken < limit:
-            one = self.pull_one(name, batch.deadline_us)
+            one = self.pull_one(name, batch.deadline_us, batch.charge)
             if one is None:
                 break
             batch.items.append((name, one.number))
@@ -546,10 +618,12 @@ class Model:
                 batch.sealed = False
             while batch.items and left:
                 queue, number = batch.items.pop()
-                self.put_back(queue, [number])
+                self.put_back(queue, [number], batch.charge)
                 left -= 1
             if not batch.items:
                 del subscription.batches[epoch]
+        if self.version >= 2 and not subscription.batches and not subscription.settled:
+            self.subscriptions.pop(name, None)
         return bool(subscription.batches)
 
     def read(self, name: bytes, epoch: int) -> Any:
@@ -567,5 +641,6 @@ class Model:
         found = []
         for queue, number in batch.items:
             entries = self.queues[queue].entries if queue in self.queues else []
-            found += [(e.number, e.remaining) for e in entries if e.state == "leased" and e.number == number]
+            shown = 1 - batch.charge
+            found += [(e.number, e.remaining - shown) for e in entries if e.state == "leased" and e.number == number]
         return found if len(found) == len(batch.items) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import note
+from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -68,6 +68,17 @@ PUSH = _command(m.PUSH, QUEUES, TYPES, st.lists(CONTENTS, max_size=3), PRODUCERS
 SCOPES = st.sampled_from([b"", b"", b"j1", b"j2"])
 PUSH_ITEMS = _command(m.PUSH_ITEMS, QUEUES, st.lists(ITEMS, max_size=3), SCOPES)
 FORGET_KEYS = _command(m.FORGET_KEYS, st.lists(SCOPES, max_size=2))
+PUSH_MARKED = _command(
+    m.PUSH_MARKED,
+    QUEUES,
+    st.lists(st.tuples(CONTENTS, TYPES, HEADERS).map(list), max_size=3),
+    st.just(b"job"),
+    st.sampled_from([b"s", b"t"]),
+    st.integers(0, 6),
+    CONTENTS,
+    st.sampled_from([False, False, False, True]),
+    st.sampled_from([b"o", b"p"]),
+)
 PUSH_ALL = _command(m.PUSH_ALL, PATTERNS, ITEMS)
 PULL = _command(m.PULL, QUEUES, COUNTS)
 PULL_ANY = _command(m.PULL_ANY, PATTERNS, COUNTS)
@@ -138,6 +149,8 @@ def sweep_often() -> Iterator[None]:
 class MachineAgainstModel(RuleBasedStateMachine):
     """Feeds one log to the machine, to a replica that is replaced by its own snapshot now and then, and to the model."""
 
+    version = 2
+
     def __init__(self) -> None:
         super().__init__()
         self.machine = Machine(compile_pattern)
@@ -152,7 +165,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @initialize(salt=st.binary(min_size=10, max_size=10), start_us=st.sampled_from([0, 1_700_000_000 * SECOND]))
     def found(self, salt: bytes, start_us: int) -> None:
         self.stamp_us = start_us
-        self._send(b"n1", 1, 1, [[m.FOUND, salt]])
+        self._send(b"n1", 1, 1, [[m.FOUND, salt], [m.UPGRADE, self.version]])
         self.sent[b"n1"][1] = 1
 
     def _batch(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
@@ -165,6 +178,11 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH_ITEMS | PUSH_ALL, min_size=1, max_size=3))
     def push(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
         self._batch(node, step_us, commands)
+
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH_MARKED | PULL, min_size=1, max_size=3))
+    def write(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
+        if self.version >= 2:
+            self._batch(node, step_us, commands)
 
     @rule(node=NODES, step_us=STEPS_US, command=PULL)
     def pull(self, node: bytes, step_us: int, command: list[Any]) -> None:
@@ -384,4 +402,12 @@ def _text(value: Any) -> Any:
     return value
 
 
+class Version1AgainstModel(MachineAgainstModel):
+    """As it was before; nothing is to be added here."""
+
+    version = 1
+
+
 TestMachineAgainstModel = MachineAgainstModel.TestCase
+TestVersion1AgainstModel = Version1AgainstModel.TestCase
+TestVersion1AgainstModel.settings = settings(max_examples=20)
