@@ -15,6 +15,7 @@ from .lmq_errors import no_content, on_error, refuse
 from .reply import JSON, Reply
 from .routing import Resource, Router
 from .target import check_name
+from .values import check_json
 
 if TYPE_CHECKING:
     from ...node.node import Node
@@ -115,7 +116,9 @@ def _refuse_constant(name: str) -> NoReturn:
 async def _json_body(request: Request) -> Any:
     if request.media_type() != "application/json":
         raise _NotJsonError("bad_request", "properties are sent with the content type application/json")
-    return parse_json(await request.read_body(HTTP_PROPERTY_BYTES_MAX))
+    body = await request.read_body(HTTP_PROPERTY_BYTES_MAX)
+    await check_json(body)
+    return parse_json(body)
 
 
 def _on_error(error: LmqError) -> Reply:

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import msgpack
 from aiohttp import hdrs
 
+from ...ports import VALUE_BYTES
 from ...wire.errors import LmqError
 from .lmq_properties import parse_json
 from .problem import HttpRefusalError
 from .reply import JSON, Reply
 from .request import Request
+from .values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
 
 __all__ = ["MSGPACK_HEAD", "Media", "content_of", "read_value", "reply_media"]
 
@@ -98,6 +100,9 @@ async def read_value(request: Request, bytes_max: int) -> Any:
     body = await request.read_body(bytes_max)
     if not body:
         return None
+    if len(body) > WINDOW_BYTES:
+        await (check_json if media_type in _JSON_TYPES else check_msgpack)(body)
+        request.hold(3 * len(body) + VALUE_BYTES * VALUES_MAX)
     if media_type in _JSON_TYPES:
         return parse_json(body)
     try:

@@ -1,0 +1,37 @@
+"""Bodies of very many small values are refused before they are built; contents may hold what they like."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgpack
+import pytest
+
+from lmqcluster.protocols.http.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
+from lmqcluster.wire.errors import LmqError
+
+
+@pytest.mark.parametrize("item", [b"[]", b"{}", b"0", b'""', b'"\\\\"'])
+def test_json_of_too_many_values(item: bytes) -> None:
+    with pytest.raises(LmqError, match="at most"):
+        asyncio.run(check_json(b'{"messages":[' + b",".join([item] * (VALUES_MAX + 1)) + b"]}"))
+
+
+@pytest.mark.parametrize("size", range(4))
+def test_marks_within_strings_are_no_values(size: int) -> None:
+    content = ",:[{" + "\\" * size + '"' * size + ",:[{" * VALUES_MAX
+    asyncio.run(check_json(json.dumps({"messages": [{"content": content}]}).encode()))
+    asyncio.run(check_json(b'"' + b"\\\\" * WINDOW_BYTES + b"," * VALUES_MAX * 2 + b'"'))
+
+
+@pytest.mark.parametrize("data", [b"\x80", b"\x90", b"\xc0", b"\x81\x00\x00"])
+def test_msgpack_of_too_many_values(data: bytes) -> None:
+    with pytest.raises(LmqError, match="at most"):
+        asyncio.run(check_msgpack(b"\xdd" + (1 << 23).to_bytes(4, "big") + data * (1 << 23)))
+
+
+def test_the_largest_batch_fits() -> None:
+    batch = {"messages": [{"content": "c", "content_type": "t", "key": str(number)} for number in range(10_000)]}
+    asyncio.run(check_json(json.dumps(batch).encode()))
+    asyncio.run(check_msgpack(msgpack.packb(batch)))
