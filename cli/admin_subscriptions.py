@@ -83,11 +83,30 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
 
     A consumer that is still at work on them, or has stored them elsewhere, will see the messages again.
     """
-    path = _path(name)
-    count = sum(one["count"] for one in target.api.get(path)["batches"] if one["state"] == "live")
+    count = _held(target, name)
     if not agreed(f"give back {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
         return
-    target.api.post(f"{path}/abandon", {})
+    target.api.post(f"{_path(name)}/abandon", {})
+
+
+@subscription.command("rm")
+@click.argument("name", metavar="SUBSCRIPTION")
+@destructive_options
+@target_options
+def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Forget a subscription, and give back what it holds.
+
+    A consumer that goes on with it afterwards begins anew, and cannot tell what it has settled before.
+    """
+    count = _held(target, name)
+    if not agreed(f"forget subscription {name} and give back its {plural(count, 'message')}", yes=yes, dry_run=dry_run):
+        return
+    target.api.delete(_path(name))
+
+
+def _held(target: Target, name: str) -> int:
+    """How many messages a subscription has under lease."""
+    return sum(one["count"] for one in target.api.get(_path(name))["batches"] if one["state"] == "live")
 
 
 def _path(name: str) -> str:

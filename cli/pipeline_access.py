@@ -167,13 +167,14 @@ def target_cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(function)
     def wrapper(
+        *arguments: Any,
         cluster: ClusterOptions,
         to: str,
         to_token_file: str | None,
         to_ca_file: str | None,
         to_cert_file: str | None,
         to_same_credentials: bool,
-        **arguments: Any,
+        **named: Any,
     ) -> Any:
         target = ClusterOptions("--to", to, None, to_token_file, to_ca_file, to_cert_file, cluster.timeout_s)
         if to_same_credentials:
@@ -184,6 +185,6 @@ def target_cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
             target = ClusterOptions(
                 "--to", to, cluster.token, cluster.token_file, cluster.ca_file, cluster.cert_file, cluster.timeout_s
             )
-        return function(cluster=cluster, target=target, **arguments)
+        return function(*arguments, cluster=cluster, target=target, **named)
 
     return wrapper

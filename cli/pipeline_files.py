@@ -19,6 +19,11 @@ _FORM_OF_SUFFIX: Final = {".jsonl": "json", ".ndjson": "json", **{f".{form}": fo
 _PACKED: Final = (".gz", ".zst", ".bz2")
 _GUILTY: Final = 1
 _UNDECIDED: Final = 3
+_REPLAY_COLUMNS: Final = [
+    Column("Rows", "rows", right=True),
+    Column("Stored", "stored", right=True),
+    Column("Bad rows", "bad_rows", right=True),
+]
 _REPORT_COLUMNS: Final = [
     Column("Queue", "queue"),
     Column("Arrivals", "arrivals", right=True),
@@ -53,7 +58,7 @@ _REPORT_COLUMNS: Final = [
     "--archive", "is_archive", is_flag=True, help="PATH is a table of archive: its queues, values, types and order."
 )
 @click.option("--skip-bad", is_flag=True, help="Count bad rows and go on, instead of ending before anything is pushed.")
-@click.option("--name", metavar="TEXT", help="Name of the replay. [default: made of the arguments]")
+@click.option("--name", metavar="TEXT", help="Name of the replay. [default: made of the arguments and the files]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @click.pass_obj
 def replay(
@@ -74,8 +79,8 @@ def replay(
 ) -> int:
     """Push the rows of Parquet, CSV, TSV or JSON-lines files into queues, one message a row.
 
-    PATHs are files, directories or globs, local or any URL that Spark knows. A replay that is repeated within 5 minutes
-    under the same name, for example because it failed half-way, stores nothing twice. A row of CSV becomes a JSON object of
+    PATHs are files, directories or globs, local or any URL that Spark knows. A replay that is repeated within 30 days under
+    the same name, for example because it failed half-way, stores only what is missing. A row of CSV becomes a JSON object of
     texts; a JSON line stays as it is.
     """
     if is_archive:
@@ -111,10 +116,14 @@ def replay(
         )
         done = run_replay(spark, settings)
     if as_json:
-        print_json({"rows": done.rows, "bad_rows": done.bad})
+        print_json({"rows": done.rows, "stored": done.stored, "bad_rows": done.bad})
     else:
-        print_table(
-            [Column("Rows", "rows", right=True), Column("Bad rows", "bad_rows", right=True)], [[done.rows, done.bad]]
+        print_table(_REPLAY_COLUMNS, [[done.rows, done.stored, done.bad]])
+    if done.stored < done.rows:
+        click.echo(
+            f"lmq-pipeline: {done.rows - done.stored:,} rows had been stored by an earlier replay of the same name; a replay"
+            " with another --name stores them again",
+            err=True,
         )
     return ExitCode.DONE
 
@@ -225,7 +234,7 @@ def _report_row(entry: dict[str, Any]) -> list[object]:
 def verify(runner: Runner, histories: tuple[str, ...], examples: int, grace: float, as_json: bool) -> int:
     """Say whether messages were lost, made up, doubled or reordered, from what the clients of a drill saw.
 
-    PATHs are JSON lines: files, directories or globs. The format is that of lmqcluster/spark/pipelines/verify.py.
+    PATHs are JSON lines: files, directories or globs. docs/spark.md tells the format.
 
     \b
     Exit codes of its own:

@@ -190,10 +190,9 @@ def migrate(
 ) -> int:
     """Move the messages of a QUEUE, or of all that --match, to another cluster.
 
-    A message is removed from the one only when it is stored at the other. If the command is killed, run it again within 5
-    minutes: nothing is lost and nothing doubled. Later it refuses, see --accept-doubles. Content types stay; headers that hooks
-    have kept do not, and a compound message becomes one MessagePack list. Nothing of the first cluster's
-    credentials is shown to the other one unless told so.
+    A message is removed from the one only when it is stored at the other. If the command is killed, run it again: nothing is
+    lost and nothing doubled. After 30 days it refuses, see --accept-doubles. Content types and headers stay; a compound
+    message becomes one MessagePack list. Nothing of the first cluster's credentials is shown to the other one unless told so.
     """
     cluster.reach()
     target.reach()

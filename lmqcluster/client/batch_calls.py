@@ -129,13 +129,20 @@ class BatchCalls(CallBase):
         """All subscriptions, as `subscription` shows them, with their ``name``."""
         return self._call(Call, request_body(b"subscriptions", []), mappings)
 
-    def backlog(self, *, queue: Name | None = None, pattern: Name | None = None) -> Future[Backlog]:
+    def backlog(
+        self, *, queue: Name | None = None, pattern: Name | None = None, bytes_max: int | None = None
+    ) -> Future[Backlog]:
         """What can be pulled now from a queue, or from all queues whose names match.
+
+        Args:
+            queue: this queue;
+            pattern: or those that this regular expression (RE2) finds.
+            bytes_max: ask also how many of the first messages have about so many bytes.
 
         Raises:
             ValueError: not exactly one of `queue` and `pattern` is given.
         """
-        arguments = [*_source(queue, pattern)]
+        arguments = [*_source(queue, pattern), *_given(bytes_max)]
         return self._call(Call, request_body(b"backlog", arguments), lambda reply: Backlog(*reply))
 
     def peek(self, queue: Name, count: int, start_sequence: int = 0) -> Future[BatchColumns]:

@@ -36,10 +36,12 @@ class Backlog:
     Attributes:
         messages: how many.
         oldest_due_us: log time (microseconds since 1970) since which the oldest one waits; None if there is none.
+        fitting: how many of the first ones have about so many bytes as were asked for; None if none were.
     """
 
     messages: int
     oldest_due_us: int | None
+    fitting: int | None = None
 
 
 Headers = tuple[tuple[bytes, bytes], ...]

@@ -265,9 +265,11 @@ class Client:
         """All subscriptions, see `AsyncClient.subscriptions`."""
         return self._run(self._client.subscriptions)
 
-    def backlog(self, *, queue: Name | None = None, pattern: Name | None = None) -> Backlog:
+    def backlog(
+        self, *, queue: Name | None = None, pattern: Name | None = None, bytes_max: int | None = None
+    ) -> Backlog:
         """What can be pulled now, see `AsyncClient.backlog`."""
-        return self._run(lambda: self._client.backlog(queue=queue, pattern=pattern))
+        return self._run(lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max))
 
     def peek(self, queue: Name, count: int, start_sequence: int = 0) -> BatchColumns:
         """Look at messages without taking them, see `AsyncClient.peek`."""

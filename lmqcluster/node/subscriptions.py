@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core import Op, Queue
@@ -63,10 +64,17 @@ class SubscriptionInfo(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What can be pulled now: how many messages, and the log time in microseconds since which the oldest one waits."""
+    """What can be pulled now.
+
+    Attributes:
+        messages: how many there are.
+        oldest_due_us: log time in microseconds since which the oldest one waits.
+        fitting: how many of the first ones have about so many bytes as were asked for, at least one.
+    """
 
     messages: int
     oldest_due_us: int | None
+    fitting: int
 
 
 class Subscriptions:
@@ -225,7 +233,7 @@ class Subscriptions:
         found = [self._subscription(name) for name in sorted(self._service.machine().batches.subscriptions)]
         return [one for one in found if one is not None]
 
-    async def backlog(self, source: bytes, client: bytes, *, is_pattern: bool) -> Backlog:
+    async def backlog(self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None) -> Backlog:
         """What can be pulled now from a queue, or from all queues that a pattern finds."""
         if is_pattern:
             check_pattern(source)
@@ -242,7 +250,7 @@ class Subscriptions:
                 oldest_us = head_us if oldest_us is None else min(oldest_us, head_us)
             if not queue.suspended:
                 messages += ready_count(queue, now_us)
-        return Backlog(messages, oldest_us)
+        return Backlog(messages, oldest_us, messages if bytes_max is None else _fitting_count(queues, bytes_max))
 
     async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
         view = self._service.views.open(pattern, client)
@@ -302,6 +310,21 @@ def _fitting(messages: list[Message]) -> int:
         if size > SLICE_BYTES_MAX:
             return position
     return len(messages)
+
+
+def _fitting_count(queues: list[Queue], bytes_max: int) -> int:
+    """How many messages of the queues have so many bytes: those at the head of one queue, average ones of several."""
+    total = sum(queue.body_bytes for queue in queues)
+    if total <= bytes_max:
+        return BatchLeases.COUNT_MAX
+    if len(queues) > 1:
+        return max(1, bytes_max * sum(map(len, queues)) // total)
+    size = 0
+    for count, message in enumerate(islice(queues[0].ready, BatchLeases.COUNT_MAX), 1):
+        size += content_bytes(message.content)
+        if size >= bytes_max:
+            return count
+    return BatchLeases.COUNT_MAX
 
 
 def _check_name(name: bytes) -> None:

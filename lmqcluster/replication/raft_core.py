@@ -642,7 +642,9 @@ class RaftCore(SyncObj):
         self._progress.pop(node, None)
 
     def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
-        """D3: what was known of followers in earlier terms is void."""
+        """D3: what was known of followers in earlier terms is void. D24: the pending change is the log's."""
+        changes = self._journal.changes
+        self._SyncObj__changeClusterIDx = changes[-1][0] if changes else None
         start = self._journal.last_index + 1
         self._learners.clear()
         self._progress = {node: Progress.begin(start, self._sequence) for node in self._receivers()}
@@ -964,12 +966,13 @@ class RaftCore(SyncObj):
         """D23: evaluated just before campaigning: only a full member that is sure it could win may disturb the term."""
         # The election time is over, so whoever led is silent.
         self._SyncObj__raftLeader = None
+        called, self._SyncObj__transferInProgress = self._SyncObj__transferInProgress, False
         if self._recovering or self._installing or self._self_id not in self._members:
             return False
         others = self._SyncObj__otherNodes
         if 2 * (len(others & self._SyncObj__connectedNodes) + 1) <= len(others) + 1:
             return False
-        if not others or self._SyncObj__transferInProgress or self._pre_vote.won(len(others) + 1):
+        if not others or called or self._pre_vote.won(len(others) + 1):
             self._pre_vote.end()
             return True
         if self._pre_vote.is_due():

@@ -11,7 +11,7 @@ The package needs the extra ``lmqcluster[spark]`` on the driver and on every exe
 """
 
 from .data_source import LmqDataSource, register
-from .errors import DataLossError, OptionError, SchemaError
+from .errors import DataLossError, OptionError, SchemaError, TakenOverError
 from .starting import start_query
 
-__all__ = ["DataLossError", "LmqDataSource", "OptionError", "SchemaError", "register", "start_query"]
+__all__ = ["DataLossError", "LmqDataSource", "OptionError", "SchemaError", "TakenOverError", "register", "start_query"]

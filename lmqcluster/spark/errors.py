@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataLossError", "OptionError", "SchemaError"]
+__all__ = ["DataLossError", "OptionError", "SchemaError", "TakenOverError"]
 
 
 class OptionError(ValueError):
@@ -24,3 +24,19 @@ class SchemaError(ValueError):
 
 class DataLossError(RuntimeError):
     """Messages that should be read are not there any more, or may be delivered twice. See the option ``failOnDataLoss``."""
+
+
+class TakenOverError(RuntimeError):
+    """Another query has begun to use the subscription."""
+
+    def __init__(self, subscription: str) -> None:
+        """Take the subscription's name."""
+        super().__init__(
+            f"lmq: subscription {subscription!r} was taken over by another query, which started later. This one can settle "
+            "nothing any more, and what it had reserved belongs to the other one. A subscription serves one query: stop one "
+            "of them, or give each a name of its own (option 'lmq.subscription')."
+        )
+        self.subscription = subscription
+
+    def __reduce__(self) -> tuple[type[TakenOverError], tuple[str]]:
+        return TakenOverError, (self.subscription,)

@@ -1,58 +1,173 @@
-"""Rows to pushes: gathered by queue, sent in large requests, one request ahead of the rows."""
+"""Rows to pushes, each stored once: gathered by queue, sent in large requests, one request ahead of the rows.
+
+What a task writes to one queue is a *stream* of the job that the write is. The cluster keeps for each stream how many rows it
+has stored, and takes a request only where the stream ends, in the same step in which it stores the rows. So a request that is
+sent twice is stored once, and of two attempts of a task that run at the same time only one stores a row.
+
+A position is not enough to take up what another attempt has left: behind a shuffle Spark hands a task that is run again the
+same rows in another order. So every request carries a *note*, 8 bytes for each row, which the cluster keeps until the stream
+is done. An attempt that finds the stream further than it has written itself reads the notes, leaves out the rows that are
+stored already, and goes on at the end. Rows that come out different when the task is run again (``rand()``,
+``current_timestamp()``) are stored again.
+
+An attempt cannot tell that its rows have come to their end: where the part of the task in front of it breaks down, its input ends
+too. So it is others who say that a stream is done, see `finish`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import blake2b
 from types import TracebackType
-from typing import Self
+from typing import Final, NamedTuple, Self
 
 from lmqcluster import LmqError
+from lmqcluster.wire.limits import NAME_BYTES_MAX
 
 from .connecting import Cluster
-from .keys import RowKeys
 from .options import Write
 
-__all__ = ["Pusher"]
+__all__ = ["Headers", "Pusher", "Stream", "digest", "finish"]
 
-_UNSENT_BYTES_MAX = 32 * 1024 * 1024
+Headers = Sequence[tuple[str, str]]
+_UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """What all queues together may have waiting; more is sent in smaller requests than would be best."""
+_KEYS_S: Final = 300.0
+"""How long a cluster promises to remember an idempotency key."""
+_DIGEST_BYTES: Final = 8
 
 
-class _Unsent:
-    """The rows of one queue that wait for their request."""
+def digest(value: bytes, content_type: str | None, headers: Headers) -> bytes:
+    """What tells a row from others in a note."""
+    if content_type is None and not headers:
+        return blake2b(value, digest_size=_DIGEST_BYTES).digest()
+    state = blake2b(digest_size=_DIGEST_BYTES, person=b"typed")
+    for text in (content_type or "", *(text for header in headers for text in header)):
+        data = text.encode("utf-8", "surrogateescape")
+        state.update(b"%d:%b" % (len(data), data))
+    state.update(value)
+    return state.digest()
 
-    def __init__(self, keys: RowKeys) -> None:
-        self.keys = keys
-        self.clear()
 
-    def clear(self) -> None:
-        self.contents: list[bytes] = []
-        self.row_keys: list[bytes] = []
+class Stream(NamedTuple):
+    """What a task has written to one queue: the queue, the stream's name, and how many rows the cluster has of it."""
+
+    queue: str
+    name: str
+    position: int
+
+
+def finish(cluster: Cluster, job: str, streams: Iterable[Stream]) -> None:
+    """Tell the cluster that streams are done: it lets go of their notes, and takes no more rows.
+
+    Raises:
+        LmqError: the cluster did not answer.
+    """
+    for stream in streams:
+        try:
+            cluster.call(
+                lambda client, stream=stream: client.push_marked(  # type: ignore[misc]
+                    stream.queue, [], job=job, stream=stream.name, first=stream.position, done=True
+                )
+            )
+        except LmqError as exc:
+            # The job has ended.
+            if exc.code != "out_of_sequence":
+                raise
+
+
+class _Rows:
+    """Rows that go into one request."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
         self.types: list[str | None] = []
+        self.headers: list[Headers] = []
+        self.keys: list[bytes] = []
+        self.digests: list[bytes] = []
         self.size = 0
+
+    def append(self, value: bytes, content_type: str | None, headers: Headers, key: bytes | None) -> None:
+        self.values.append(value)
+        self.types.append(content_type)
+        self.headers.append(headers)
+        if key is not None:
+            self.keys.append(key)
+        else:
+            self.digests.append(digest(value, content_type, headers))
+        self.size += len(value)
+
+    def without(self, stored: Counter[bytes]) -> tuple[_Rows, list[bytes]]:
+        """The rows that are not among the stored ones, which this uses up, and the digests of those that are."""
+        left, found = _Rows(), []
+        for index, one in enumerate(self.digests):
+            if one in stored:
+                stored[one] -= 1
+                if not stored[one]:
+                    del stored[one]
+                found.append(one)
+            else:
+                left.values.append(self.values[index])
+                left.types.append(self.types[index])
+                left.headers.append(self.headers[index])
+                left.digests.append(one)
+        return left, found
+
+
+class _Progress:
+    """What this attempt knows of one queue's stream. All but `unsent` belongs to the sending thread.
+
+    Attributes:
+        unsent: rows that wait for their request.
+        position: how many rows the cluster has stored, by all attempts.
+        passed: digests of the rows that have been stored, or found to be, in this attempt.
+        elsewhere: rows that another attempt has stored and that have not come yet here.
+        done: whether all rows are known to be stored.
+    """
+
+    def __init__(self, queue: str, name: str) -> None:
+        self.queue = queue
+        self.name = name
+        self.unsent = _Rows()
+        self.position = 0
+        self.passed = bytearray()
+        self.elsewhere: Counter[bytes] = Counter()
+        self.done = False
+
+    def take_up(self, position: int, notes: bytes) -> None:
+        """Learn what is stored."""
+        self.position = position
+        self.elsewhere = Counter(_digests(notes)) - Counter(_digests(self.passed))
 
 
 class Pusher:
-    """Pushes the rows of one partition; those of one queue in their order. A context manager."""
+    """Pushes the rows of one partition; those of one queue in their order. A context manager.
 
-    def __init__(self, options: Write, part: Sequence[str], key_scope: str | None) -> None:
+    Attributes:
+        cluster: the connection.
+        stored: how many rows this attempt has stored.
+    """
+
+    def __init__(self, options: Write, job: str, partition: int) -> None:
         """Connect.
 
         Args:
             options: of the write.
-            part: what tells this partition of this write from all others, the same whenever the task is run again.
-            key_scope: the scope that the cluster keeps the keys in; None for those that any client may repeat.
+            job: names the write, or the micro-batch, the same for all its tasks and their repetitions.
+            partition: the task's number.
 
         Raises:
             LmqError: no node can be reached.
         """
+        self.stored = 0
         self._options = options
-        self._part = tuple(part)
-        self._key_scope = key_scope
-        self._unsent: dict[str, _Unsent] = {}
+        self._job = job
+        self._partition = partition
+        self._streams: dict[str, _Progress] = {}
         self._unsent_bytes = 0
-        self._cluster = Cluster(options.connection)
+        self.cluster = Cluster(options.connection)
         self._sender = ThreadPoolExecutor(1, "lmq-push")
         self._under_way: Future[None] | None = None
 
@@ -64,80 +179,150 @@ class Pusher:
     ) -> None:
         try:
             if kind is None:
-                self.flush()
+                self._flush()
         finally:
             self._sender.shutdown()
-            self._cluster.close()
+            self.cluster.close()
 
     def add(
         self,
         queue: str,
         values: Sequence[bytes],
-        keys: Sequence[bytes | None] | None,
-        types: Sequence[str | None] | None,
+        keys: Sequence[bytes | None] | None = None,
+        types: Sequence[str | None] | None = None,
+        headers: Sequence[Headers] | None = None,
     ) -> None:
-        """Take rows of one queue, with keys of their own or None for derived ones, and with content types or none.
+        """Take rows of one queue, some or all of which may have idempotency keys, content types and headers.
 
         Raises:
             LmqError: an earlier request failed.
         """
-        unsent = self._unsent.get(queue)
-        if unsent is None:
-            unsent = self._unsent[queue] = _Unsent(RowKeys((*self._part, queue)))
-        derive = unsent.keys.next
+        stream = self._streams.get(queue)
+        if stream is None:
+            stream = self._streams[queue] = _Progress(queue, _stream_name(self._partition, queue))
         count_max, bytes_max = self._options.push_count, self._options.push_bytes
         for index, value in enumerate(values):
             key = None if keys is None else keys[index]
-            kind = None if types is None else types[index]
-            unsent.types.append(kind)
-            unsent.row_keys.append(derive(value, kind) if key is None else key)
-            unsent.contents.append(value)
-            unsent.size += len(value)
+            if stream.unsent.values and bool(stream.unsent.keys) != (key is not None):
+                # Rows with keys and rows without go in requests of different kinds.
+                self._send(stream)
+            unsent = stream.unsent
+            unsent.append(
+                value, None if types is None else types[index], () if headers is None else headers[index], key
+            )
             self._unsent_bytes += len(value)
-            if unsent.size >= bytes_max or len(unsent.contents) >= count_max:
-                self._send(queue, unsent)
+            if unsent.size >= bytes_max or len(unsent.values) >= count_max:
+                self._send(stream)
         if self._unsent_bytes > _UNSENT_BYTES_MAX:
-            self._send_all()
+            for waiting in self._streams.values():
+                if waiting.unsent.values:
+                    self._send(waiting)
 
-    def forget(self, scopes: Sequence[str]) -> None:
-        """Let the cluster forget the keys of scopes that nobody needs any more.
+    @property
+    def streams(self) -> list[Stream]:
+        """What has been written, once all of it is stored."""
+        return [Stream(one.queue, one.name, one.position) for one in self._streams.values() if one.position]
 
-        Raises:
-            LmqError: the cluster did not answer.
-        """
-        if scopes:
-            self._cluster.client.forget_keys(scopes)
-
-    def flush(self) -> None:
-        """Send everything and wait until it is stored.
-
-        Raises:
-            LmqError: a request failed.
-        """
-        self._send_all()
+    def _flush(self) -> None:
+        """Send everything and wait until it is stored."""
+        for stream in self._streams.values():
+            if stream.unsent.values:
+                self._send(stream)
         self._wait()
 
-    def _send_all(self) -> None:
-        for queue, unsent in self._unsent.items():
-            if unsent.contents:
-                self._send(queue, unsent)
-
-    def _send(self, queue: str, unsent: _Unsent) -> None:
+    def _send(self, stream: _Progress) -> None:
         self._wait()
-        self._under_way = self._sender.submit(self._push, queue, unsent.contents, unsent.row_keys, unsent.types)
-        self._unsent_bytes -= unsent.size
-        unsent.clear()
+        rows = stream.unsent
+        stream.unsent = _Rows()
+        self._unsent_bytes -= rows.size
+        if rows.keys:
+            self._under_way = self._sender.submit(self._push_with_keys, stream.queue, rows)
+        else:
+            self._under_way = self._sender.submit(self._push, stream, rows)
 
     def _wait(self) -> None:
         if self._under_way is not None:
             self._under_way.result()
             self._under_way = None
 
-    def _push(self, queue: str, contents: list[bytes], keys: list[bytes], types: list[str | None]) -> None:
-        given = None if types.count(None) == len(types) else types
+    # --- on the sending thread ------------------------------------------------------------------------------------
+
+    def _push(self, stream: _Progress, rows: _Rows) -> None:
+        while not stream.done:
+            rows, found = rows.without(stream.elsewhere) if stream.elsewhere else (rows, [])
+            stream.passed += b"".join(found)
+            if not rows.values:
+                return
+            note = b"".join(rows.digests)
+            if self._append(stream, rows, note):
+                stream.passed += note
+                stream.position += len(rows.values)
+                return
+            self._take_up(stream)
+
+    def _append(self, stream: _Progress, rows: _Rows, note: bytes) -> bool:
+        """Store rows at the end of a stream; False if that is not where this attempt believes it to be."""
         try:
-            self._cluster.client.push_many(queue, contents, keys=keys, scope=self._key_scope, content_types=given)
+            stored = self.cluster.call(
+                lambda client: client.push_marked(
+                    stream.queue,
+                    rows.values,
+                    job=self._job,
+                    stream=stream.name,
+                    first=stream.position,
+                    note=note,
+                    content_types=_unless_none(rows.types),
+                    headers=rows.headers if any(rows.headers) else None,
+                )
+            )
         except LmqError as exc:
-            servers = self._options.connection.servers
-            where = f"{len(contents)} messages could not be pushed to queue {queue!r} through {servers}"
-            raise LmqError(exc.code, f"{where}: {exc.message}", retryable=exc.retryable, outcome=exc.outcome) from exc
+            if exc.code == "out_of_sequence":
+                return False
+            raise self._refused(exc, stream.queue, len(rows.values)) from exc
+        self.stored += stored
+        return stored == len(rows.values)
+
+    def _take_up(self, stream: _Progress) -> None:
+        mark = self.cluster.call(lambda client: client.mark(self._job, stream.name))
+        if mark is None:
+            raise LmqError(
+                "conflict",
+                f"lmq: the write {self._job!r} ended while this attempt of partition {self._partition} was still at work; "
+                "nothing more of it is stored",
+                retryable=False,
+            )
+        stream.done = mark.done
+        stream.take_up(mark.position, mark.notes)
+
+    def _push_with_keys(self, queue: str, rows: _Rows) -> None:
+        types = _unless_none(rows.types)
+        try:
+            self.cluster.call(
+                lambda client: client.push_many(queue, rows.values, keys=rows.keys, content_types=types),
+                within_s=_KEYS_S,
+            )
+        except LmqError as exc:
+            raise self._refused(exc, queue, len(rows.values)) from exc
+
+    def _refused(self, error: LmqError, queue: str, count: int) -> LmqError:
+        text = (
+            f"{count} messages could not be pushed to queue {queue!r} through "
+            f"{self._options.connection.servers}: {error.message}"
+        )
+        return LmqError(error.code, text, retryable=error.retryable, outcome=error.outcome)
+
+
+def _stream_name(partition: int, queue: str) -> str:
+    name = f"{partition}/{queue}"
+    if len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES_MAX:
+        return name
+    return f"{partition}/#{blake2b(queue.encode('utf-8', 'surrogateescape'), digest_size=16).hexdigest()}"
+
+
+def _digests(notes: bytes | bytearray) -> list[bytes]:
+    data = bytes(notes)
+    return [data[start : start + _DIGEST_BYTES] for start in range(0, len(data), _DIGEST_BYTES)]
+
+
+def _unless_none(types: list[str | None]) -> list[str | None] | None:
+    return None if types.count(None) == len(types) else types

@@ -9,7 +9,7 @@
 | delivery_count  | int       | always null: the cluster counts the deliveries left      | ignored                              |
 | message_id      | string    | id of this delivery, null in batch reads                 | ignored                              |
 | content_type    | string    | the content type of `value`                              | stored with `value` as it is         |
-| headers         | map       | only with ``includeHeaders``: strings to strings         | ignored                              |
+| headers         | map       | only with ``includeHeaders``: strings to strings         | see below                            |
 | idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
 
 What a read yields can be written as it is; a column of another name is refused, because it would be lost. So is ``key``, which in
@@ -27,6 +27,9 @@ or with ``explode`` one row for each part by the same rules; its rows share ever
 The headers are those that HTTP sends: ``x-lmq-message-type`` (``normal`` or ``compound``), ``x-lmq-retry-remaining`` (how many
 more deliveries there may be after this one), headers of the push that the cluster keeps, and in exploded rows ``x-lmq-part``
 (from 0) and ``x-lmq-parts``. Text that is not UTF-8 has replacement characters.
+
+Headers that are written go the way of those of an HTTP push: the queue keeps those that its hooks name. Those that begin with
+``x-lmq-``, which a read adds, are left out.
 
 A value that is written without a content type becomes a string in MessagePack, as if it had been pushed over MessagePack-RPC.
 """

@@ -15,7 +15,7 @@ from lmqcluster import LmqError
 from lmqcluster.client import BatchColumns
 
 from .connecting import Cluster
-from .errors import DataLossError
+from .errors import DataLossError, TakenOverError
 from .options import Connection
 from .rows import RowMaker
 
@@ -32,12 +32,13 @@ _LOST: Final = frozenset({"lease_expired", "batch_not_found"})
 
 @dataclass
 class Slice(InputPartition):
-    """What one task reads: messages [start, end) of the batch lease of one epoch."""
+    """What one task reads: messages [start, end) of the batch lease of one epoch, in the query's session."""
 
     subscription: str
     epoch: int
     start: int
     end: int
+    session: int
 
 
 def cut(count: int, slices_min: int) -> list[tuple[int, int]]:
@@ -53,6 +54,7 @@ def read_slice(
 
     Raises:
         DataLossError: the batch is not under lease any more and `fail_on_data_loss` is set; otherwise the rest is skipped.
+        TakenOverError: another query uses the subscription.
         LmqError: the cluster did not answer.
     """
     cluster = Cluster(connection)
@@ -60,6 +62,8 @@ def read_slice(
         for messages in _pages(cluster, part):
             yield rows.batch(messages)
     except LmqError as exc:
+        if exc.code == "fenced":
+            raise TakenOverError(part.subscription) from exc
         if exc.code not in _LOST:
             raise
         lost = lease_lost(part.subscription, part.epoch, exc.message)
@@ -89,7 +93,9 @@ def _pages(cluster: Cluster, part: Slice) -> Iterator[BatchColumns]:
 def _fetcher(cluster: Cluster, part: Slice) -> Callable[[int], BatchColumns]:
     def fetch(position: int) -> BatchColumns:
         count = min(PAGE_MESSAGES, part.end - position)
-        return cluster.call(lambda client: client.read_batch(part.subscription, part.epoch, position, count))
+        return cluster.call(
+            lambda client: client.read_batch(part.subscription, part.epoch, position, count, session=part.session)
+        )
 
     return fetch
 

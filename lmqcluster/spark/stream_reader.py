@@ -28,17 +28,18 @@ What a crash of the driver leaves behind, by the moment it happens:
 A node of the cluster that dies is not noticed, except as a pause: every call goes on through another node.
 
 Leases last ``lmq.lease`` seconds (default one day) and are renewed while the query runs. A query that stands still for longer
-loses them; the messages go back to their queues and come again in a later epoch. Where that cannot double anything the query
-goes on. Where a planned batch has expired it may (the sink may have it), so that the query fails with `DataLossError`, or with
-``failOnDataLoss`` = false logs what it skips.
+loses them; the messages go back to their places in the queues, without a charged delivery, and come again in a later
+epoch. Where that cannot double anything the query goes on. Where a planned batch has expired it may (the sink may have it),
+so that the query fails with `DataLossError`, or with ``failOnDataLoss`` = false logs what it skips.
 
 A new checkpoint with the name of an older subscription goes on where that one was settled: batches that are still under
 lease come first, as they were reserved. To have them back in their queues instead, abandon them with the client
 (``abandon_batches``). An old checkpoint whose next epochs were settled through another one has lost them: `DataLossError`.
 
-A subscription serves one query. Asynchronous progress tracking, which starts a micro-batch before the last one is in
-the commit log, must not be used. Messages that others have pulled and that come back to the queue are read then; those that
-are delayed are read when they are due.
+A subscription serves one query, which claims it when it first uses it: one that used it before is fenced by the cluster,
+and fails with `TakenOverError` at its next call, on the driver or in a task. Asynchronous progress tracking, which starts a
+micro-batch before the last one is in the commit log, must not be used. Messages that others have pulled and that come back to
+the queue are read then; those that are delayed are read when they are due.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset.initial(self._name, settled, self._source).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """At most ``maxOffsetsPerTrigger`` messages."""
+        """At most ``maxOffsetsPerTrigger`` messages, and about ``maxBytesPerTrigger`` bytes, see `latestOffset`."""
         return ReadMaxRows(self._options.messages_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -120,6 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             DataLossError: messages were delivered to others or may come twice, and ``failOnDataLoss`` is set.
+            TakenOverError: another query uses the subscription.
             LmqError: the cluster did not answer.
             OptionError: the checkpoint is that of another subscription.
         """
@@ -176,7 +178,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_slice(partition, self._options.connection, rows, fail_on_data_loss=self._options.fail_on_data_loss)
 
     def _slices(self, subscription: str, epoch: int, count: int) -> list[Slice]:
-        return [Slice(subscription, epoch, start, end) for start, end in cut(count, self._options.partitions_min)]
+        session = self._driver.session(subscription)
+        parts = cut(count, self._options.partitions_min)
+        return [Slice(subscription, epoch, start, end, session) for start, end in parts]
 
     # --- on the driver --------------------------------------------------------------------------------------------
 
@@ -234,11 +238,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None and not self._started:
             self._left += leftover
         self._started = True
-        ready = _readable(self._driver.backlog(), if_unknown=BATCH_MESSAGES_MAX) + leftover
+        backlog = self._driver.backlog(self._options.bytes_max)
+        ready = _readable(backlog, if_unknown=BATCH_MESSAGES_MAX) + leftover
         if not self._is_enough(ready):
             return []
         single = isinstance(limit, ReadMaxRows)
-        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else ready
+        wanted = min(limit.max_rows, backlog.fitting or limit.max_rows) if isinstance(limit, ReadMaxRows) else ready
         if self._left is not None:
             wanted = min(wanted, self._left)
         leases: list[BatchLease] = []

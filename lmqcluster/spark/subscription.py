@@ -1,10 +1,16 @@
-"""The driver's side of a subscription: one connection, and a thread that keeps the batch leases alive."""
+"""The driver's side of a subscription: one connection, a session, and a thread that keeps the batch leases alive.
+
+A query claims its subscription when it first uses it. From then on the cluster refuses whoever claimed it before, so that two
+queries with one name cannot both have a message.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +18,7 @@ from lmqcluster import LmqError
 from lmqcluster.client import Backlog, BatchLease
 
 from .connecting import Cluster, selection_errors
+from .errors import TakenOverError
 from .options import Connection, Selection
 
 __all__ = ["Known", "KnownBatch", "LeaseKeeper"]
@@ -62,6 +69,7 @@ class LeaseKeeper:
         self._lease_s = lease_s
         self._turn = threading.Condition()
         self._closed = False
+        self._session: int | None = None
         self._renewer: threading.Thread | None = None
         self._renew_at_s = 0.0
 
@@ -73,13 +81,17 @@ class LeaseKeeper:
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.
+            TakenOverError: another query uses the subscription.
             LmqError: the cluster did not answer.
         """
+        session = self.session(subscription)
         lease_s = min(self._lease_s, _PROVISIONAL_LEASE_S) if provisional else self._lease_s
         source = self._selection.arguments()
-        with selection_errors(self._selection):
+        with selection_errors(self._selection), _fencing(subscription):
             lease = self._cluster.call(
-                lambda client: client.reserve_batch(subscription, epoch, **source, count=count, lease_s=lease_s)
+                lambda client: client.reserve_batch(
+                    subscription, epoch, **source, count=count, lease_s=lease_s, session=session
+                )
             )
         self._keep(subscription, min(lease_s / 3, _PLANNED_AFTER_S if provisional else _RENEW_S_MAX))
         return lease
@@ -88,10 +100,23 @@ class LeaseKeeper:
         """Renew all leases of the subscription at once, and from now on.
 
         Raises:
+            TakenOverError: another query uses the subscription.
             LmqError: the cluster did not answer.
         """
-        self._cluster.call(lambda client: client.renew_batches(subscription, self._lease_s))
+        session = self.session(subscription)
+        with _fencing(subscription):
+            self._cluster.call(lambda client: client.renew_batches(subscription, self._lease_s, session=session))
         self._keep(subscription, min(self._lease_s / 3, _RENEW_S_MAX))
+
+    def session(self, subscription: str) -> int:
+        """The session of this query, which begins with its first use; whoever had the subscription before is fenced then.
+
+        Raises:
+            LmqError: the cluster did not answer.
+        """
+        if self._session is None:
+            self._session = self._cluster.call(lambda client: client.claim_subscription(subscription))
+        return self._session
 
     def known(self, subscription: str) -> Known:
         """What the cluster knows of the subscription; one it does not know has nothing.
@@ -110,19 +135,23 @@ class LeaseKeeper:
         """Remove the messages of all batches up to an epoch for good; returns those of these epochs that had expired.
 
         Raises:
+            TakenOverError: another query uses the subscription.
             LmqError: the cluster did not answer.
         """
-        return self._cluster.call(lambda client: client.settle_batches(subscription, epoch))
+        session = self.session(subscription)
+        with _fencing(subscription):
+            return self._cluster.call(lambda client: client.settle_batches(subscription, epoch, session=session))
 
-    def backlog(self) -> Backlog:
-        """What could be reserved now.
+    def backlog(self, bytes_max: int | None = None) -> Backlog:
+        """What could be reserved now, and how many messages have so many bytes.
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.
             LmqError: the cluster did not answer.
         """
+        source = self._selection.arguments()
         with selection_errors(self._selection):
-            return self._cluster.call(lambda client: client.backlog(**self._selection.arguments()))
+            return self._cluster.call(lambda client: client.backlog(**source, bytes_max=bytes_max))
 
     def close(self) -> None:
         """Stop renewing and disconnect. The batches stay as they are, for the query to take up again."""
@@ -145,9 +174,13 @@ class LeaseKeeper:
     def _renew(self, subscription: str) -> None:
         while self._wait_for_turn():
             try:
-                self._cluster.client.renew_batches(subscription, self._lease_s)
+                self._cluster.client.renew_batches(subscription, self._lease_s, session=self._session)
             except LmqError as exc:
                 if self._closed:
+                    return
+                if exc.code == "fenced":
+                    # The query learns it with its next call.
+                    logger.warning("%s", TakenOverError(subscription))
                     return
                 logger.warning("the leases of subscription %r could not be renewed yet: %s", subscription, exc)
                 wait_s = min(self._lease_s / 10, _RETRY_S_MAX)
@@ -165,3 +198,14 @@ class LeaseKeeper:
                     return True
                 self._turn.wait(wait_s)
             return False
+
+
+@contextmanager
+def _fencing(subscription: str) -> Iterator[None]:
+    """Calls within the block that are refused because of another query raise a `TakenOverError`."""
+    try:
+        yield
+    except LmqError as exc:
+        if exc.code == "fenced":
+            raise TakenOverError(subscription) from exc
+        raise

@@ -1,17 +1,22 @@
-"""Batch and streaming writes: rows become messages, each once, however often Spark runs a task.
+"""Batch and streaming writes: rows become messages, each once, however often Spark runs a task and however late.
 
-The name of the write is made on the driver, for a batch write when it is planned, so that all tasks and their repetitions have
-the same; a streaming write goes by the query's id, which its checkpoint keeps, and the number of the micro-batch. See `keys` for
-how rows are told from each other. The option ``lmq.writeId`` sets the name: with it also a batch write that the application
-repeats stores nothing twice, for example in ``foreachBatch``, where ``f"{name}-{epoch_id}"`` does.
+A write is a *job* at the cluster, and what one of its tasks writes to one queue is a *stream* of that job: see `pushing`. The
+name of the job is made on the driver, for a batch write when it is planned, so that all tasks and their repetitions have the
+same; a streaming write goes by the query's id, which its checkpoint keeps, and the number of the micro-batch. The option
+``lmq.writeId`` sets the name: with it also a batch write that the application repeats stores nothing twice, for example in
+``foreachBatch``, where ``f"{name}-{epoch_id}"`` does.
 
-The cluster keeps the keys of a task of a batch write until the worker process takes on another task, which Spark gives it when it
-knows of the end of the first one, or until Spark commits the write; so a write may have more rows than the cluster can keep
-keys, about two million. It keeps those of a micro-batch until Spark commits the next one, whose
-planning proves that the first one is in Spark's commit log. Keys that have not been used for 10 minutes are forgotten all
-the same: a task that is run again after a longer pause, a query that is restarted later than that in the middle of a
-micro-batch, and a speculative copy of a task that goes on after the commit can store rows twice. Keys of a write that
-was named with ``lmq.writeId``, and those of a column ``idempotency_key`` are kept for 5 to 10 minutes.
+The cluster keeps what it knows of a job until the job is ended, or has not been used for 30 days. A batch write ends its own
+when Spark commits or aborts it; a micro-batch is ended when Spark commits the next one, whose planning proves that the
+first one is in Spark's commit log. A job that was named with ``lmq.writeId`` is not ended: a repetition within 30 days stores
+only what is missing, and nothing at all of a partition that was written to its end.
+
+While a job goes on the cluster also keeps 8 bytes for each row of a task that is not known to have ended. A worker process tells
+it of the end of a task when it takes on another one, which Spark gives it when it knows of the end of the first; the driver
+tells it of all others when the write is committed.
+
+A repetition has to cut the rows into the same partitions: partition 3 is compared with what partition 3 has stored. What is
+left over can store rows twice: a speculative copy of a task that only begins when the write is committed.
 
 A write that fails leaves what it has pushed in the queues.
 """
@@ -35,26 +40,35 @@ from lmqcluster import LmqError
 from .connecting import Cluster
 from .errors import SchemaError
 from .options import Write
-from .pushing import Pusher
+from .pushing import Headers, Pusher, Stream, finish
 
-__all__ = ["BatchWriter", "StreamWriter", "Written"]
+__all__ = ["BatchWriter", "StreamWriter", "Written", "named_job"]
 
 logger = logging.getLogger("lmqcluster.spark")
-
-_ended: dict[str, list[str]] = {}
-"""By write: the scopes of tasks that this worker process has ended."""
 
 # Spark sets these for every task of a streaming query.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
+_OURS: Final = "x-lmq-"
+"""How the headers begin that a read adds."""
+_FINISH_MAX: Final = 1000
+"""Most streams that a commit lets go of the notes of, one by one."""
+
+_ended: dict[str, list[Stream]] = {}
+"""By job: the streams of tasks that this worker process has ended."""
+
+
+def named_job(write_id: str) -> str:
+    """The job of a batch write with this ``lmq.writeId``."""
+    return f"spark/write/{write_id}"
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many rows it pushed, under keys of which scope, and for a micro-batch its query's id."""
+    """What a task tells the driver: how many rows it had, what has become of them, and for which query it was, if any."""
 
     rows: int
-    scope: str
+    streams: list[Stream]
     query_id: str | None = None
 
 
@@ -63,28 +77,28 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Write) -> None:
         self._options = options
-        self._write_id = options.write_id or str(uuid.uuid4())
+        self._job = f"spark/batch/{uuid.uuid4()}" if options.write_id is None else named_job(options.write_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Push the rows of one partition, on an executor.
 
         Raises:
             LmqError: the cluster did not take them.
-            SchemaError: a value or a queue is null.
+            SchemaError: a value, a queue or a key cannot be written.
         """
-        scope = f"spark/batch/{self._write_id}/{_partition()}"
-        may_repeat = self._options.write_id is not None
-        rows = _write(self._options, iterator, scope, [] if may_repeat else _ended.pop(self._write_id, []))
-        if not may_repeat:
-            _ended.setdefault(self._write_id, []).append(scope)
-        return Written(rows, scope)
+        return _write(self._options, iterator, self._job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Let the cluster forget the keys, unless the application may repeat the write."""
+        """Let the cluster forget the job, or if the application may repeat it, all but its positions."""
         if self._options.write_id is None:
-            scopes = [message.scope for message in messages if isinstance(message, Written)]
-            if scopes:
-                _forget(self._options, scopes)
+            self.abort(messages)
+        else:
+            _tell(self._options, self._job, _streams(messages), ended=None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Let the cluster forget a job without a name, which is never taken up again."""
+        if self._options.write_id is None and messages:
+            _tell(self._options, self._job, [], ended=self._job)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -98,21 +112,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         Raises:
             LmqError: the cluster did not take them.
-            SchemaError: a value or a queue is null.
+            SchemaError: a value, a queue or a key cannot be written.
         """
         query_id, batch_id = self._options.write_id or _task_property(_QUERY_ID), int(_task_property(_BATCH_ID))
-        scope = _stream_scope(query_id, batch_id)
-        return Written(_write(self._options, iterator, scope, []), scope, query_id)
+        written = _write(self._options, iterator, _stream_job(query_id, batch_id))
+        written.query_id = query_id
+        return written
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Let the cluster forget the keys of the micro-batch before this one."""
-        queries = {message.query_id for message in messages if isinstance(message, Written)}
-        for query_id in queries:
+        """Let the cluster forget the micro-batch before this one, and all but the positions of this one."""
+        for query_id in {message.query_id for message in messages if isinstance(message, Written)}:
             if query_id is not None:
-                _forget(self._options, [_stream_scope(query_id, batchId - 1)])
+                done, before = _stream_job(query_id, batchId), _stream_job(query_id, batchId - 1)
+                _tell(self._options, done, _streams(messages), ended=before)
 
 
-def _stream_scope(query_id: str, batch_id: int) -> str:
+def _stream_job(query_id: str, batch_id: int) -> str:
     return f"spark/stream/{query_id}/{batch_id}"
 
 
@@ -131,29 +146,38 @@ def _partition() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _write(options: Write, batches: Iterator[pa.RecordBatch], scope: str, ended: list[str]) -> int:
-    """Push all rows of a partition, and let go of scopes that have ended; returns how many rows."""
+def _write(options: Write, batches: Iterator[pa.RecordBatch], job: str) -> Written:
+    """Push all rows of a partition."""
     first = next(batches, None)
     if first is None:
-        return 0
-    # Applications choose keys so that any client can repeat them, which a scope would prevent.
-    key_scope = None if "idempotency_key" in first.schema.names else scope
+        return Written(0, [])
     rows = 0
-    with Pusher(options, (scope, str(_partition())), key_scope) as pusher:
-        pusher.forget(ended)
+    with Pusher(options, job, _partition()) as pusher:
+        finish(pusher.cluster, job, _ended.pop(job, []))
+        _ended.clear()
         for batch in chain((first,), batches):
             _push(batch, options.queue, pusher)
             rows += batch.num_rows
-    return rows
+    _ended[job] = pusher.streams
+    return Written(rows, pusher.streams)
 
 
-def _forget(options: Write, scopes: list[str]) -> None:
+def _streams(messages: list[WriterCommitMessage | None]) -> list[Stream]:
+    return [stream for message in messages if isinstance(message, Written) for stream in message.streams]
+
+
+def _tell(options: Write, job: str, done: list[Stream], *, ended: str | None) -> None:
+    """Let the cluster know what it need not remember any more: notes of streams that are done, and a job that has ended."""
+    if not done and ended is None:
+        return
     try:
         with Cluster(options.connection) as cluster:
-            cluster.client.forget_keys(scopes)
+            if ended is not None:
+                cluster.call(lambda client: client.end_jobs([ended]))
+            finish(cluster, job, done[:_FINISH_MAX])
     except LmqError as exc:
         # All rows are stored: this is no reason to fail the write.
-        logger.warning("keys of %s stay until they have not been used for 10 minutes: %s", scopes[:1], exc)
+        logger.warning("the cluster remembers more of the write %s than it need: %s", job, exc)
 
 
 def _push(batch: pa.RecordBatch, queue: str | None, pusher: Pusher) -> None:
@@ -170,9 +194,19 @@ def _push_rows(batch: pa.RecordBatch, queue: str, pusher: Pusher) -> None:
     values = batch.column("value")
     _check_no_null(values, "value")
     names = batch.schema.names
-    keys: list[bytes | None] | None = _bytes(batch.column("idempotency_key")) if "idempotency_key" in names else None
+    keys: list[bytes | None] | None = None
+    if "idempotency_key" in names:
+        keys = _bytes(batch.column("idempotency_key"))
+        if b"" in keys:
+            raise SchemaError("lmq: column 'idempotency_key' holds an empty key: write null where a row has none")
     types: list[str | None] | None = batch.column("content_type").to_pylist() if "content_type" in names else None
-    pusher.add(queue, _bytes(values), keys, types)
+    headers = list(map(_kept, batch.column("headers").to_pylist())) if "headers" in names else None
+    pusher.add(queue, _bytes(values), keys, types, headers)
+
+
+def _kept(headers: list[tuple[str, str | None]] | None) -> Headers:
+    """The headers of a row without those that a read adds, in the order of their names, in which Spark does not keep them."""
+    return sorted((name, value or "") for name, value in headers or () if not name.lower().startswith(_OURS))
 
 
 def _bytes(column: Any) -> list[Any]:

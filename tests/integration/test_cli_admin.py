@@ -162,6 +162,11 @@ def test_subscriptions_are_listed_and_given_back(admin, node: NodeProcess, queue
     assert refused.code == 2
     assert f"would give back 2 messages that subscription {queue_name} holds" in refused.one_line_error()
     assert admin("subscription", "abandon", queue_name, "--yes").code == 0
+    with Client(node.rpc) as client:
+        client.reserve_batch(queue_name, 8, queue=queue_name, count=2)
+    assert admin("subscription", "rm", queue_name, "--yes").code == 0
+    assert admin("subscription", "show", queue_name).code == 66
+    assert admin("subscription", "rm", queue_name, "--yes").code == 66
     assert admin("message", "pull", queue_name, "--max", "5").out == "a\nb\nc\n"
 
 

@@ -29,6 +29,7 @@ DESTRUCTIVE: Final = {
     "defaults rm": ["^ruled$"],
     "token delete": ["worker"],
     "subscription abandon": ["keeper"],
+    "subscription rm": ["keeper"],
     "leave": [],
     "remove": ["n1", "--force"],
 }

@@ -11,15 +11,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmqcluster.core import Machine, SnapshotView, lease, patterns, snapshot_view
+from lmqcluster.core import Machine, Op, Queue, SnapshotView, lease, patterns, snapshot_view
+from lmqcluster.core.batch_leases import BatchLeases
 
 from . import model as m
 from .driver import SECOND, compile_pattern, over_the_wire, records
 from .test_machine import ANY_COMMAND, PULL, PUSH, PUSH_ITEMS, SET_PROPERTIES, SETTLE, STEPS_US
 
-BATCH = st.tuples(
-    STEPS_US, st.lists(st.one_of(PUSH, PUSH_ITEMS, PULL, SETTLE, SET_PROPERTIES, ANY_COMMAND), min_size=1, max_size=5)
+SUBSCRIPTION, EPOCH, LEASE_US = (
+    st.sampled_from([b"s", b"t"]),
+    st.integers(1, 3),
+    st.sampled_from([1, SECOND, 60 * SECOND]),
 )
+BATCH_LEASE = st.one_of(
+    st.tuples(
+        st.just(Op.RESERVE),
+        SUBSCRIPTION,
+        EPOCH,
+        st.sampled_from([b"a", b"b"]),
+        st.just(False),
+        st.integers(1, 3),
+        LEASE_US,
+    ),
+    st.tuples(st.just(Op.RENEW), SUBSCRIPTION, LEASE_US),
+    st.tuples(st.just(Op.SETTLE_BATCHES), SUBSCRIPTION, EPOCH),
+    st.tuples(st.just(Op.ABANDON_BATCHES), SUBSCRIPTION),
+).map(list)
+COMMAND = st.one_of(PUSH, PUSH_ITEMS, PULL, SETTLE, SET_PROPERTIES, ANY_COMMAND, BATCH_LEASE)
+BATCH = st.tuples(STEPS_US, st.lists(COMMAND, min_size=1, max_size=5))
 BATCHES = st.lists(BATCH, max_size=12)
 # How many records are read before each batch.
 READS = st.lists(st.integers(0, 3), min_size=12, max_size=12)
@@ -132,6 +151,42 @@ def test_a_view_can_be_given_up_at_any_time(before: list[Any], during: list[Any]
     if not read or read[-1][0] != "end":
         with pytest.raises(RuntimeError, match="closed"):
             next(found)
+
+
+def _view_over_batch_commands() -> bool:
+    """Whether a view that is read behind changes of a batch lease shows what was before."""
+    log = Log()
+    log.apply(0, [[Op.PUSH, b"a", None, [b"1", b"2", b"3", b"4"], None, 0]])
+    log.apply(0, [[Op.RESERVE, b"s", 1, b"a", False, 2, 60 * SECOND]])
+    expected = _packed(log.machine.snapshot())
+    with log.machine.freeze_view() as view:
+        found = view.records()
+        log.apply(SECOND, [[Op.RENEW, b"s", 90 * SECOND]])
+        log.apply(SECOND, [[Op.RESERVE, b"s", 1, b"a", False, 4, 60 * SECOND], [Op.ABANDON_BATCHES, b"s"]])
+        return _packed(found) == expected
+
+
+def _renew_without_pre_image(self: Queue, now_us: int, first: int, count: int, deadline_us: int) -> None:
+    self.leases.reschedule_live(now_us, first, count, deadline_us)
+
+
+_rows = BatchLeases.rows
+
+
+def _rows_as_they_are_read(self: BatchLeases) -> Iterator[list[object]]:
+    yield from _rows(self)
+
+
+def test_a_view_shows_batch_leases_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a renewal that keeps no pre-image, or rows that the view shares with the table, are noticed."""
+    assert _view_over_batch_commands()
+    for owner, name, planted in (
+        (Queue, "renew", _renew_without_pre_image),
+        (BatchLeases, "rows", _rows_as_they_are_read),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, planted)
+            assert not _view_over_batch_commands()
 
 
 def _assert_no_trace(machine: Machine, view: SnapshotView) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.simulation.clock import Clock
     from tests.simulation.host import Host
@@ -253,13 +253,15 @@ class Checkers:
             if not led:
                 self.report("commit unknown to leaders", f"{host.id} commits index {index}")
                 return
-            holders = [member for member in replica.members if self._holds(member, index, term)]
-            if 2 * len(holders) <= len(replica.members):
-                detail = f"{host.id} commits index {index}, held by {holders} of {replica.members}"
+            if not any(self._held_by_majority(members, index, term) for members in _members_since(replica, index)):
+                detail = f"{host.id} commits index {index}, not held by a majority of {replica.members}"
                 self.report("commit without majority", detail)
                 return
             self.committed[index] = _Committed(term, replica.term)
             self.commit_index = max(self.commit_index, index)
+
+    def _held_by_majority(self, members: Sequence[str], index: int, term: int) -> bool:
+        return 2 * sum(self._holds(member, index, term) for member in members) > len(members)
 
     def _holds(self, member: str, index: int, term: int) -> bool:
         host = self.hosts.get(member)
@@ -322,3 +324,15 @@ class Checkers:
         if index and (known is None or known[1] != digest):
             self.report("applied differs", f"{host.id} got a snapshot of another history at index {index}")
         host.application.index, host.application.digest = index, digest
+
+
+def _members_since(replica: Replica, index: int) -> Iterator[Sequence[str]]:
+    """The lists of members by which a leader may have committed the entry: the present one, and those since the entry was added.
+
+    In one event a change may be committed and the next one be accepted.
+    """
+    yield replica.members
+    core = getattr(replica, "core", None)
+    if hasattr(core, "_members_at"):
+        for later in range(replica.journal.view.last, index - 1, -1):
+            yield sorted(core._members_at(later))

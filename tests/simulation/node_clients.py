@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
+from lmqcluster.node.proposer import UNKNOWN_AFTER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.checkers import Checkers
     from tests.simulation.host import Host
+    from tests.simulation.node_loop import HostLoop
 
 __all__ = ["Consumer", "Ledger", "Push", "Raising", "Silent"]
 
 NUMBER_BYTES = 8
+ANSWERED_AFTER_S = UNKNOWN_AFTER_S + 1.0
 LEASE_S = 5
 RETRIES = 1_000_000
 
@@ -84,6 +87,11 @@ class Ledger:
             self._checkers.report("answered twice", f"push {number.decode()} was stored twice")
         self._stored.add(number)
         self._checkers.acknowledged[command] = host.application.index
+
+    def unanswered(self, host: Host, command: bytes) -> None:
+        self._checkers.report(
+            "not answered", f"{host.id}: push {command[:NUMBER_BYTES].decode()} after {ANSWERED_AFTER_S} s"
+        )
 
     def push_failed(self, command: bytes, error: LmqError) -> None:
         if error.outcome == "not_applied":
@@ -159,18 +167,29 @@ class _Lease:
 
 
 class Push:
-    """A client that waits for its push; a sink of the proposer."""
+    """A client that waits for its push; a sink of the proposer.
 
-    def __init__(self, host: Host, ledger: Ledger, command: bytes) -> None:
+    As long as the process lives the client has an answer within the deadline, whatever happens to the others.
+    """
+
+    def __init__(self, host: Host, ledger: Ledger, command: bytes, loop: HostLoop) -> None:
         self._host = host
         self._ledger = ledger
         self._command = command
+        self._answered = False
+        loop.call_later(ANSWERED_AFTER_S, self._check)
 
     def completed(self, group: Group, result: Any) -> None:
+        self._answered = True
         self._ledger.push_stored(self._host, self._command)
 
     def failed(self, group: Group, error: LmqError) -> None:
+        self._answered = True
         self._ledger.push_failed(self._command, error)
+
+    def _check(self) -> None:
+        if not self._answered:
+            self._ledger.unanswered(self._host, self._command)
 
 
 class Silent:

@@ -11,10 +11,11 @@ import msgpack
 
 import lmqcluster.node.node
 import lmqcluster.replication.replica
-from lmqcluster.core import Op
+from lmqcluster.core import Machine, Op
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.node import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S, Node
 from lmqcluster.node.pattern_views import PatternViews
+from lmqcluster.node.patterns import compile_pattern
 from lmqcluster.node.proposer import Group
 from lmqcluster.node.turns import Turns
 from lmqcluster.replication import messages
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from lmqcluster.core import Applied, Machine
+    from lmqcluster.core import Applied
     from lmqcluster.replication.node_storage import NodeStorage
+    from lmqcluster.replication.storage.snapshot_store import SnapshotInfo
     from tests.simulation.clock import Clock
     from tests.simulation.host import Host
     from tests.simulation.node_clients import Ledger
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["NodeReplica", "NodeSubject"]
 
 QUEUE = b"q"
+LOG_TIME_ERROR_US = 100_000
 NUMBER = re.compile(rb"(\d{8}):")
 
 
@@ -129,6 +132,8 @@ class _WatchedReplica(Replica):
     def __init__(self, storage: NodeStorage, *arguments: Any) -> None:
         super().__init__(storage, *arguments)
         self.host: Host = self.transport._host
+        self.loop = self._loop
+        self._ahead = (-1, 0)
         if storage.latest is not None:
             self._show_restored(storage.latest.index)
 
@@ -136,9 +141,33 @@ class _WatchedReplica(Replica):
         self.host.apply(index, command)
         super()._apply(index, command)
 
+    def _propose(self, batch: bytes) -> bool:
+        if self.core.is_leader():
+            self._check_log_time()
+        return super()._propose(batch)
+
+    def _check_log_time(self) -> None:
+        """As long as one node leads, log time runs at least as fast as time."""
+        ahead_us = self.clock.now_us() - int(self.loop.time() * 1e6)
+        term, furthest_us = self._ahead
+        if term != self.core.term():
+            furthest_us = ahead_us
+        elif furthest_us - ahead_us > LOG_TIME_ERROR_US:
+            self.host.checkers.report("log time runs slow", f"{self.host.id} has lost {furthest_us - ahead_us} us")
+        self._ahead = (self.core.term(), max(furthest_us, ahead_us))
+
     def position(self) -> tuple[int, int, dict[str, str]]:
         self._show_state()
         return super().position()
+
+    def snapshot_taken(self, info: SnapshotInfo) -> None:
+        """The file holds the state and the members of its index."""
+        machine = Machine.restore(compile_pattern, self.storage.snapshots.records(info))
+        self.host.checkers.state(self.host, info.index, _digest(machine))
+        if info.index >= self.journal.first_index and info.members != self.core._members_at(info.index):
+            detail = f"{self.host.id} names {sorted(info.members)} as the members of index {info.index}"
+            self.host.checkers.report("members of a snapshot", detail)
+        super().snapshot_taken(info)
 
     def replace_machine(self, machine: Machine) -> None:
         super().replace_machine(machine)
@@ -215,7 +244,7 @@ class NodeReplica(RaftState):
 
     def propose(self, command: bytes) -> None:
         """A client pushes `command`."""
-        push = Push(self._host, self._ledger, command)
+        push = Push(self._host, self._ledger, command, self.loop)
         self.submit([Op.PUSH, QUEUE, None, [command], None, 0], push)
 
     def propose_poison(self) -> None:

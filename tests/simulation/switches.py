@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-__all__ = ["SWITCHES"]
+__all__ = ["SWITCHES", "switch"]
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -278,7 +278,9 @@ def _patches() -> dict[str, Patches]:
     }
 
 
-def _switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
+def switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
+    """What to enter for the patches to be in force."""
+
     @contextlib.contextmanager
     def switched_off() -> Any:
         with contextlib.ExitStack() as stack:
@@ -289,5 +291,5 @@ def _switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
     return switched_off
 
 
-SWITCHES = {name: _switch(patches) for name, patches in _patches().items()}
+SWITCHES = {name: switch(patches) for name, patches in _patches().items()}
 """By name, what to enter for the length of a run."""

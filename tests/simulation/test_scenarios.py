@@ -3,10 +3,11 @@
 import pytest
 
 from tests.simulation.own_scenarios import OWN_SCENARIOS
+from tests.simulation.rule_scenarios import RULE_SCENARIOS
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.subjects import SUBJECTS
 
-ALL = {**SCENARIOS, **OWN_SCENARIOS}
+ALL = {**SCENARIOS, **OWN_SCENARIOS, **RULE_SCENARIOS}
 OURS = [(name, subject) for name, scenario in ALL.items() for subject in scenario.mended]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lmqcluster import Client
 from tests.integration.cluster import fetch, wait_for
 
-__all__ = ["numbered", "pulled", "push", "ready", "wait_until_ready"]
+__all__ = ["expire_leases", "numbered", "pulled", "push", "ready", "settled_and_open", "wait_until_ready"]
 
 
 def numbered(count: int, stem: str = "m") -> list[bytes]:
@@ -42,3 +42,17 @@ def push(client: Client, queue: str, contents: Sequence[bytes]) -> None:
 def wait_until_ready(client: Client, queue: str) -> None:
     """Wait until there is something to pull, because leases have ended or delays are over."""
     wait_for(lambda: client.backlog(queue=queue).oldest_due_us is not None, f"messages in {queue}")
+
+
+def expire_leases(client: Client, subscription: str) -> None:
+    """Let the leases of a subscription end at once, as those of a query that has stood still for long."""
+    found = client.subscription(subscription)
+    assert found is not None
+    assert client.renew_batches(subscription, 0.1, session=found["session"])
+
+
+def settled_and_open(client: Client, subscription: str) -> tuple[int, list[tuple[int, str, int]]]:
+    """The highest settled epoch, and (epoch, state, messages) of all batches that are not settled."""
+    found = client.subscription(subscription)
+    assert found is not None
+    return found["settled"], [(batch["epoch"], batch["state"], batch["count"]) for batch in found["batches"]]

@@ -192,3 +192,11 @@ def test_a_token_can_be_in_a_file_on_the_driver(monkeypatch: pytest.MonkeyPatch,
         Write.parse({**WRITE, "lmq.token": "given", "lmq.token.file": str(tmp_path / "two")})
     with pytest.raises(OptionError, match=r"'lmq.token.file' = .*none' cannot be read on the driver: .*No such file"):
         Write.parse({**WRITE, "lmq.token.file": str(tmp_path / "none")})
+
+
+def test_the_page_on_spark_lists_every_option_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    for option in OPTIONS:
+        default = f"`{option.default}`" if option.default else ""
+        assert f"| `{option.name}` | {default} |" in page
+        assert option.meaning in page

@@ -1,21 +1,15 @@
-"""Offsets, keys and slices, without Spark and without a cluster."""
+"""Offsets, digests and slices, without Spark and without a cluster."""
 
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 
 from lmqcluster.spark.errors import OptionError
-from lmqcluster.spark.keys import RowKeys
 from lmqcluster.spark.offsets import Offset
+from lmqcluster.spark.pushing import digest
 from lmqcluster.spark.slices import cut
-
-
-def keys(values: list[bytes], *scope: str) -> list[bytes]:
-    maker = RowKeys(scope)
-    return [maker.next(value) for value in values]
 
 
 def test_an_offset_survives_the_checkpoint() -> None:
@@ -41,29 +35,12 @@ def test_the_offset_of_another_source_is_refused(other: dict[str, object]) -> No
         Offset.parse(other)
 
 
-def test_a_repeated_task_has_the_same_keys() -> None:
-    values = [b"a", b"b", b"a", b"", b"a"]
-    assert keys(values, "w", "0") == keys(values, "w", "0")
-
-
-def test_equal_values_have_different_keys() -> None:
-    assert len(set(keys([b"a"] * 100, "w"))) == 100
-
-
-def test_a_repeated_task_with_its_rows_in_another_order_has_the_same_keys_for_the_same_values() -> None:
-    values = [b"%d" % (number % 30) for number in range(100)]
-    shuffled = values[:]
-    random.Random(1).shuffle(shuffled)
-    assert shuffled != values
-    assert sorted(zip(shuffled, keys(shuffled, "w"), strict=True)) == sorted(
-        zip(values, keys(values, "w"), strict=True)
-    )
-
-
-@pytest.mark.parametrize("other", [("w2", "0"), ("w", "1"), ("w", "0", ""), ("w0",), ("", "w", "0")])
-def test_other_writes_partitions_and_queues_have_other_keys(other: tuple[str, ...]) -> None:
-    values = [b"a", b"a", b"b"]
-    assert not set(keys(values, "w", "0")) & set(keys(values, *other))
+def test_a_digest_tells_values_types_and_headers_apart() -> None:
+    rows = [(b"a", None, ()), (b"b", None, ()), (b"a", "b", ()), (b"ba", None, ()), (b"a", "b", [("c", "d")])]
+    digests = {digest(*row) for row in [*rows, (b"a", "b", [("cd", "")]), (b"", None, ()), (b"", "", [("", "")])]}
+    assert len(digests) == len(rows) + 3
+    assert {len(one) for one in digests} == {8}
+    assert digest(*rows[4]) in digests
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ USAGE_ERRORS = {
     "archive q --output t --batch 0": "'--batch': 0 is not in the range",
     "archive q --output t --servers host:99999": "--servers: ",
     "migrate q --checkpoint c": "Missing option '--to'",
+    "migrate q --to a:1 --to-ca-file x --to-same-credentials --checkpoint c": "--to-same-credentials excludes",
+    "archive q --output t --rate 0": "'--rate': 0.0 is not in the range",
     "replay rows.csv": "give either --queue NAME or --queue-by COLUMN",
     "replay rows.csv --queue a --queue-by b": "give either --queue NAME or --queue-by COLUMN",
     "replay rows.csv --queue a --queue-prefix b": "--queue-prefix goes with --queue-by",
@@ -125,6 +127,15 @@ def test_servers_that_cannot_be_reached_are_told_before_spark_starts(invoke: Inv
     assert "Connect call failed" in err
 
 
+def test_a_token_file_that_cannot_be_read_is_told_before_spark_starts(invoke: Invoke, tmp_path: Path) -> None:
+    missing = str(tmp_path / "none")
+    for option in ("--token-file", "--ca-file", "--cert-file"):
+        code, _out, err = invoke("archive", "q", "--output", str(tmp_path / "t"), option, missing)
+        assert (code, missing in err, "No such file" in err) == (78, True, True)
+        target = ("--to", "127.0.0.1:1", "--checkpoint", str(tmp_path / "c"))
+        assert invoke("migrate", "q", *target, option, missing)[0] == 78
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(invoke: Invoke, shell: str) -> None:
     code, out, _err = invoke("completion", shell)
@@ -155,9 +166,13 @@ def test_replay_report_and_verify_print_tables_and_json(
     code, out, err = invoke(*replay)
     assert (code, out) == (65, "")
     assert err.count("\n") == 1
-    assert "rows.jsonl.gz: a row that cannot be read: bad; nothing was pushed (--skip-bad" in err
-    assert invoke(*replay, "--skip-bad")[:2] == (0, "rows\tbad_rows\n1\t1\n")
+    assert "rows.jsonl.gz, line 2: a row that cannot be read: bad; nothing was pushed (--skip-bad" in err
+    assert invoke(*replay, "--skip-bad") == (0, "rows\tstored\tbad_rows\n1\t1\t1\n", "")
     assert pulled(client, queue) == [b'{"n": 1}']
+    code, out, err = invoke(*replay, "--skip-bad")
+    assert (code, out) == (0, "rows\tstored\tbad_rows\n1\t0\t1\n")
+    assert "1 rows had been stored by an earlier replay of the same name" in err
+    assert pulled(client, queue) == []
 
     journal = tmp_path / "journal.jsonl"
     journal.write_text(

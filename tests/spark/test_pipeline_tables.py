@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,10 +20,10 @@ from lmqcluster.spark.pipelines import migrate as migrate_module
 from lmqcluster.spark.pipelines.access import Access
 from lmqcluster.spark.pipelines.archive import ArchiveSettings, archive
 from lmqcluster.spark.pipelines.compaction import Compaction
-from lmqcluster.spark.pipelines.failures import BAD_DATA, USAGE, PipelineError, explained
-from lmqcluster.spark.pipelines.migrate import KEYS_S, MigrateSettings, migrate
+from lmqcluster.spark.pipelines.failures import BAD_DATA, USAGE, PipelineError
+from lmqcluster.spark.pipelines.migrate import REMEMBERED_S, MigrateSettings, migrate
 from lmqcluster.spark.pipelines.progress import QueryProgress
-from lmqcluster.spark.pipelines.replay import ReplaySettings, replay
+from lmqcluster.spark.pipelines.replay import Replayed, ReplaySettings, replay
 from lmqcluster.spark.pipelines.source import Source
 from lmqcluster.spark.pipelines.storage import Storage
 from tests.integration.cluster import Cluster
@@ -164,8 +164,8 @@ def test_a_replayed_archive_keeps_queues_and_order_and_stores_nothing_twice(
         content_type="content_type",
         order_by="offset",
     )
-    for _ in range(2):
-        assert replay(spark, settings).rows == len(contents) + 2
+    assert replay(spark, settings) == Replayed(len(contents) + 2, len(contents) + 2, 0)
+    assert replay(spark, settings) == Replayed(len(contents) + 2, 0, 0)
     found = client.pull_many(f"again-{queue}", 1000)
     assert [one.content for one in found] == [*contents, b"a,b", b"twin"]
     assert [one.content_type for one in found[-3:]] == ["application/x-msgpack", "text/csv", "text/plain"]
@@ -204,7 +204,7 @@ def test_lines_of_json_stay_as_they_are_or_give_one_column(
     whole, column = new_queue(), new_queue()
     inputs = [str(tmp_path / "rows.jsonl")]
     as_is = ReplaySettings(inputs=inputs, form="json", access=Access(servers=servers), queue=whole, ordered=False)
-    assert [replay(spark, as_is).rows for _ in range(2)] == [3, 3]
+    assert [replay(spark, as_is) for _ in range(2)] == [Replayed(3, 3, 0), Replayed(3, 0, 0)]
     assert sorted(pulled(client, whole)) == sorted(line.strip().encode() for line in JSON_LINES.splitlines() if line)
     numbers = ReplaySettings(
         inputs=inputs, form="json", access=Access(servers=servers), queue=column, value="n", order_by="n"
@@ -216,15 +216,12 @@ def test_lines_of_json_stay_as_they_are_or_give_one_column(
 def test_a_bad_row_ends_a_replay_before_anything_is_pushed_or_is_skipped(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"n": 1}\nno json\n[2]\n{"n": 3}\n')
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n\nno json\n[2]\n{"n": 3}\n')
     inputs = [str(tmp_path / "rows.jsonl")]
-    with pytest.raises(PySparkException) as raised:
+    with pytest.raises(PipelineError) as raised:
         replay(spark, ReplaySettings(inputs=inputs, form="json", access=Access(servers=servers), queue=queue))
-    error = explained(raised.value)
-    assert error is not None
-    assert error.exit_code == BAD_DATA
-    assert "rows.jsonl" in str(error)
-    assert "nothing was pushed" in str(error)
+    assert raised.value.exit_code == BAD_DATA
+    assert "rows.jsonl, line 3: a row that cannot be read: no json; nothing was pushed" in str(raised.value)
     assert pulled(client, queue) == []
     skipping = ReplaySettings(inputs=inputs, form="json", access=Access(servers=servers), queue=queue, skip_bad=True)
     done = replay(spark, skipping)
@@ -282,11 +279,11 @@ def test_a_migration_that_is_run_again_moves_each_message_once(
     migrate(spark, settings, watch)
     assert client.backlog(queue=queue).messages == 0
 
-    # A restart that comes when the other cluster may have forgotten the keys is refused, unless doubles are accepted.
+    # A restart that comes when the other cluster may have forgotten it is refused, unless doubles are accepted.
     push(client, queue, [b"last"])
     interrupted_run()
     [planned] = checkpoint.glob("offsets/3")
-    long_ago = time.time() - KEYS_S - 60
+    long_ago = time.time() - REMEMBERED_S - 60
     os.utime(planned, (long_ago, long_ago))
     with pytest.raises(PipelineError, match="--accept-doubles"):
         migrate(spark, settings, watch)

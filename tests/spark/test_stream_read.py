@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lmqcluster import Client
 from tests.integration.cluster import Cluster, ports, wait_for
 
-from .queues import numbered, pulled, push, wait_until_ready
+from .queues import expire_leases, numbered, pulled, push, settled_and_open, wait_until_ready
 
 WAIT_S = 120
 
@@ -85,7 +85,7 @@ def test_available_now_reads_what_is_there_and_leaves_nothing_reserved(
     query = pipeline.run()
     assert pipeline.values() == numbered(2500)
     assert [progress["numInputRows"] for progress in query.recentProgress][:3] == [1000, 1000, 500]
-    assert client.subscription(queue) == {"settled": 3, "batches": []}
+    assert settled_and_open(client, queue) == (3, [])
     assert pulled(client, queue) == []
 
 
@@ -162,7 +162,7 @@ def test_a_crash_within_a_micro_batch_doubles_and_loses_nothing(pipeline: Pipeli
     push(client, queue, numbered(5, "o"))
     assert start().awaitTermination(WAIT_S)
     assert read == [numbered(100), numbered(100), numbered(5, "o")]
-    assert client.subscription(queue) == {"settled": 2, "batches": []}
+    assert settled_and_open(client, queue) == (2, [])
 
 
 def test_a_batch_reserved_but_not_planned_is_taken_up_again(pipeline: Pipeline, client: Client, queue: str) -> None:
@@ -206,7 +206,7 @@ def expire_planned(pipeline: Pipeline, client: Client, queue: str) -> None:
     sink = pipeline.stream().writeStream.foreachBatch(fail).option("checkpointLocation", str(pipeline.checkpoint))
     with pytest.raises(StreamingQueryException, match="the sink breaks down"):
         sink.trigger(availableNow=True).start().awaitTermination(WAIT_S)
-    client.renew_batches(queue, 0.1)
+    expire_leases(client, queue)
     wait_until_ready(client, queue)
 
 
@@ -234,7 +234,7 @@ def test_a_lease_that_ends_after_the_sink_has_the_batch_is_told_until_it_may_go_
     def expire(rows: DataFrame, _epoch: int) -> None:
         read.append([bytes(row["value"]) for row in rows.collect()])
         if len(read) == 1:
-            client.renew_batches(queue, 0.1)
+            expire_leases(client, queue)
             wait_until_ready(client, queue)
 
     def start() -> StreamingQuery:
@@ -270,7 +270,7 @@ def test_leases_are_renewed_while_a_query_runs(pipeline: Pipeline, client: Clien
     sink = pipeline.stream().writeStream.foreachBatch(longer_than_a_lease)
     query = sink.option("checkpointLocation", str(pipeline.checkpoint)).trigger(availableNow=True).start()
     assert query.awaitTermination(WAIT_S)
-    assert client.subscription(queue) == {"settled": 1, "batches": []}
+    assert settled_and_open(client, queue) == (1, [])
 
 
 def test_a_restarted_query_keeps_its_lease_while_the_sink_takes_longer(
@@ -319,8 +319,9 @@ def test_batches_settled_by_somebody_else_are_told(pipeline: Pipeline, client: C
     push(client, queue, numbered(1))
     pipeline.run()
     push(client, queue, numbered(2))
-    client.reserve_batch(queue, 2, queue=queue, count=1)
-    client.settle_batches(queue, 2)
+    session = client.claim_subscription(queue)
+    client.reserve_batch(queue, 2, queue=queue, count=1, session=session)
+    client.settle_batches(queue, 2, session=session)
     with pytest.raises(StreamingQueryException, match=r"batches 2 to 2 .* were settled by another query"):
         pipeline.run()
     pipeline.options["failOnDataLoss"] = "false"

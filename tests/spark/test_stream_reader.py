@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lmqcluster import Client
-from lmqcluster.spark.errors import DataLossError, OptionError
+from lmqcluster.spark.errors import DataLossError, OptionError, TakenOverError
 from lmqcluster.spark.options import StreamRead
 from lmqcluster.spark.schema import read_schema
 from lmqcluster.spark.slices import Slice
 from lmqcluster.spark.stream_reader import StreamReader
 from tests.integration.cluster import wait_for
 
-from .queues import numbered, push, wait_until_ready
+from .queues import expire_leases, numbered, push, settled_and_open, wait_until_ready
 
 NewReader = Callable[..., StreamReader]
 
@@ -72,6 +72,53 @@ def test_a_restarted_reader_reads_the_same_in_the_same_order(new_reader: NewRead
     assert again.latestOffset(start, ReadMaxRows(50)) == end
 
 
+def test_a_second_query_takes_the_subscription_over_and_the_first_one_fails(
+    new_reader: NewReader, client: Client, queue: str
+) -> None:
+    push(client, queue, numbered(10))
+    first = new_reader(maxOffsetsPerTrigger="5")
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadMaxRows(5))
+    (part,) = first.partitions(start, end)
+    second = new_reader()
+    assert second.latestOffset(second.initialOffset(), ReadMaxRows(5)) == end
+    for call in (
+        lambda: list(first.read(part)),
+        lambda: first.latestOffset(end, ReadMaxRows(5)),
+        lambda: first.commit(end),
+    ):
+        with pytest.raises(TakenOverError, match="was taken over by another query, which started later"):
+            call()
+    assert settled_and_open(client, queue) == (0, [(1, "live", 5)])
+    # The second one has everything, once.
+    assert values(second, start, end) == numbered(10)[:5]
+    last = second.latestOffset(end, ReadMaxRows(5))
+    assert values(second, end, last) == numbered(10)[5:]
+    second.commit(last)
+    assert settled_and_open(client, queue) == (2, [])
+    assert client.backlog(queue=queue).messages == 0
+
+
+def test_leases_that_end_charge_no_delivery(new_reader: NewReader, client: Client, queue: str) -> None:
+    client.update_props(queue, {"retry": 0})
+    push(client, queue, numbered(3))
+    offset = None
+    for _ in range(3):
+        reader = new_reader()
+        offset = offset or reader.initialOffset()
+        assert reader.latestOffset(offset, ReadMaxRows(3)) != offset
+        reader.stop()
+        # As after a crash before Spark has written the offset, and a long pause.
+        expire_leases(client, queue)
+        wait_until_ready(client, queue)
+    reader = new_reader()
+    assert offset is not None
+    end = reader.latestOffset(offset, ReadMaxRows(3))
+    assert values(reader, offset, end) == numbered(3)
+    reader.commit(end)
+    assert client.backlog(queue=queue).messages == 0
+
+
 def test_what_is_committed_is_settled_once_and_for_all(new_reader: NewReader, client: Client, queue: str) -> None:
     push(client, queue, numbered(3))
     reader = new_reader()
@@ -79,7 +126,7 @@ def test_what_is_committed_is_settled_once_and_for_all(new_reader: NewReader, cl
     reader.commit(end)
     reader.commit(end)
     new_reader().commit(end)
-    assert client.subscription(queue) == {"settled": 1, "batches": []}
+    assert settled_and_open(client, queue) == (1, [])
 
 
 def test_what_is_skipped_is_told(
@@ -91,19 +138,20 @@ def test_what_is_skipped_is_told(
     end = first.latestOffset(start, ReadMaxRows(10))
     (part,) = first.partitions(start, end)
     first.stop()
-    client.renew_batches(queue, 0.1)
+    expire_leases(client, queue)
     wait_until_ready(client, queue)
-    with pytest.raises(DataLossError, match="it is expired"):
-        new_reader().partitions(start, end)
+    lenient = new_reader(failOnDataLoss="false")
+    # Tasks read in the session of the query that planned them.
     with pytest.raises(DataLossError, match="its lease ended"):
         list(new_reader().read(part))
-    lenient = new_reader(failOnDataLoss="false")
     with caplog.at_level(logging.WARNING, "lmqcluster.spark"):
-        assert lenient.partitions(start, end) == []
         assert list(lenient.read(part)) == []
+        with pytest.raises(DataLossError, match="it is expired"):
+            new_reader().partitions(start, end)
+        assert lenient.partitions(start, end) == []
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert f"batch 1 of subscription {queue!r} is not under lease any more (it is expired)" in caplog.messages[0]
-    assert "Messages 0 to 9 are skipped" in caplog.messages[1]
+    assert "Messages 0 to 9 are skipped" in caplog.messages[0]
+    assert f"batch 1 of subscription {queue!r} is not under lease any more (it is expired)" in caplog.messages[1]
     # They come again.
     later = lenient.latestOffset(end, ReadMaxRows(10))
     assert values(lenient, end, later) == numbered(10)
@@ -199,6 +247,31 @@ def test_a_micro_batch_waits_for_enough_messages_or_for_its_time(
     final = new_reader(minOffsetsPerTrigger="3")
     final.prepareForTriggerAvailableNow()
     assert values(final, later, final.latestOffset(later, ReadMaxRows(10))) == [b"last"]
+
+
+def test_a_micro_batch_is_full_with_so_many_bytes(
+    new_reader: NewReader, client: Client, new_queue: Callable[[], str]
+) -> None:
+    first, second = new_queue(), new_queue()
+    push(client, first, [b"x" * 10] * 4 + [b"y" * 1000] * 5)
+    push(client, second, [b"z" * 1000])
+
+    def batch(**options: str) -> list[int]:
+        reader = new_reader(**options)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(100))
+        sizes = [len(value) for value in values(reader, start, end)]
+        reader.stop()
+        client.delete_subscription(options["lmq.subscription"])
+        return sizes
+
+    one = {"subscribe": first, "lmq.subscription": first}
+    assert batch(**one, maxBytesPerTrigger="2000") == [10] * 4 + [1000] * 2
+    assert batch(**one, maxBytesPerTrigger="1") == [10]
+    assert batch(**one) == [10] * 4 + [1000] * 5
+    # Of several queues the messages count as average ones.
+    two = {"subscribe": f"{first},{second}", "lmq.subscription": second}
+    assert len(batch(**two, maxBytesPerTrigger="2000")) == 2000 * 10 // 6040
 
 
 def test_the_progress_tells_the_backlog_and_its_age(new_reader: NewReader, client: Client, queue: str) -> None:

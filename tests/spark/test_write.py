@@ -85,7 +85,7 @@ def test_equal_rows_are_all_stored(spark: SparkSession, servers: str, client: Cl
 def test_rows_with_equal_idempotency_keys_are_one_message(
     spark: SparkSession, servers: str, client: Client, queue: str
 ) -> None:
-    rows = [("a", "k1"), ("b", "k1"), ("c", None), ("c", None), ("d", "k2")]
+    rows = [("a", "k1"), ("a", "k1"), ("c", None), ("c", None), ("d", "k2")]
     write(spark.createDataFrame(rows, "value string, idempotency_key string").coalesce(1), servers, queue=queue)
     assert pulled(client, queue) == [b"a", b"c", b"c", b"d"]
 
@@ -196,7 +196,12 @@ def test_a_micro_batch_that_is_repeated_after_a_crash_stores_nothing_twice(
     assert pulled(client, queue) == []
 
 
-def test_keys_are_kept_until_the_next_micro_batch_is_committed(
+def jobs_of(client: Client, stem: str) -> dict[str, int]:
+    """How many messages are stored, by the names of the jobs that begin so."""
+    return {job["name"]: job["messages"] for job in client.jobs() if job["name"].startswith(stem)}
+
+
+def test_a_micro_batch_is_remembered_until_the_next_one_is_committed(
     spark: SparkSession, servers: str, client: Client, queue: str, tmp_path: Path
 ) -> None:
     folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
@@ -205,13 +210,28 @@ def test_keys_are_kept_until_the_next_micro_batch_is_committed(
         (folder / f"{name}.txt").write_bytes(b"\n".join(numbered(100)[start : start + 60]))
         _run(_stream(spark, folder), servers, queue, checkpoint)
     query_id = json.loads((checkpoint / "metadata").read_text())["id"]
-    scopes = [f"spark/stream/{query_id}/{number}" for number in range(2)]
-    assert [client.forget_keys([scope]) for scope in scopes] == [0, 40]
+    assert jobs_of(client, f"spark/stream/{query_id}") == {f"spark/stream/{query_id}/1": 40}
 
 
-def test_keys_of_a_named_write_are_kept(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
+def test_a_batch_write_is_remembered_to_its_end_unless_it_has_a_name(
+    spark: SparkSession, servers: str, client: Client, queue: str
+) -> None:
+    write(numbers(spark, 10), servers, queue=queue)
+    with pytest.raises(PySparkException):
+        write(
+            numbers(spark, 10).withColumn("value", f.when(f.col("value") < "m-000008", f.col("value"))),
+            servers,
+            queue=queue,
+        )
+    assert jobs_of(client, "spark/batch/") == {}
     write(numbers(spark, 10), servers, queue=queue, **{"lmq.writeId": queue})
-    assert [client.forget_keys([f"spark/batch/{queue}/{partition}"]) for partition in range(2)] == [5, 5]
+    assert jobs_of(client, f"spark/write/{queue}") == {f"spark/write/{queue}": 10}
+
+
+def test_an_empty_idempotency_key_is_refused(spark: SparkSession, servers: str, queue: str) -> None:
+    rows = spark.createDataFrame([("a", "")], "value string, idempotency_key string")
+    with pytest.raises(PySparkException, match="'idempotency_key' holds an empty key"):
+        write(rows, servers, queue=queue)
 
 
 def test_foreach_batch_can_name_its_writes(

@@ -128,12 +128,14 @@ async def _subscriptions(subscriptions: Subscriptions, connection: Connection, a
 
 
 async def _backlog(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
-    """``backlog(queue or pattern, is pattern) -> [messages, log time in microseconds or nil]``."""
-    arity(arguments, 2, 2)
+    """``backlog(queue or pattern, is pattern[, bytes]) -> [messages, log time in microseconds or nil[, how many have them]]``."""
+    arity(arguments, 2, 3)
     if type(arguments[1]) is not bool:
         raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
     source = _allowed(connection, Role.READ, text(arguments[0]), is_pattern=arguments[1])
-    return list(await subscriptions.backlog(source, connection.client(), is_pattern=arguments[1]))
+    bytes_max = _integer(arguments[2]) if len(arguments) == 3 else None
+    found = await subscriptions.backlog(source, connection.client(), is_pattern=arguments[1], bytes_max=bytes_max)
+    return list(found[: len(arguments)])
 
 
 async def _peek(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .checkpoint import last_done, query_id
-from .compaction import PARTITIONS, STAGING, Compaction, batch_file_name
+from .compaction import PARTITIONS, STAGING, WRITING, Compaction, batch_file_name
 from .source import Source
 from .storage import Storage
 from .stream import paced, run_stream
@@ -97,7 +97,7 @@ class _Table:
             self._remove_attempt(query, number)
             self._recovered = True
         staging = f"{self._storage.root}/{STAGING}/{query}-{number}"
-        _laid_out(batch).write.mode("overwrite").partitionBy(*PARTITIONS).parquet(staging)
+        _laid_out(batch).write.mode("overwrite").options(**WRITING).partitionBy(*PARTITIONS).parquet(staging)
         for file in self._storage.find(f"{STAGING}/{query}-{number}/*/*/*.parquet"):
             directory = file.path[len(staging) + 1 :].rpartition("/")[0]
             self._storage.rename(file.path, f"{self._storage.root}/{directory}/{batch_file_name(query, number)}")

@@ -1,35 +1,38 @@
-"""Queues from one cluster to another: a streaming query that reads under batch leases and writes with idempotency keys.
+"""Queues from one cluster to another: a streaming query that reads under batch leases and writes every micro-batch as a job.
 
 A message is removed from the source only after it is stored at the target, so none is lost whatever is killed. What was under way
-is written again when the query is restarted, under the same keys (query and message number), so none is doubled as long as the
-target still knows them: at least `KEYS_S` after the push. A restart that comes later is refused, unless `MigrateSettings.
-accept_doubles` says that the micro-batch in question may come twice.
+is taken up when the query is restarted, under the same job (query and micro-batch), so none is doubled as long as the
+target remembers the job: `REMEMBERED_S`. A restart that comes later is refused, unless `MigrateSettings.accept_doubles` says that
+the micro-batch in question may come twice.
 
-Names of queues, bodies, content types and their order by queue stay; a compound message arrives as the list of its contents, and
-headers that hooks have kept are lost. Messages that others hold under lease are moved when they come back to their queue.
+Names of queues, bodies, content types, headers and their order by queue stay; a compound message arrives as the list of its
+contents. Messages that others hold under lease are moved when they come back to their queue.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ..jobs import end_job
 from .access import Access
 from .checkpoint import interrupted, query_id
 from .failures import BAD_DATA, PipelineError
 from .source import Source
 from .stream import paced, run_stream
 
-__all__ = ["KEYS_S", "MigrateSettings", "migrate"]
+__all__ = ["REMEMBERED_S", "MigrateSettings", "migrate"]
 
-KEYS_S: Final = 300.0
-"""How long a cluster promises to remember a key, in seconds."""
+REMEMBERED_S: Final = 30 * 86_400.0
+"""How long a cluster remembers a job that is not used, in seconds."""
+_TASKS: Final = 8
+"""Part of what is remembered, as tasks are numbered: a restarted query must not have another number of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class MigrateSettings:
         checkpoint: where the query keeps its place.
         trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
         queue_prefix: what to put before the names of queues at the target.
-        accept_doubles: whether to go on although keys of an interrupted micro-batch may be forgotten.
+        accept_doubles: whether to go on although an interrupted micro-batch may be forgotten.
     """
 
     source: Source
@@ -68,21 +71,38 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
     if not settings.accept_doubles:
         _check_in_time(spark, settings.checkpoint)
 
-    source = settings.source
+    source = replace(settings.source, headers=True)
+    writes = _Writes(settings)
     writer = source.stream(spark).writeStream.queryName("migrate").option("checkpointLocation", settings.checkpoint)
-    writer = writer.foreachBatch(
-        paced(lambda batch, _number: _write(batch, settings), source.rate, source.messages_max)
-    )
+    writer = writer.foreachBatch(paced(writes.write, source.rate, source.messages_max))
     run_stream(writer, settings.trigger_s, watch)
 
 
-def _write(batch: DataFrame, settings: MigrateSettings) -> None:
-    key = F.concat(F.lit(f"{query_id(batch)}:"), F.col("offset"))
+class _Writes:
+    """The micro-batches of one run, each of which is a job at the target."""
+
+    def __init__(self, settings: MigrateSettings) -> None:
+        self._settings = settings
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Store one micro-batch, or what an earlier attempt has left of it; the one before it is done for good."""
+        query = query_id(batch)
+        _write(batch, self._settings, _write_id(query, number))
+        if number:
+            end_job(self._settings.target.options(), _write_id(query, number - 1))
+
+
+def _write_id(query: str, number: int) -> str:
+    return f"migrate/{query}/{number}"
+
+
+def _write(batch: DataFrame, settings: MigrateSettings, write_id: str) -> None:
     queue = F.concat(F.lit(settings.queue_prefix), F.col("queue"))
-    messages = batch.select(key.alias("idempotency_key"), queue.alias("queue"), "value", "content_type", "offset")
+    messages = batch.select(queue.alias("queue"), "value", "content_type", "headers", "offset")
     # One task for each queue keeps its order.
-    in_order = messages.repartition("queue").sortWithinPartitions("queue", "offset")
-    in_order.write.format("lmq").mode("append").options(**settings.target.options()).save()
+    in_order = messages.repartition(_TASKS, "queue").sortWithinPartitions("queue", "offset")
+    writer = in_order.write.format("lmq").mode("append").options(**settings.target.options())
+    writer.option("lmq.writeId", write_id).save()
 
 
 def _check_in_time(spark: SparkSession, checkpoint: str) -> None:
@@ -90,10 +110,10 @@ def _check_in_time(spark: SparkSession, checkpoint: str) -> None:
     if left is None:
         return
     age_s = time.time() - left.planned_s
-    if age_s > KEYS_S:
+    if age_s > REMEMBERED_S:
         raise PipelineError(
-            f"the checkpoint {checkpoint} has an unfinished micro-batch, number {left.batch}, begun {age_s:.0f} s ago: what was"
-            f" written of it would be written again, since the target knows keys for {KEYS_S:g} s only; compare the queues, then"
-            " go on with --accept-doubles",
+            f"the checkpoint {checkpoint} has an unfinished micro-batch, number {left.batch}, begun {age_s / 86_400:.0f} days"
+            f" ago: what was written of it would be written again, since the target remembers it for {REMEMBERED_S / 86_400:g}"
+            " days only; compare the queues, then go on with --accept-doubles",
             BAD_DATA,
         )

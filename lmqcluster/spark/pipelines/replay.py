@@ -1,10 +1,10 @@
 """Files into queues: each row of Parquet, CSV, TSV or JSON lines becomes one message.
 
-A repetition under the same name stores nothing twice, for as long as the cluster remembers idempotency keys (at least 5 minutes,
-counted from each push): the rows of a queue go to one task (with `ReplaySettings.ordered` false: equal rows do), whose number
-follows from the queue, and the data source's keys tell equal rows of a task apart by counting them. So neither the names of the
-files nor how Spark cuts them matters. Ordered, the rows of a queue are pushed in the order of their files' names and of the rows
-in them, or in that of a column.
+A repetition under the same name stores only what is missing, for as long as the cluster remembers the job (30 days): the rows of
+a queue go to one task (with `ReplaySettings.ordered` false: equal rows do), whose number follows from the queue. So neither the
+names of the files nor how Spark cuts them matters. Without a name of its own a replay is called after its settings, its
+files, their sizes and when they were last written. Ordered, the rows of a queue are pushed in the order of their files' names and
+of the rows in them, or in that of a column.
 
 All rows are read and checked before the first is pushed.
 """
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+from urllib.parse import unquote
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -25,23 +27,34 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
 
 from ..data_source import register
+from ..jobs import stored_rows
 from .access import Access
-from .failures import USAGE, PipelineError, unreadable
+from .failures import BAD_DATA, USAGE, PipelineError, unreadable
+from .storage import Storage, StoredFile
 
 __all__ = ["ReplaySettings", "Replayed", "replay"]
 
 _TASKS: Final = 32
-"""Part of the keys, as tasks are numbered: to change it makes repetitions across the change store rows twice."""
+"""Part of what is remembered, as tasks are numbered: to change it makes repetitions across the change store rows twice."""
 _UNREADABLE: Final = "_unreadable"
 _LINE: Final = "_line"
 _PLACE: Final = ("_file", "_block", "_number")
+_BAD_ROW: Final = re.compile(r"bad row: (\S+) : (.*?) :", re.DOTALL)
+"""What `_refusal` makes tasks say: the file, as a URI, and the problem."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """How many rows became messages and how many were bad; those that an earlier replay of the same name stored are rows too."""
+    """What became of the rows.
+
+    Attributes:
+        rows: how many could become messages.
+        stored: how many of them were stored now; an earlier replay of the same name has stored the others.
+        bad: how many could not become messages.
+    """
 
     rows: int
+    stored: int
     bad: int
 
 
@@ -61,7 +74,7 @@ class ReplaySettings:
         order_by: the column to push in the order of, within each queue; ``None`` for the order of the files.
         ordered: whether the rows of a queue keep an order at all; without, many tasks push to one queue.
         skip_bad: whether rows that cannot become messages are left out instead of ending the replay.
-        name: names the replay; ``None`` for a name made of the other settings.
+        name: names the replay; ``None`` for a name made of the other settings and the files.
     """
 
     inputs: Sequence[str]
@@ -77,12 +90,12 @@ class ReplaySettings:
     skip_bad: bool = False
     name: str | None = None
 
-    @property
-    def write_id(self) -> str:
+    def write_id(self, files: Sequence[StoredFile]) -> str:
         """The name under which the rows are written."""
-        if self.name is not None:
-            return f"replay:{self.name}"
-        what = [list(self.inputs), self.form, self.queue, self.queue_by, self.queue_prefix, self.value]
+        what: list[object] = [self.name]
+        if self.name is None:
+            what = [list(self.inputs), self.form, self.queue, self.queue_by, self.queue_prefix, self.value]
+            what += [list(file) for file in files]
         return f"replay:{hashlib.sha256(json.dumps(what).encode()).hexdigest()}"
 
 
@@ -90,29 +103,70 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     """Push all rows.
 
     Raises:
-        PipelineError: an input cannot be read, or a column does not exist.
-        PySparkException: a row cannot become a message, and nothing was pushed; or the cluster did not take one, and what was
-            pushed stays: a repetition goes on from there.
+        PipelineError: an input cannot be read, a column does not exist, or a row cannot become a message and nothing was pushed.
+        PySparkException: the cluster did not take a row, and what was pushed stays: a repetition goes on from there.
     """
     register(spark)
-    try:
-        rows = _INPUTS[settings.form](spark, settings)
-    except AnalysisException as exc:
-        raise unreadable(", ".join(settings.inputs), exc) from exc
+    found = _rows(spark, settings)
+    write_id = settings.write_id(_files(spark, found))
     counted = Observation("replay")
     is_bad = F.col("problem").isNotNull()
-    rows = rows.withColumn("problem", _problem())
-    rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"), F.count_if(is_bad).alias("bad"))
+    rows = found.observe(counted, F.count(F.lit(1)).alias("rows"), F.count_if(is_bad).alias("bad"))
     # The rows are spread over tasks before any is pushed, so that a bad one ends the replay in time.
     rows = rows.where(~is_bad) if settings.skip_bad else rows.where(F.when(is_bad, _refusal()).otherwise(F.lit(True)))
     if settings.ordered:
         rows = rows.repartition(_TASKS, "queue").sortWithinPartitions("queue", "_order", *_PLACE)
     else:
         rows = rows.repartition(_TASKS, "queue", "value", "content_type")
-    writer = rows.select("queue", "value", "content_type").write.format("lmq").mode("append")
-    writer.options(**settings.access.options()).option("lmq.writeId", settings.write_id).save()
+    access = settings.access.options()
+    before = stored_rows(access, write_id)
+    writer = rows.select("queue", "value", "content_type").write.format("lmq").mode("append").options(**access)
+    try:
+        writer.option("lmq.writeId", write_id).save()
+    except PySparkException as exc:
+        bad_row = _bad_row(spark, settings, str(exc))
+        if bad_row is None:
+            raise
+        raise bad_row from exc
     bad = int(counted.get["bad"])
-    return Replayed(int(counted.get["rows"]) - bad, bad)
+    return Replayed(int(counted.get["rows"]) - bad, stored_rows(access, write_id) - before, bad)
+
+
+def _rows(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
+    """All rows with what is wrong with them, if anything."""
+    try:
+        return _INPUTS[settings.form](spark, settings).withColumn("problem", _problem())
+    except AnalysisException as exc:
+        raise unreadable(", ".join(settings.inputs), exc) from exc
+
+
+def _files(spark: SparkSession, rows: DataFrame) -> list[StoredFile]:
+    paths = rows.inputFiles()
+    return Storage(spark, paths[0]).status(sorted(paths)) if paths else []
+
+
+def _bad_row(spark: SparkSession, settings: ReplaySettings, error: str) -> PipelineError | None:
+    """The first bad row of the file that an error names, with its number; None if the error is about something else."""
+    told = _BAD_ROW.search(error)
+    if told is None:
+        return None
+    file, problem = told[1], told[2]
+    # One task for the whole file, so that rows can be counted.
+    counting = {"spark.sql.files.maxPartitionBytes": str(1 << 50), "spark.sql.files.openCostInBytes": str(1 << 49)}
+    before = {name: str(spark.conf.get(name)) for name in counting}
+    try:
+        for name, value in counting.items():
+            spark.conf.set(name, value)
+        rows = _rows(spark, replace(settings, inputs=[unquote(file)]))
+        first = rows.where("problem IS NOT NULL").select(F.min("_number").alias("number")).head()
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    where = file
+    if first is not None and first["number"] is not None:
+        kind = "line" if settings.form == "json" else "row"
+        where = f"{file}, {kind} {first['number'] + 1}"
+    return PipelineError(f"bad row: {where}: {problem}; nothing was pushed (--skip-bad leaves such rows out)", BAD_DATA)
 
 
 def _problem() -> Column:
@@ -132,8 +186,7 @@ def _problem() -> Column:
 
 
 def _refusal() -> Column:
-    hint = F.lit("; nothing was pushed (--skip-bad leaves such rows out)")
-    return F.raise_error(F.concat(F.lit("bad row: "), "_file", F.lit(": "), "problem", hint)).cast("boolean")
+    return F.raise_error(F.concat(F.lit("bad row: "), "_file", F.lit(" : "), "problem", F.lit(" :"))).cast("boolean")
 
 
 def _parquet(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
@@ -169,7 +222,8 @@ def _csv(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
 
 def _json(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     # Lines stay as they are; only what names the queue or makes the message is looked up in them.
-    lines = spark.read.text(list(settings.inputs)).withColumnRenamed("value", _LINE).where("trim(_line) <> ''")
+    lines = spark.read.text(list(settings.inputs)).withColumnRenamed("value", _LINE)
+    lines = lines.select("*", "_metadata", F.monotonically_increasing_id().alias("_number")).where("trim(_line) <> ''")
     parsed = F.try_parse_json(_LINE)
     is_object = F.coalesce(F.schema_of_variant(parsed).startswith("OBJECT"), F.lit(False))
 
@@ -199,7 +253,8 @@ def _messages(
         queue = F.when(named != "", F.concat(F.lit(settings.queue_prefix), named))
     value = whole if settings.value is None else column(settings.value)
     kind = F.lit(None).cast("string") if settings.content_type is None else column(settings.content_type)
-    place = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
+    number = F.col("_number") if "_number" in rows.columns else F.monotonically_increasing_id()
+    place = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), number)
     return rows.select(
         queue.alias("queue"),
         value.alias("value"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ class Storage:
         context = spark.sparkContext
         jvm: Any = context._jvm
         self._path: Any = jvm.org.apache.hadoop.fs.Path
+        self._uri: Any = jvm.java.net.URI
         configuration = context._jsc.hadoopConfiguration()
         self._files: Any = self._path(path).getFileSystem(configuration)
         self.root: str = self._files.makeQualified(self._path(path)).toString()
@@ -43,6 +45,11 @@ class Storage:
             if status.isFile()
         ]
         return sorted(files)
+
+    def status(self, paths: Iterable[str]) -> list[StoredFile]:
+        """Files by their paths, which may be URIs."""
+        found = [self._files.getFileStatus(self._path(self._uri(path))) for path in paths]
+        return [StoredFile(one.getPath().toString(), one.getLen(), one.getModificationTime() / 1000) for one in found]
 
     def rename(self, source: str, target: str) -> None:
         """Move a file, also over an existing one.

@@ -1,0 +1,85 @@
+"""Bugs that a review planted and no test of then convicted. Each is a patch for the length of a run, as in `switches`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pysyncobj import SyncObj
+
+from lmqcluster.replication.log_clock import LogClock
+from lmqcluster.replication.raft_core import Entry, RaftCore
+from lmqcluster.replication.replica import Replica
+from lmqcluster.replication.snapshot_keeper import SnapshotKeeper
+from tests.simulation.switches import switch
+
+__all__ = ["PLANTED"]
+
+_request = SnapshotKeeper.request
+_on_snapshot = RaftCore._on_snapshot
+
+LATE_S = 0.05
+
+
+def _freezing_late(self: SnapshotKeeper) -> None:
+    """The index is read now, the state a moment later."""
+    position = self._owner.position()
+    self._loop.call_later(LATE_S, _request_at, self, position)
+
+
+def _request_at(self: SnapshotKeeper, position: tuple[int, int, dict[str, str]]) -> None:
+    owner = self._owner
+
+    class Late:
+        machine = property(lambda _self: owner.machine)
+
+        def position(self) -> tuple[int, int, dict[str, str]]:
+            return position
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(owner, name)
+
+    self._owner = Late()
+    _request(self)
+    self._owner = owner
+
+
+def _newest_members(self: RaftCore) -> tuple[int, int, dict[str, str]]:
+    index = self.applied_index()
+    return index, self._journal.term_at(index), self.members()
+
+
+def _installed_by_length(self: RaftCore, node: Any, message: Any) -> None:
+    if message["term"] >= self.term() and message["index"] <= self._journal.last_index:
+        self._follow(node, message["term"])
+        self._reply_snapshot(node, message, installed=True)
+    else:
+        _on_snapshot(self, node, message)
+
+
+def _changing_at_once(self: RaftCore, request: Any) -> bool:
+    self._SyncObj__noopIDx = 0
+    return bool(SyncObj._SyncObj__changeCluster(self, request))
+
+
+def _of_the_present_term(self: RaftCore, fromIDx: int, count: Any = None, maxSizeBytes: Any = None) -> list[Entry]:  # noqa: N803 - the library's names
+    journal = self._journal
+    if count != 1 or not journal.first_index <= fromIDx <= min(journal.last_index, self._synced_last):
+        return []
+    return [Entry(b"", fromIDx, self.term())]
+
+
+def _version_heard_so_far(self: Replica) -> int:
+    heard = [about.machine_version for about in self.peers.values()]
+    return min([self._about.machine_version, *heard])
+
+
+PLANTED = {
+    "state frozen later than its index is read": switch([(SnapshotKeeper, "request", _freezing_late)]),
+    "newest members in the header of a snapshot": switch([(RaftCore, "applied_position", _newest_members)]),
+    "clock of the leader set back by each apply": switch([(LogClock, "at_least", LogClock.follow)]),
+    "snapshot up to the log's end counts as installed": switch([(RaftCore, "_on_snapshot", _installed_by_length)]),
+    "members changed before an entry of the term": switch([(RaftCore, "_SyncObj__changeCluster", _changing_at_once)]),
+    "earlier terms committed by counting": switch([(RaftCore, "_SyncObj__getEntries", _of_the_present_term)]),
+    "version of the members heard so far": switch([(Replica, "common_machine_version", _version_heard_so_far)]),
+}
+"""By name, what to enter for the length of a run."""

@@ -1,0 +1,167 @@
+"""Scripted runs for Raft's own rules and for those of upgrades: each breaks a promise if the rule is left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmqcluster.replication.membership import PeerNode
+from tests.simulation.stage import FAST_S, Scenario, Stage
+
+if TYPE_CHECKING:
+    from tests.simulation.interfaces import Subject
+
+__all__ = ["RULE_SCENARIOS"]
+
+
+def snapshot_shorter_than_a_conflicting_log(subject: Subject) -> set[str]:
+    """A follower whose log is longer than the leader's snapshot, but of a lost term, needs the snapshot all the same."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        old, others = stage.elect()
+        stage.cut([old], others)
+        stage.propose(old, 200, size_bytes=20)
+        stage.run_for(6.0)
+        leader = stage.leader()
+        for _ in range(40):
+            stage.propose(leader, 1)
+            stage.run_for(0.05)
+        leader.input(leader.replica.take_snapshot)
+        stage.run_for(1.0)
+        snapshot = leader.replica.core._snapshots.latest()
+        assert snapshot.index < old.replica.journal.view.last
+        assert leader.replica.journal.view.first > old.replica.commit_index
+        stage.join_all()
+        stage.run_for(5.0)
+        return stage.finish()
+
+
+def change_before_an_entry_of_the_term(subject: Subject) -> set[str]:
+    """A new leader takes no change of the members before an entry of its own term is committed (Ongaro, 2015)."""
+    stage = Stage(subject, 3, spares=1)
+    with stage.simulation.world():
+        old, others = stage.elect()
+        for host in others:
+            # Votes arrive, but nobody confirms the entry with which the term begins.
+            for other in others:
+                if host is not other:
+                    stage.network.slow(host.id, other.id, (0.05, 0.05))
+        stage.simulation.hosts["n4"].start(stage.simulation.members, joining=True)
+        old.kill()
+        while not any(host.replica.is_leader for host in others):
+            stage.run_for(0.001)
+        leader = stage.leader()
+        assert leader.replica.commit_index < leader.replica.journal.view.last
+        leader.input(leader.replica.change_members, True, "n4")
+        leader.input(leader.replica.step if subject.wants_steps else leader.replica.node.replica._step)
+        changed = "n4" in leader.replica.members and leader.replica.commit_index < leader.replica.journal.view.last
+        for host in others:
+            for other in others:
+                if host is not other:
+                    stage.network.slow(host.id, other.id, FAST_S)
+        stage.simulation.revive(old)
+        return ({"members changed too soon"} if changed else set()) | stage.finish()
+
+
+def earlier_term_on_a_majority(subject: Subject) -> set[str]:
+    """An entry of an earlier term is committed only with one of the leader's own (Raft, figure 8)."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        first, (second, third) = stage.elect()
+        # An entry that only its leader has, and that leader again, in a later term.
+        stage.cut([first], [second, third])
+        stage.propose(first, 1, size_bytes=900)
+        stage.run_for(0.2)
+        position = first.replica.journal.view.last
+        core = first.replica.core
+        stage.run_for(5.0)
+        first.input(core._SyncObj__setCurrentTerm, stage.leader().replica.term + 3, first.id)
+        first.input(core._SyncObj__setState, 1)
+        first.input(core._SyncObj__onBecomeLeader)
+        term = first.replica.term
+        matched = core._SyncObj__raftMatchIndex
+        # Its followers hold all but the entry with which its term begins.
+        for node in core._SyncObj__otherNodes:
+            matched[node] = position
+            core._SyncObj__lastResponseTime[node] = stage.simulation.clock.now
+        commit_before = first.replica.commit_index
+        core.doTick(0.0)
+        committed = core.term() == term and core.commit_index() > commit_before
+        return {"earlier term committed"} if committed else set()
+
+
+def upgrade_while_a_member_is_unknown(subject: Subject) -> set[str]:
+    """The machine version rises only when all members were heard; one that is down may have the old program."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        hosts = list(stage.simulation.hosts.values())
+        stage.simulation.start_members()
+        for host in hosts:
+            # What the old program tells of itself.
+            host.replica.node._about.machine_version = 1
+        stage.run_for(5.0)
+        versions = {host.replica.node.replica.machine.version for host in hosts}
+        old = hosts[2]
+        old.kill()
+        for host in hosts[:2]:
+            host.kill()
+            stage.simulation.revive(host)
+        stage.run_for(8.0)
+        versions |= {host.replica.node.replica.machine.version for host in hosts[:2]}
+        kinds = {"upgraded too soon"} if versions != {1} else set()
+        stage.simulation.revive(old)
+        return kinds | stage.finish()
+
+
+def change_that_was_truncated(subject: Subject) -> set[str]:
+    """A change that its leader lost, with the log behind it, does not keep that node from making changes when it leads again."""
+    stage = Stage(subject, 3, spares=1)
+    with stage.simulation.world():
+        first, others = stage.elect()
+        stage.cut([first], others)
+        stage.propose(first, 60, size_bytes=20)
+        stage.run_for(0.1)
+        first.input(first.replica.change_members, False, others[1].id)
+        stage.run_for(5.0)
+        second = stage.leader()
+        stage.join_all()
+        stage.run_for(2.0)
+        second.input(second.replica.transfer, first.id)
+        stage.run_for(2.0)
+        assert first.replica.is_leader
+        assert first.replica.journal.view.last < 60
+        first.input(first.replica.change_members, False, others[1].id)
+        stage.run_for(1.0)
+        changed = others[1].id not in first.replica.members
+        first.input(first.replica.change_members, True, others[1].id)
+        return (set() if changed else {"change refused"}) | stage.finish()
+
+
+def call_to_lead_that_cannot_be_followed(subject: Subject) -> set[str]:
+    """A node that is asked to take over and cannot forgets that: it must not campaign out of turn some time later."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (follower, _) = stage.elect()
+        core = follower.replica.core
+        contact = (PeerNode(leader.id, leader.id), leader.replica.term)
+        core._recovering, core._recovery_contact, core._recovery_target = True, contact, 1 << 40
+        leader.input(leader.replica.transfer, follower.id)
+        stage.run_for(0.2)
+        kept = core._SyncObj__transferInProgress
+        core._recovery_target = 0
+        return ({"call to lead kept"} if kept else set()) | stage.finish()
+
+
+RULE_SCENARIOS = {
+    "change that was truncated": Scenario(change_that_was_truncated, None, mended=("core",)),
+    "call to lead that cannot be followed": Scenario(call_to_lead_that_cannot_be_followed, None, mended=("core",)),
+    "snapshot shorter than a conflicting log": Scenario(
+        snapshot_shorter_than_a_conflicting_log, None, mended=("core",), log_entries=10
+    ),
+    "change before an entry of the term": Scenario(
+        change_before_an_entry_of_the_term, None, mended=("core",), durability="disk"
+    ),
+    "earlier term on a majority": Scenario(earlier_term_on_a_majority, None, mended=("core",)),
+    "upgrade while a member is unknown": Scenario(
+        upgrade_while_a_member_is_unknown, None, mended=("node",), durability="disk"
+    ),
+}

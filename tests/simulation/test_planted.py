@@ -1,0 +1,43 @@
+"""Bugs that a review planted, and which no test noticed then: each is convicted now, and what convicts it acquits the program."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted import PLANTED
+from tests.simulation.rule_scenarios import RULE_SCENARIOS
+from tests.simulation.test_switch_off import Case
+
+CASES = [
+    Case("state frozen later than its index is read", "node", "states differ", profile="disk", seed=1),
+    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=6),
+    Case("clock of the leader set back by each apply", "node", "log time runs slow", profile="calm", seed=1),
+    Case(
+        "snapshot up to the log's end counts as installed",
+        "core",
+        "not converged",
+        script="snapshot shorter than a conflicting log",
+    ),
+    Case(
+        "members changed before an entry of the term",
+        "core",
+        "members changed too soon",
+        script="change before an entry of the term",
+    ),
+    Case("earlier terms committed by counting", "core", "earlier term committed", script="earlier term on a majority"),
+    Case(
+        "version of the members heard so far", "node", "upgraded too soon", script="upgrade while a member is unknown"
+    ),
+]
+
+
+def test_every_planted_bug_has_a_case() -> None:
+    assert {case.switch for case in CASES} == PLANTED.keys()
+    assert {case.script for case in CASES} >= RULE_SCENARIOS.keys()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.switch)
+def test_the_bug_is_convicted(case: Case) -> None:
+    """That the program keeps these promises is shown by the runs and scripts themselves."""
+    with PLANTED[case.switch]():
+        assert case.kind in case.run()

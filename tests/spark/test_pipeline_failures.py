@@ -1,0 +1,57 @@
+"""What Spark raises becomes one sentence and the exit status of its cause; without Spark and without a cluster."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from lmqcluster import LmqError
+from lmqcluster.spark.connecting import Cluster
+from lmqcluster.spark.errors import TakenOverError
+from lmqcluster.spark.options import Connection
+from lmqcluster.spark.pipelines.failures import explained
+from tests.integration.cluster import ports
+
+
+def query_failed(error: Exception) -> StreamingQueryException:
+    """How an error of the data source comes out of Spark: as text, within other text."""
+    text = f"[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\nx.{type(error).__name__}: {error}\nat java"
+    return StreamingQueryException(text)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("unauthorized", 77), ("forbidden", 77), ("bad_name", 65), ("no_leader", 69)]
+)
+def test_an_error_of_the_cluster_has_the_status_of_its_code(code: str, status: int) -> None:
+    found = explained(query_failed(LmqError(code, f"lmq: something failed [{code}]")))
+    assert found is not None
+    assert (str(found), found.exit_code) == (f"lmq: something failed [{code}]", status)
+
+
+def test_a_subscription_that_was_taken_over_is_told() -> None:
+    found = explained(query_failed(TakenOverError("jobs")))
+    assert found is not None
+    assert (found.exit_code, "subscription 'jobs' was taken over" in str(found)) == (65, True)
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), ConnectionResetError()])
+def test_the_end_of_the_java_process_is_not_told_as_a_bug(error: OSError) -> None:
+    found = explained(error)
+    assert found is not None
+    assert (found.exit_code, "give it more with --memory" in str(found)) == (75, True)
+
+
+def test_a_want_of_memory_is_told_as_one() -> None:
+    found = explained(PySparkException("Job aborted\njava.lang.OutOfMemoryError: Java heap space\nat x"))
+    assert found is not None
+    assert (found.exit_code, "ran out of memory" in str(found)) == (75, True)
+
+
+def test_a_bug_stays_one() -> None:
+    assert explained(KeyError("x")) is None
+
+
+def test_an_error_tells_its_code_and_the_option_for_the_servers() -> None:
+    nobody = f"127.0.0.1:{ports.take()}"
+    with pytest.raises(LmqError, match=rf"option 'lmq.servers' = '{nobody}' has answered .* \[unreachable\]$"):
+        Cluster(Connection(nobody, timeout_s=0.5, connect_timeout_s=0.5))

@@ -1,0 +1,152 @@
+"""What a task pushes is stored once, whatever becomes of its attempts: on a real cluster, without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from lmqcluster import Client, LmqError
+from lmqcluster.spark.connecting import Cluster
+from lmqcluster.spark.options import Write
+from lmqcluster.spark.pushing import Pusher, Stream, finish
+
+from .queues import numbered, pulled
+
+REQUEST = 20
+
+
+class BreakdownError(Exception):
+    """The attempt's end."""
+
+
+def options(servers: str) -> Write:
+    """Small requests."""
+    return Write.parse({"lmq.servers": servers, "lmq.batchSize": str(REQUEST)})
+
+
+def attempt(servers: str, job: str, queue: str, rows: Sequence[bytes], *, until: int | None = None) -> int:
+    """Push rows as a task does, or only the first ones and break down; returns how many were stored."""
+    pusher = Pusher(options(servers), job, 0)
+    with contextlib.suppress(BreakdownError), pusher:
+        pusher.add(queue, rows[:until])
+        if until is not None:
+            raise BreakdownError
+    return pusher.stored
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_attempts_in_any_order_store_every_row_once(servers: str, client: Client, queue: str, seed: int) -> None:
+    """As behind a shuffle: a repeated task has the same rows in another order, and breaks down somewhere else."""
+    chance = random.Random(seed)
+    rows = [b"%d" % chance.randrange(100) for _ in range(300)]
+    stored = 0
+    for until in [chance.randrange(301) for _ in range(3)] + [None, None]:
+        chance.shuffle(rows)
+        stored += attempt(servers, queue, queue, rows, until=until)
+    assert stored == len(rows)
+    assert sorted(pulled(client, queue)) == sorted(rows)
+
+
+def test_rows_keep_their_order(servers: str, client: Client, queue: str) -> None:
+    rows = numbered(300)
+    attempt(servers, queue, queue, rows, until=100)
+    attempt(servers, queue, queue, rows)
+    assert pulled(client, queue) == rows
+
+
+def test_attempts_at_the_same_time_store_every_row_once(servers: str, client: Client, queue: str) -> None:
+    """As with speculative execution: both go on to the end, taking turns request by request."""
+    rows = numbered(400)
+    turns = threading.Barrier(2)
+    stored: list[int] = []
+
+    def push(mine: list[bytes]) -> None:
+        with Pusher(options(servers), queue, 0) as pusher:
+            for start in range(0, len(mine), 2 * REQUEST):
+                turns.wait(60)
+                pusher.add(queue, mine[start : start + 2 * REQUEST])
+        stored.append(pusher.stored)
+
+    threads = [threading.Thread(target=push, args=(mine,)) for mine in (rows, rows[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert sum(stored) == len(rows)
+    assert sorted(pulled(client, queue)) == rows
+
+
+def test_a_job_costs_one_number_and_notes_only_while_it_is_unfinished(servers: str, client: Client, queue: str) -> None:
+    def job() -> tuple[int, int, int]:
+        (found,) = [one for one in client.jobs() if one["name"] == queue]
+        return found["streams"], found["messages"], found["note_bytes"]
+
+    attempt(servers, queue, queue, numbered(1000), until=500)
+    assert job() == (1, 500, 8 * 500)
+    with Pusher(options(servers), queue, 0) as pusher:
+        pusher.add(queue, numbered(1000))
+    assert pusher.streams == [Stream(queue, f"0/{queue}", 1000)]
+    assert job() == (1, 1000, 8 * 1000)
+    with Cluster(options(servers).connection) as cluster:
+        finish(cluster, queue, pusher.streams)
+        assert job() == (1, 1000, 0)
+        # What comes later counts as stored.
+        assert attempt(servers, queue, queue, [b"late"]) == 0
+        assert client.end_jobs([queue]) == 1
+        finish(cluster, queue, pusher.streams)
+    assert len(pulled(client, queue)) == 1000
+
+
+def test_an_attempt_whose_input_is_cut_short_does_not_end_the_stream(servers: str, client: Client, queue: str) -> None:
+    """Where the part of a task in front of the sink breaks down, the sink sees the end of its rows, as of a smaller task."""
+    assert attempt(servers, queue, queue, numbered(1000)[:300]) == 300
+    assert attempt(servers, queue, queue, numbered(1000)) == 700
+    assert pulled(client, queue) == numbered(1000)
+
+
+def test_an_attempt_that_goes_on_after_the_end_of_the_write_stores_nothing_more(
+    servers: str, client: Client, queue: str
+) -> None:
+    rows = numbered(5 * REQUEST)
+
+    def outlive_the_write() -> None:
+        with Pusher(options(servers), queue, 0) as pusher:
+            pusher.add(queue, rows[: 3 * REQUEST])
+            assert attempt(servers, queue, queue, rows) > 0
+            client.end_jobs([queue])
+            pusher.add(queue, rows[3 * REQUEST :])
+
+    with pytest.raises(LmqError, match="ended while this attempt of partition 0 was still at work"):
+        outlive_the_write()
+    assert pulled(client, queue) == rows
+
+
+def test_partitions_and_queues_do_not_know_each_other(servers: str, client: Client, queue: str) -> None:
+    long_name = queue + "x" * (255 - len(queue))
+    for partition in range(2):
+        with Pusher(options(servers), queue, partition) as pusher:
+            pusher.add(queue, [b"a", b"a"])
+            pusher.add(long_name, [b"b"])
+    assert pulled(client, queue) == [b"a"] * 4
+    assert pulled(client, long_name) == [b"b"] * 2
+
+
+def test_rows_with_and_without_idempotency_keys_keep_their_order(servers: str, client: Client, queue: str) -> None:
+    values, keys = [b"a", b"b", b"b", b"c", b"c"], [None, b"k", b"k", None, None]
+    for job in ("first", "second"):
+        with Pusher(options(servers), f"{queue}-{job}", 0) as pusher:
+            pusher.add(queue, values, keys)
+    assert pulled(client, queue) == [b"a", b"b", b"c", b"c", b"a", b"c", b"c"]
+
+
+def test_content_types_and_headers_go_along(servers: str, client: Client, queue: str) -> None:
+    client.update_props(queue, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-note"]]]}})
+    with Pusher(options(servers), queue, 0) as pusher:
+        pusher.add(queue, [b"1,2", b"plain"], None, ["text/csv", None], [[("X-Note", "kept"), ("x-other", "gone")], ()])
+    typed, plain = client.peek(queue, 10)
+    assert (typed.content_type, typed.body, typed.headers) == ("text/csv", b"1,2", ((b"x-note", b"kept"),))
+    assert (plain.content_type, plain.headers) == ("application/x-msgpack", ())
