@@ -451,7 +451,9 @@ class BatchLeases:
 
     def _take(self, batch: BatchLease, limit: int, name: bytes) -> bool:
         """Lease up to `limit` messages of a queue; False if it has no more."""
-        return self._take_from(batch, limit, self._machine.queue(name))
+        queue = self._machine.queue(name)
+        self._machine.idle.pulled(queue)
+        return self._take_from(batch, limit, queue)
 
     def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
         dropped_before = queue.dropped_total

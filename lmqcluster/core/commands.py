@@ -82,6 +82,7 @@ class Op(IntEnum):
     PULL_FIRST = 40  # v2: [queue], count -> as PULL, from the one of these queues whose message has been due longest
     PUSH_EACH = 41  # v2: [queue], item as in PUSH_ITEMS -> [(queue, flag)] of those queues that exist
     # v2: subscription, epoch, [queue], whether they are all, count, lease us, session, owner -> Reserved
+    CREATE_FOR = 43  # v2: queue, owner -> True; makes the queue for its owner unless it exists
     RESERVE_FROM = 42
     RENEW_SALT = 50  # v2: another salt of message ids, 10 bytes -> True
 

@@ -10,6 +10,7 @@ from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleV
 from .endings import Ending, Endings
 from .expiry import Expiry, Limited
 from .hooked_names import HookedNames
+from .idle_queues import IdleQueues
 from .key_scopes import KeyScopes
 from .keyed_pushes import KeyedPushes
 from .keys import IdempotencyKeys
@@ -24,13 +25,13 @@ from .pre_images import PreImages
 from .producers import Producers
 from .properties import SYSTEM_DEFAULTS, Rule, Settings, checked_properties, effective, settings_of
 from .queue import COUNTERS, DROPS_MAX, REPEATS_MAX, Queue
-from .quotas import Quotas, checked_owner
+from .quotas import Kind, Quotas, checked_owner
 from .releases import Releases
 from .sessions import BatchSessions
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
 from .sorted_names import SortedNames
-from .stock import Stock
+from .stock import Stock, property_bytes
 from .tokens import Role, Token, TokenResult, Tokens
 
 __all__ = ["Machine"]
@@ -67,6 +68,7 @@ class Machine:
         quotas: what is kept for each owner.
         expiry: ends what ends by log time.
         lease_watch: the queues whose leases end next.
+        idle: the queues that end if nobody uses them.
     """
 
     VERSION_MAX: ClassVar = 2
@@ -96,6 +98,7 @@ class Machine:
         self.endings = Endings()
         self.batches = BatchLeases(self)
         self.lease_watch = LeaseWatch(self)
+        self.idle = IdleQueues(self)
         self.expiry = Expiry(
             [
                 Limited(self.lease_watch, 1_000),
@@ -105,6 +108,7 @@ class Machine:
                 Limited(self.marks, 10),
                 Limited(self.batches, 100),
                 Limited(self.releases, 10),
+                Limited(self.idle, 100),
             ]
         )
         self.tokens = Tokens(compile_pattern)
@@ -133,7 +137,7 @@ class Machine:
             Op.PUSH_ALL: pushes.push_all,
             Op.SET_PROPERTIES: self._set_properties,
             Op.CLEAR_PROPERTIES: self._clear_properties,
-            Op.DELETE: self._delete,
+            Op.DELETE: self.delete,
             Op.SET_DEFAULTS: self._set_defaults,
             Op.BARRIER: self._barrier,
             Op.FOUND: self._found,
@@ -157,6 +161,7 @@ class Machine:
             Op.PULL_FIRST: self.named.pull_first,
             Op.PUSH_EACH: pushes.push_each,
             Op.RESERVE_FROM: self.batches.reserve_from,
+            Op.CREATE_FOR: self._create_for,
             Op.RENEW_SALT: self._renew_salt,
         }
 
@@ -204,23 +209,38 @@ class Machine:
             self._look_after(queue)
         return queue
 
-    def create(self, name: bytes) -> Queue:
+    def create(self, name: bytes, owner: bytes = b"") -> Queue:
         """Make the queue, which must not exist.
 
         Raises:
             ValueError: the name is not 1 to 255 bytes.
+            RefusedError: ``quota_exceeded``. Where nobody needs a token the nodes bound the number of all queues.
         """
+        if self.version >= 2 and (owner or len(self.tokens)):
+            self.quotas.check(Kind.QUEUES, owner)
+        return self.add(name, owner)
+
+    def add(self, name: bytes, owner: bytes) -> Queue:
+        """As `create`, whatever the owner has."""
         if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
             raise ValueError("a queue name must have 1 to 255 bytes")
         # Without rules all queues begin alike, and share one object.
         settings = self._settings({}, name) if self.rules else _PLAIN
         queue = Queue(name, settings, self.endings, self.stock)
+        queue.owner = owner
+        self.quotas.take(Kind.QUEUES, owner)
         queue.revision, queue.rules_revision = self._revision, self._rules_revision
         self.queues[name] = queue
         self.names.add(name)
         self.patterns.created(queue)
         self._created.append(queue)
         return queue
+
+    def _create_for(self, name: bytes, owner: bytes) -> bool:
+        """Make a queue, unless it exists, and count it to its owner; a node sends this before a command that would make it."""
+        if name not in self.queues:
+            self.create(name, checked_owner(owner))
+        return True
 
     def touched(self, queue: Queue) -> Queue:
         """The queue, ready to be changed. A command changes no queue that it did not get from here, `queue` or `existing`."""
@@ -307,8 +327,10 @@ class Machine:
         queue = self.queue(name)
         dropped_before = queue.dropped_total
         delivered = self.pull_from(queue, count)
-        if not delivered and queue.dropped_total - dropped_before >= DROPS_MAX:
-            return None
+        if not delivered:
+            if queue.dropped_total - dropped_before >= DROPS_MAX:
+                return None
+            self.idle.pulled(queue)
         return delivered
 
     def pull_from(self, queue: Queue, count: int) -> list[Delivered]:
@@ -408,14 +430,32 @@ class Machine:
 
     def _set_properties(self, name: bytes, pairs: list[Any]) -> bool:
         checked = checked_properties(pairs)
+        if self.version >= 2:
+            self._check_property_bytes(name, dict(checked))
         queue = self.queue(name)
-        queue.set_own({**queue.own, **dict(checked)})
+        self.set_own(queue, {**queue.own, **dict(checked)})
         self.refresh(queue)
         return True
 
+    def _check_property_bytes(self, name: bytes, properties: dict[str, Any]) -> None:
+        queue = self.existing(name)
+        owner, own = (b"", {}) if queue is None else (queue.owner, queue.own)
+        more = property_bytes({**own, **properties}) - property_bytes(own)
+        if more > 0 and (owner or len(self.tokens)):
+            self.quotas.check(Kind.PROPERTY_BYTES, owner, more)
+
+    def set_own(self, queue: Queue, own: dict[str, Any]) -> None:
+        """Replace a queue's own properties; `refresh` must follow."""
+        more = property_bytes(own) - property_bytes(queue.own)
+        if more > 0:
+            self.quotas.take(Kind.PROPERTY_BYTES, queue.owner, more)
+        elif more < 0:
+            self.quotas.give(Kind.PROPERTY_BYTES, queue.owner, -more)
+        queue.set_own(own)
+
     def _clear_properties(self, name: bytes) -> bool:
         queue = self.queue(name)
-        queue.set_own({})
+        self.set_own(queue, {})
         self.refresh(queue)
         return True
 
@@ -427,12 +467,16 @@ class Machine:
         self._rules_revision += 1
         return True
 
-    def _delete(self, name: bytes) -> bool:
+    def delete(self, name: bytes) -> bool:
+        """Delete a queue with all it holds; whether there was one."""
         queue = self.existing(name)
         if queue is not None:
             del self.queues[name]
             self.names.remove(name)
+            self.set_own(queue, {})
             queue.uncount()
+            self.quotas.give(Kind.QUEUES, queue.owner)
+            self.idle.deleted(queue)
             self.lease_watch.deleted(queue)
             self.patterns.deleted(queue)
             self._deleted.append(queue)

@@ -46,6 +46,8 @@ class Queue:
 
     Attributes:
         own: properties set on the queue itself.
+        owner: to whose quota it counts.
+        idle_us: log time of the last pull if the queue ends unless it is used, else 0; see `IdleQueues`.
         settings: effective properties; kept up to date by the machine.
         revision: the machine's revision when it last looked after the queue.
         rules_revision: revision of the default rules that `settings` reflects.
@@ -67,12 +69,14 @@ class Queue:
         "delayed",
         "dropped_total",
         "endings",
+        "idle_us",
         "leases",
         "moved_in_total",
         "moved_out_total",
         "nacked_total",
         "name",
         "own",
+        "owner",
         "pre_images",
         "pulled_total",
         "purged_total",
@@ -92,6 +96,8 @@ class Queue:
     def __init__(self, name: bytes, settings: Settings, endings: Endings, stock: Stock) -> None:
         self.name = name
         self.own: dict[str, Any] = {}
+        self.owner = b""
+        self.idle_us = 0
         self.settings = settings
         self.revision = 0
         self.rules_revision = 0

@@ -26,6 +26,8 @@ class Kind(Enum):
     MARKS = "marks of writers"
     NOTE_BYTES = "bytes of writers' notes"
     SUBSCRIPTIONS = "subscriptions"
+    QUEUES = "queues"
+    PROPERTY_BYTES = "bytes of queues' properties"
 
 
 ROWS = (Kind.KEYS, Kind.SCOPES, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS)
@@ -46,6 +48,8 @@ class Quotas:
         Kind.MARKS: 100_000,
         Kind.NOTE_BYTES: 256 * 1024 * 1024,
         Kind.SUBSCRIPTIONS: 2_000,
+        Kind.QUEUES: 100_000,
+        Kind.PROPERTY_BYTES: 64 * 1024 * 1024,
     }
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .message import Headers, Message, Meta, Part
 from .properties import Rule, checked_properties
 from .queue import COUNTERS, Queue
+from .quotas import checked_owner
 from .snapshot_formats import FORMATS, from_format
 
 if TYPE_CHECKING:
@@ -177,19 +178,20 @@ class Restoration:
 
     def _take_queue(self, *columns: Any) -> None:
         record = from_format(self._format, "queue", ["queue", *columns])
-        name, own, window, counters, suspended, watched_us = record[1:]
+        name, own, window, counters, suspended, watched_us, owner, idle_us = record[1:]
         self._check_window()
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
-        queue = self._machine.create(name)
+        queue = self._machine.add(name, checked_owner(owner))
         if own:
-            queue.set_own(dict(checked_properties(own)))
+            self._machine.set_own(queue, dict(checked_properties(own)))
             self._machine.refresh(queue)
         for counter, value in zip(COUNTERS, _ints(counters), strict=True):
             setattr(queue, counter, value)
         self._queue = queue
-        self._window, flag, queue.watched_us = _ints([window, suspended, watched_us])
+        self._window, flag, queue.watched_us, queue.idle_us = _ints([window, suspended, watched_us, idle_us])
         self._machine.lease_watch.load(queue)
+        self._machine.idle.load(queue)
         queue.suspended = bool(flag)
         self._last_number = 0
         self._last_delayed = (-(1 << 64), 0)

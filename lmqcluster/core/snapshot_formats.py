@@ -20,7 +20,7 @@ _Row = list[Any]
 _Convert = Callable[[_Row], _Row]
 
 # Format 4 knows neither owners nor digests of bodies, sessions of subscriptions, batches without a charge, nor when a
-# queue's leases are looked at next. Under machine version 1 there are none.
+# queue's leases are looked at next and when it ends. Under machine version 1 there are none.
 _TO_4: Mapping[str, _Convert] = {
     "header": lambda row: row[:10],
     "producers": lambda row: row[1:],
@@ -35,7 +35,7 @@ _FROM_4: Mapping[str, _Convert] = {
     "keys": lambda row: [row[0], b"", *row[1:], b""],
     "scopes": lambda row: [b"", *row],
     "batches": lambda row: [row[0], b"", 0, *row[1:6], 1, row[6]],
-    "queue": lambda row: [*row, NEVER],
+    "queue": lambda row: [*row, NEVER, b"", 0],
 }
 
 

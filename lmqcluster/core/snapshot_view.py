@@ -260,7 +260,8 @@ def _header(machine: Machine) -> list[Any]:
 def _queue_record(queue: Queue) -> list[Any]:
     window = queue.window.sequence if queue.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
-    return ["queue", queue.name, own, window, list(_counters_of(queue)), int(queue.suspended), queue.watched_us]
+    state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
+    return ["queue", queue.name, own, window, list(_counters_of(queue)), *state]
 
 
 def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core import Machine, Op, Queue
 from ..core.commands import Delivered
+from ..core.idle_queues import TOUCH_US
 from ..replication.log_clock import LogClock
 from ..wire.errors import LmqError, Outcome
 from ..wire.limits import PULL_COUNT_MAX
@@ -28,6 +29,8 @@ __all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
 
 _CLAIM_MAX = 512
 _AGAIN_S = 0.002
+KEEP_PERIOD_S = 600.0
+_KEEP_MAX = 500
 _DELIVERY_BYTES = 16
 """What a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
 
@@ -57,6 +60,7 @@ class Pulls:
         self._patterns: dict[bytes, PatternLine] = {}
         self.empty_total = 0
         self.closing: LmqError | None = None
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
         self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
@@ -113,6 +117,7 @@ class Pulls:
     def close(self, error: LmqError) -> None:
         """Answer all waiters with `error`, now and from now on."""
         self.closing = error
+        self._keeper.cancel()
         self._any.close(error)
         for line in [*self._queues.values(), *self._patterns.values()]:
             self.end_line(line, error)
@@ -126,7 +131,8 @@ class Pulls:
 
     def reopen(self) -> None:
         """Let pulls wait again after `close`."""
-        self._closing = None
+        self.closing = None
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
 
     def waiting(self) -> int:
         """How many pulls wait."""
@@ -259,6 +265,21 @@ class Pulls:
             self._finish(waiter)
             waiter.puller.pulled(waiter.token, share)
         return delivered[position:]
+
+    def _keep_queues(self) -> None:
+        """Pull anew for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
+        self._keep_some(list(self._queues.values()))
+
+    def _keep_some(self, lines: list[QueueLine]) -> None:
+        now_us, queues = self._clock.now_us(), self._machine().queues
+        for line in lines[:_KEEP_MAX]:
+            queue = queues.get(line.key)
+            is_ending = queue is not None and queue.idle_us and now_us - queue.idle_us > TOUCH_US
+            if is_ending and line.live and line.claim is None:
+                self._claim(line, 1)
+        if len(lines) > _KEEP_MAX:
+            self._loop.call_soon(self._keep_some, lines[_KEEP_MAX:])
 
     # --- claims ---------------------------------------------------------------------------------------------------
 

@@ -43,13 +43,15 @@ class QueueOperations:
         """
         return self._repeat([Op.PURGE, queue], _COUNT_MAX)
 
-    def move(self, queue: bytes, destination: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
+    def move(
+        self, queue: bytes, destination: bytes, count: int | None = None, owner: bytes = b""
+    ) -> Coroutine[Any, Any, int]:
         """Put up to `count` messages (None: all) that can be pulled now at the end of another queue, as fresh messages.
 
         Raises:
             LmqError: at once: ``bad_name``, or ``bad_request`` if the count is out of range or both queues are one.
         """
-        self._service.check_name(destination)
+        self._service.check_name(destination, owner)
         if queue == destination:
             raise LmqError("bad_request", "a queue cannot be moved to itself")
         if count is not None and not 0 < count <= _COUNT_MAX:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import Machine, Op, PushFlag
-from ..core.commands import Delivered
+from ..core.commands import Delivered, RefusedError
 from ..core.hooked_names import HookedNames
 from ..core.message import content_bytes
 from ..core.properties import SYSTEM_DEFAULTS, Rule, settings_of
+from ..core.quotas import Kind
 from ..wire.errors import LmqError
 from ..wire.ids import ReceiptFormat
 from ..wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -141,13 +142,15 @@ class QueueService:
 
     # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
 
-    def check_name(self, queue: bytes) -> None:
-        """Refuse a name that no queue may have.
+    def check_name(self, queue: bytes, owner: bytes = b"") -> None:
+        """Refuse a name that no queue may have. A queue that this node does not see is counted to the owner when it is made.
 
         Raises:
-            LmqError: ``bad_name``; ``overloaded`` if the name is new and there are too many queues.
+            LmqError: ``bad_name``; ``overloaded`` if the name is new and there are too many queues or memory is full;
+                ``quota_exceeded``.
         """
-        queues = self.machine().queues
+        machine = self.machine()
+        queues = machine.queues
         if queue in queues:
             return
         if not 0 < len(queue) <= NAME_BYTES_MAX:
@@ -157,6 +160,14 @@ class QueueService:
         if len(queues) >= QUEUES_MAX:
             raise LmqError("overloaded", f"there are {len(queues)} queues, the limit; delete some")
         self.check_room()
+        if owner and machine.version >= 2:
+            try:
+                machine.quotas.check(Kind.QUEUES, owner)
+            except RefusedError as exc:
+                raise LmqError(exc.code, exc.reason) from exc
+            # The command that needs the queue follows; should this one be refused, that one makes the queue for nobody, within
+            # a quota too.
+            self.proposer.add(Group([Op.CREATE_FOR, queue, owner], [], _UNHEARD), 64 + len(queue))
 
     def check_room(self, more_bytes: int = 0) -> None:
         """Refuse what would be kept.
@@ -238,7 +249,7 @@ class QueueService:
 
         Their keys belong to `owner`. Raises ``key_reused`` if a key came with another body before; nothing is stored then.
         """
-        self.check_name(queue)
+        self.check_name(queue, owner)
         if len(items) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
         for item in items:
@@ -280,7 +291,13 @@ class QueueService:
     # --- pull -----------------------------------------------------------------------------------------------------
 
     async def pull(
-        self, queue: bytes, *, count: int = 1, wait_s: float | None = 0.0, has_room: HasRoom | None = None
+        self,
+        queue: bytes,
+        *,
+        count: int = 1,
+        wait_s: float | None = 0.0,
+        has_room: HasRoom | None = None,
+        owner: bytes = b"",
     ) -> list[Delivery]:
         """Lease up to `count` messages, waiting up to `wait_s` seconds (None: for ever) for the first.
 
@@ -289,7 +306,7 @@ class QueueService:
 
         Cancelling the task forgets the wait; a message already taken for it is put back, uncharged.
         """
-        self.check_name(queue)
+        self.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         return await self._wait_for(self.pulls.start, queue, (count, wait_s), has_room)
@@ -360,17 +377,17 @@ class QueueService:
 
     # --- properties and the rest ----------------------------------------------------------------------------------
 
-    async def set_properties(self, queue: bytes, properties: Properties) -> None:
+    async def set_properties(self, queue: bytes, properties: Properties, owner: bytes = b"") -> None:
         """Set some of a queue's own properties, keep the others; creates the queue."""
-        self.check_name(queue)
+        self.check_name(queue, owner)
         self.check_room()
         await self.propose(
             [Op.SET_PROPERTIES, queue, [list(pair) for pair in properties]], 64 + properties_bytes(properties)
         )
 
-    async def clear_properties(self, queue: bytes) -> None:
+    async def clear_properties(self, queue: bytes, owner: bytes = b"") -> None:
         """Forget a queue's own properties; creates the queue."""
-        self.check_name(queue)
+        self.check_name(queue, owner)
         await self.propose([Op.CLEAR_PROPERTIES, queue], 64)
 
     async def delete(self, queue: bytes) -> bool:
@@ -474,6 +491,19 @@ def _row_bytes(item: PushItem) -> int:
 
 def _row(item: PushItem) -> list[Any]:
     return [item.content, item.content_type, [list(header) for header in item.headers], item.key]
+
+
+class _Unheard:
+    """Nobody waits for the outcome."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        """Done, or refused; the command behind it shows."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """As `completed`."""
+
+
+_UNHEARD = _Unheard()
 
 
 class _FutureSink:

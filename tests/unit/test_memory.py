@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from lmqcluster.core import Op
+from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.node.memory import MESSAGE_OVERHEAD_BYTES, QUEUE_BYTES, stored_bytes
 from lmqcluster.node.service import QueueService
 from lmqcluster.wire.errors import LmqError
@@ -78,5 +79,26 @@ def test_copies_are_counted_before_they_are_made() -> None:
         service.check_push(1_000, copies=100)
         with pytest.raises(LmqError, match="memory_bytes_max"):
             service.check_push(1_000, copies=1_000)
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_that_the_node_does_not_see_is_made_for_its_owner_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.QUEUES: 2})
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.foreign([Op.UPGRADE, 2])
+        service = _service(bench, 1 << 30)
+        for queue in (b"q1", b"q2", b"q1"):
+            service.check_name(queue, b"owner")
+            await bench.settle()
+        assert [queue.owner for queue in bench.machine.queues.values()] == [b"owner", b"owner"]
+        assert len(bench.sent) == 2, "nothing is sent for a queue that is there"
+        with pytest.raises(LmqError, match="the quota is 2") as refused:
+            service.check_name(b"q3", b"owner")
+        assert refused.value.code == "quota_exceeded"
+        service.check_name(b"q1", b"owner")
+        service.check_name(b"q3", b"other")
 
     asyncio.run(scenario())

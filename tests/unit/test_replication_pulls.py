@@ -11,6 +11,7 @@ import pytest
 from lmqcluster.core import Op
 from lmqcluster.core.commands import Delivered
 from lmqcluster.node import proposer as proposer_module
+from lmqcluster.node import pulls as pulls_module
 from lmqcluster.node.pulls import Waiter
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import PULL_COUNT_MAX
@@ -488,5 +489,46 @@ def test_claim_of_unknown_outcome_does_not_cost_the_wait_its_message(monkeypatch
         await bench.settle()
         assert client.got == [(1, [b"1"])]
         assert left(bench) == []
+
+    run(scenario)
+
+
+def test_a_queue_stays_as_long_as_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that nothing was pushed to ends an hour after the last pull; whoever waits pulls now and then."""
+    monkeypatch.setattr(pulls_module, "KEEP_PERIOD_S", 0.001)
+
+    async def scenario(bench: Bench) -> None:
+        bench.foreign([Op.UPGRADE, 2])
+        client = Client()
+        bench.pulls.start(b"q", (client, 1, 1, None))
+        bench.pulls.start(b"nobody", (client, 2, 1, 0.0))
+        await bench.settle()
+        queues = bench.machine.queues
+        for _ in range(8):
+            bench.clock.advance(20 * 60)
+            sent = len(bench.sent)
+            await until(lambda sent=sent: len(bench.sent) > sent)  # type: ignore[misc]
+            await bench.settle()
+            assert queues[b"q"].idle_us == bench.clock.us
+        bench.foreign([Op.BARRIER])
+        assert list(queues) == [b"q"]
+        push(bench, b"1")
+        await bench.settle()
+        assert client.got == [(2, []), (1, [b"1"])]
+
+    run(scenario)
+
+
+def test_pulls_wait_again_after_they_were_reopened() -> None:
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.pulls.close(LmqError("left_cluster", "the node has left"))
+        bench.pulls.start(b"q", (client, 1, 1, None))
+        await bench.settle()
+        bench.pulls.reopen()
+        bench.pulls.start(b"q", (client, 2, 1, None))
+        bench.pulls.start_any(b"^q$", (client, 3, 1, None), b"c")
+        await bench.settle()
+        assert (client.got, bench.pulls.waiting()) == ([(1, "left_cluster")], 2)
 
     run(scenario)

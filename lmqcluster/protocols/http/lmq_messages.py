@@ -89,7 +89,8 @@ class MessageRoutes:
         query = request.parameters()
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
-        operation = self._service.pull(check_name(name), wait_s=wait_s, has_room=request.has_room)
+        owner = request.principal.owner
+        operation = self._service.pull(check_name(name), wait_s=wait_s, has_room=request.has_room, owner=owner)
         deliveries: Sequence[Delivery] = await (
             self._waits.run(request.principal, operation, []) if wait_s != 0 else operation
         )

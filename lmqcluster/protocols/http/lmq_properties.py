@@ -54,12 +54,13 @@ class PropertyRoutes:
     async def patch(self, request: Request, name: bytes) -> Reply:
         """Set some properties of a queue."""
         check_name(name)
-        await self._service.set_properties(name, parse_properties(await _json_body(request)))
+        properties = parse_properties(await _json_body(request))
+        await self._service.set_properties(name, properties, request.principal.owner)
         return no_content()
 
-    async def clear(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002
+    async def clear(self, request: Request, name: bytes) -> Reply:
         """Remove all properties set on a queue."""
-        await self._service.clear_properties(check_name(name))
+        await self._service.clear_properties(check_name(name), request.principal.owner)
         return no_content()
 
     async def get_rules(self, request: Request) -> Reply:  # noqa: ARG002

@@ -56,7 +56,9 @@ class QueueOperationRoutes:
         destination = check_name(content_of(body["to"], "to"))
         request.principal.require(Role.WRITE, destination)
         count = whole_member(body["max"], "max", 1, _COUNT_MAX) if "max" in body else None
-        return reply_media(request).reply({"moved": await self._operations.move(name, destination, count)})
+        return reply_media(request).reply(
+            {"moved": await self._operations.move(name, destination, count, request.principal.owner)}
+        )
 
     async def suspend(self, request: Request, name: bytes) -> Reply:
         """Have the queue hand out nothing until it is resumed."""

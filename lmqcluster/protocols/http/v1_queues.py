@@ -81,12 +81,13 @@ class QueueRoutes:
     async def patch(self, request: Request, name: bytes) -> Reply:
         """Set some properties of a queue."""
         check_name(name)
-        await self._service.set_properties(name, parse_properties(await read_value(request, HTTP_PROPERTY_BYTES_MAX)))
+        properties = parse_properties(await read_value(request, HTTP_PROPERTY_BYTES_MAX))
+        await self._service.set_properties(name, properties, request.principal.owner)
         return no_content()
 
-    async def clear(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002
+    async def clear(self, request: Request, name: bytes) -> Reply:
         """Remove all properties set on a queue."""
-        await self._service.clear_properties(check_name(name))
+        await self._service.clear_properties(check_name(name), request.principal.owner)
         return no_content()
 
     async def push(self, request: Request, name: bytes) -> Reply:
@@ -107,7 +108,11 @@ class QueueRoutes:
         wait_s = seconds(body.get("timeout", 0))
         media = reply_media(request)
         operation = self._service.pull(
-            name, count=count, wait_s=wait_s, has_room=lambda size: request.has_room(RENDERED_FACTOR * size)
+            name,
+            count=count,
+            wait_s=wait_s,
+            has_room=lambda size: request.has_room(RENDERED_FACTOR * size),
+            owner=request.principal.owner,
         )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         return media.reply({"messages": [delivered_message(delivery, media) for delivery in deliveries]})

@@ -132,6 +132,10 @@ class Connection(Stream):
             raise self.node.access.refusal()
         return self.principal
 
+    def kept_for(self) -> bytes:
+        """To whom is counted what the state machine keeps for the client."""
+        return b"" if self.principal is None else self.principal.owner
+
     def owned(self) -> list[bytes]:
         """The last argument of a command whose effect is kept for the client, see `QueueService.owned`.
 
@@ -228,7 +232,7 @@ class Connection(Stream):
             tail.tickets.append(msgid)
             proposer.grew(tail, size + 8)
             return
-        service.check_name(name)
+        service.check_name(name, self.kept_for())
         command = [_PUSH, name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner]
         proposer.add(Group(command, [msgid], self), size + 64)
 
@@ -244,7 +248,7 @@ class Connection(Stream):
         service = self.service
         tail = service.proposer.tail
         if tail is None or tail.sink is not service.pulls or tail.command[1] != name:
-            service.check_name(name)
+            service.check_name(name, self.kept_for())
             service.receipts()
         if len(self.waiting) >= WAITERS_MAX:
             self.check_waiters()

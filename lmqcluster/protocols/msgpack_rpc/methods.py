@@ -103,7 +103,7 @@ def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
     if connection.push_error is not None:
         raise connection.push_error
     bodies = [body_of(content) for content in contents]
-    connection.service.check_name(name)
+    connection.service.check_name(name, connection.kept_for())
     for body in bodies:
         connection.service.check_push(len(body))
     size = sum(map(len, bodies)) + 8 * len(bodies) + 64
@@ -121,7 +121,7 @@ def _push_keyed(
     scope: bytes = b"",
     types: list[bytes | None] | None = None,
 ) -> None:
-    connection.service.check_name(name)
+    connection.service.check_name(name, connection.kept_for())
     rows: list[list[Any]] = []
     size = 64
     for content, key, content_type in zip(contents, keys, types or repeat(None, len(contents)), strict=True):
@@ -274,7 +274,7 @@ def _pull_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
     name, most = text(arguments[0]), count(arguments[1], PULL_COUNT_MAX)
     wait_s = 0.0 if len(arguments) == 2 else wait(arguments[2])
     connection.check_waiters()
-    connection.service.check_name(name)
+    connection.service.check_name(name, connection.kept_for())
     connection.service.receipts()
     connection.service.pulls.start(name, (_ManyPuller(connection), msgid, most, wait_s))
 
@@ -366,7 +366,7 @@ def _delete(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 2)
     name = text(arguments[0])
-    connection.service.check_name(name)
+    connection.service.check_name(name, connection.kept_for())
     connection.service.check_room()
     if len(arguments) == 2 and type(arguments[1]) is list:
         raise LmqError("bad_arguments", "properties must be a map, not a list")

@@ -52,7 +52,7 @@ def _move(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, i
         raise LmqError("bad_arguments", "how many messages to move must be an integer")
     destination = text(arguments[1])
     connection.known_principal().require(Role.WRITE, destination)
-    return connection.service.operations.move(text(arguments[0]), destination, most)
+    return connection.service.operations.move(text(arguments[0]), destination, most, connection.kept_for())
 
 
 def _suspend(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, str]:
