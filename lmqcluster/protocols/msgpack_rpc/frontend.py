@@ -23,6 +23,8 @@ log = structlog.get_logger("lmq.rpc")
 PARTIAL_S_MAX = 5.0
 SWEEP_S = 0.5
 HOLD_S = 0.005
+VALUES_PER_S = 2_000_000
+"""Values of unfinished large requests that are gone through, which takes about a quarter of the node's time."""
 
 
 class RpcFrontEnd:
@@ -41,6 +43,7 @@ class RpcFrontEnd:
         config = node.config
         self.gate = node.gates.rpc
         self.transcoder = Transcoder()
+        self._paced_s = 0.0
         self._connections: set[Connection] = set()
         self._held: set[Stream] = set()
         is_logged = config.request_log == "on"
@@ -116,6 +119,15 @@ class RpcFrontEnd:
         self._held.add(connection)
         if self._hold_timer is None:
             self._hold_timer = asyncio.get_running_loop().call_later(HOLD_S, self._release)
+
+    def pace(self, values: int) -> float:
+        """Seconds after which more may be read on a connection of which so many values were gone through.
+
+        All connections together get `VALUES_PER_S`, so that most of the node's time is left for the other clients.
+        """
+        now_s = asyncio.get_running_loop().time()
+        self._paced_s = max(self._paced_s, now_s) + values / VALUES_PER_S
+        return self._paced_s - now_s
 
     def _release(self) -> None:
         self._hold_timer = None

@@ -34,6 +34,8 @@ LINGER_S = 10.0
 REQUESTS_PER_TURN = 512
 STRANGER_REQUESTS_MAX = 64
 """Most requests of a client that does not say who it is; all are refused."""
+PACED_VALUES = 10_000
+"""So many values of an unfinished request at once make its connection wait for its turn."""
 WAITER_BYTES = 512
 """What a waiting pull counts."""
 MSGID_BYTES_MAX = 64
@@ -75,6 +77,7 @@ class Stream(asyncio.Protocol):
         # Whether the intake holds the begin of a request from before it was known who the client is.
         self._has_strange_rest = False
         self._strange_requests = 0
+        self._paced_values = 0
         self._refused = False
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -253,6 +256,7 @@ class Stream(asyncio.Protocol):
         self.partial_since_s = self.loop.time()
         if begins:
             self._partial_began_s = self.partial_since_s
+        self._pace(begins=begins)
         size = self._intake.held_bytes
         if self.principal is not None:
             if size <= SMALL_BYTES:
@@ -261,6 +265,15 @@ class Stream(asyncio.Protocol):
             self.place.admit()
         if not self._hold(size):
             self._refuse(_NO_ROOM)
+
+    def _pace(self, *, begins: bool) -> None:
+        """Read on only after the others had their turn, if very many values were gone through."""
+        values = self._intake.values
+        more = values if begins else values - self._paced_values
+        self._paced_values = values
+        if more > PACED_VALUES:
+            self.pause_reading()
+            self.loop.call_later(self.owner.pace(more), self.resume_reading)
 
     def is_stalled(self, now_s: float, stall_s: float, request_s: float) -> bool:
         """Whether nothing of an unfinished request has come for `stall_s`, though it could have, or too little altogether."""
