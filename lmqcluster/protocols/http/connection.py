@@ -6,7 +6,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import structlog
 from aiohttp import EMPTY_PAYLOAD, hdrs, web
@@ -187,6 +187,14 @@ class Connection(RequestHandler):
         """The connection has ended."""
         super().connection_lost(exc)
         self.place.ended()
+
+    def log_exception(self, *args: Any, **kwargs: Any) -> None:
+        """Take a failure that aiohttp met; a broken body of a request that was refused already is the fault of the client."""
+        error = kwargs.get("exc_info")
+        if isinstance(error, RequestPayloadError):
+            self.place.note(Ending.BAD_REQUEST, "the body of a refused request is broken")
+        else:
+            super().log_exception(*args, **kwargs)
 
     def handle_error(
         self,
