@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-READY_S = 60.0
+READY_S = 180.0
 """Deadline for a start, an election or an exit on a busy machine; a wait normally ends far earlier."""
 POLL_S = 0.02
 LOG_LINES_SHOWN = 60
