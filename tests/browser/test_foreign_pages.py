@@ -1,0 +1,183 @@
+"""Pages from elsewhere, in a real browser on the node's machine: they store nothing and read nothing.
+
+Each page is served under another origin: another port of this machine, another name, or, as after DNS rebinding, a name of its
+owner's that resolves to the node's own address and port.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+from tests.integration.cluster import NodeProcess
+from tests.integration.raw_http import call
+
+from .tools import chromium
+
+FOREIGN_NAME = "evil.example"
+SECRET = "the secret of the node"
+BLANK = "<!doctype html><title>A page from elsewhere</title><body></body>"
+
+ATTACK = """
+async ({target, queue}) => {
+  const read = [];
+  const attempt = async (method, path, options) => {
+    try {
+      const answer = await fetch(target + path, {method, ...options});
+      read.push(answer.ok ? await answer.text() : "");
+    } catch (error) { /* The browser refused to show the answer. */ }
+  };
+  for (const mode of ["no-cors", "cors"]) {
+    await attempt("GET", `/messages/${queue}?t=0`, {mode});
+    await attempt("GET", "/v1/queues", {mode});
+    await attempt("POST", `/messages/${queue}`, {mode, body: "stored by a page"});
+    await attempt("POST", `/messages/${queue}`, {mode, body: new URLSearchParams({a: "stored by a page"})});
+    await attempt("POST", `/v1/queues/${queue}/messages`, {mode, body: '{"messages": [{"content": "stored by a page"}]}'});
+    await attempt("POST", "/v1/tokens", {mode, body: '{"name": "taken over", "role": "admin"}'});
+  }
+  await attempt("DELETE", `/queues/${queue}`, {mode: "cors"});
+  await attempt("PUT", `/properties/${queue}`, {mode: "cors", body: '{"retry": 0}'});
+  for (const tag of ["img", "script", "iframe"]) {
+    const element = document.createElement(tag);
+    await new Promise((ended) => {
+      element.onload = element.onerror = ended;
+      element.src = `${target}/messages/${queue}?t=0`;
+      document.body.append(element);
+    });
+  }
+  return read;
+}
+"""
+
+SUBMIT = """
+({target, queue, type}) => {
+  const form = document.createElement("form");
+  Object.assign(form, {method: "post", action: `${target}/messages/${queue}`, enctype: type});
+  const field = Object.assign(document.createElement("input"), {name: "body", value: "stored by a form"});
+  form.append(field);
+  document.body.append(form);
+  form.submit();
+}
+"""
+
+
+class _Elsewhere(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(BLANK.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[int]:
+    """The port of a web server that is none of the node's."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node that asks for no token."""
+    with NodeProcess(tmp_path_factory.mktemp("node")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def misled_browser() -> Iterator[Browser]:
+    """A Chromium for which every name resolves to this machine."""
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * 127.0.0.1"]
+        browser = playwright.chromium.launch(executable_path=chromium(), args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(misled_browser: Browser) -> Iterator[Page]:
+    """A tab in a browser profile of its own."""
+    with misled_browser.new_context() as context:
+        yield context.new_page()
+
+
+def other_port(page: Page, node: NodeProcess, elsewhere: int) -> str:
+    """A page on another port of this machine; returns the address at which it attacks the node."""
+    page.goto(f"http://127.0.0.1:{elsewhere}/")
+    return f"http://{node.http}"
+
+
+def other_name(page: Page, node: NodeProcess, elsewhere: int) -> str:
+    """A page under another name."""
+    page.goto(f"http://{FOREIGN_NAME}:{elsewhere}/")
+    return f"http://{node.http}"
+
+
+def rebound(page: Page, node: NodeProcess, elsewhere: int) -> str:
+    """A page whose name and port are, by now, the node's: the browser takes the node for its own server."""
+    origin = f"http://{FOREIGN_NAME}:{node.http.rpartition(':')[2]}"
+
+    def serve(route: Route) -> None:
+        route.fulfill(content_type="text/html", body=BLANK)
+
+    page.route(f"{origin}/", serve)
+    page.goto(f"{origin}/")
+    return origin
+
+
+def contents(node: NodeProcess, queue: str) -> list[str]:
+    """What stands in a queue."""
+    answer = call(node.http, "GET", f"/v1/queues/{queue}/messages?max=100")
+    return [str(message["content"]) for message in answer.json["messages"]]
+
+
+@pytest.mark.parametrize("visit", [other_port, other_name, rebound])
+def test_a_page_from_elsewhere_stores_and_reads_nothing(
+    page: Page, node: NodeProcess, elsewhere: int, visit: Callable[[Page, NodeProcess, int], str]
+) -> None:
+    queue = f"guarded-{visit.__name__}"
+    call(node.http, "POST", f"/messages/{queue}", SECRET.encode(), {"Content-Type": "text/plain"})
+    target = visit(page, node, elsewhere)
+
+    read = page.evaluate(ATTACK, {"target": target, "queue": queue})
+
+    assert [text for text in read if text] == []
+    assert contents(node, queue) == [SECRET]
+    assert call(node.http, "GET", "/v1/tokens").json["tokens"] == []
+
+
+@pytest.mark.parametrize("type_", ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"])
+@pytest.mark.parametrize("visit", [other_port, other_name, rebound])
+def test_a_form_from_elsewhere_stores_nothing(
+    page: Page, node: NodeProcess, elsewhere: int, visit: Callable[[Page, NodeProcess, int], str], type_: str
+) -> None:
+    queue = f"forms-{visit.__name__}"
+    call(node.http, "POST", f"/messages/{queue}", SECRET.encode(), {"Content-Type": "text/plain"})
+    target = visit(page, node, elsewhere)
+
+    with page.expect_response(lambda answer: answer.url == f"{target}/messages/{queue}") as answered:
+        page.evaluate(SUBMIT, {"target": target, "queue": queue, "type": type_})
+
+    assert answered.value.status in {403, 421}
+    assert set(contents(node, queue)) == {SECRET}
+
+
+def test_the_node_s_own_page_may(page: Page, node: NodeProcess) -> None:
+    """The same requests from a page of the node's are served, so the tests above can fail."""
+    page.goto(f"http://{node.http}/console/")
+    stored = page.evaluate(
+        "async (body) => (await fetch('/messages/own', {method: 'POST', body})).status", json.dumps("own")
+    )
+    assert stored == 200
+    assert contents(node, "own") == [json.dumps("own")]
