@@ -85,6 +85,8 @@ class Op(IntEnum):
     CREATE_FOR = 43  # v2: queue, owner -> True; makes the queue for its owner unless it exists
     RESERVE_FROM = 42
     RENEW_SALT = 50  # v2: another salt of message ids, 10 bytes -> True
+    DIGEST = 51  # v2: token -> digest of what is counted of the state; changes nothing
+    REPORT_DIGEST = 52  # v2: token, member, its digest -> True; for the nodes, changes nothing
 
 
 PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST))

@@ -37,6 +37,7 @@ from .own_commands import OwnCommands
 from .pattern_views import PatternViews
 from .patterns import check_engine, compile_pattern
 from .pulls import Pulls
+from .replica_digests import ReplicaDigests
 from .service import QueueService
 from .state_log import StateLog
 from .stats import Stats
@@ -76,6 +77,7 @@ class Node:
         statsd: what sends metrics to StatsD, None if that is off.
         totals: sums over all queues.
         turns: slices of the event loop for long work.
+        digests: how this replica compares with the others.
         views: what the patterns of clients find.
         peer_vitals: how the other members are.
         on_leave: called to end the connections of clients when the node belongs to their cluster no more.
@@ -110,6 +112,7 @@ class Node:
         self._about = About(config.name, "", "")
         self._salt = b""
         self._own_commands = OwnCommands()
+        self.digests = ReplicaDigests()
         self._stopping = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._history: asyncio.Task[None]
@@ -332,6 +335,7 @@ class Node:
 
     def _tick_upgrade(self) -> None:
         self._own_commands.tend(self.replica, self.service.proposer)
+        self.digests.tend(self.replica, self.service.proposer)
         loop = asyncio.get_running_loop()
         self._timers["upgrade"] = loop.call_later(UPGRADE_PERIOD_S, self._tick_upgrade)
 
@@ -365,7 +369,9 @@ class Node:
             self._follow_tokens()
         for command, result in zip(commands, applied.results, strict=False):
             op = command[0]
-            if op in PULLS:
+            if op in (Op.DIGEST, Op.REPORT_DIGEST):
+                self.digests.applied(command, result, self.id, self.replica.core.members())
+            elif op in PULLS:
                 if result and type(result) is list:
                     first = result[0]
                     waited_us = now_us - first[3].ready_us

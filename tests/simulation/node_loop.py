@@ -13,6 +13,7 @@ import lmqcluster.node.incarnation
 import lmqcluster.node.node
 import lmqcluster.node.own_commands
 import lmqcluster.node.proposer
+import lmqcluster.node.replica_digests
 import lmqcluster.replication.log_clock
 import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage
@@ -191,6 +192,9 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.replication.snapshot_keeper, "log", silence),
             (modules.node.node, "log", silence),
             (modules.node.own_commands, "log", silence),
+            (modules.node.replica_digests, "os", types.SimpleNamespace(urandom=rng.randbytes)),
+            (modules.node.replica_digests, "log", silence),
+            (modules.node.replica_digests, "DIGEST_EVERY", 5),
             (modules.node.incarnation, "log", silence),
         ):
             patches.enter_context(mock.patch.object(module, name, value))

@@ -102,6 +102,7 @@ class _SimNode(Node):
     def _upgrade(self) -> None:
         """As `_tick_upgrade`, on the simulated loop, and from the first moment on."""
         self._own_commands.tend(self.replica, self.service.proposer)
+        self.digests.tend(self.replica, self.service.proposer)
         self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
 
     def _expire(self) -> None:

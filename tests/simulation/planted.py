@@ -6,6 +6,7 @@ from typing import Any
 
 from pysyncobj import SyncObj
 
+from lmqcluster.node.replica_digests import ReplicaDigests
 from lmqcluster.replication.log_clock import LogClock
 from lmqcluster.replication.raft_core import Entry, RaftCore
 from lmqcluster.replication.replica import Replica
@@ -80,6 +81,7 @@ PLANTED = {
     "snapshot up to the log's end counts as installed": switch([(RaftCore, "_on_snapshot", _installed_by_length)]),
     "members changed before an entry of the term": switch([(RaftCore, "_SyncObj__changeCluster", _changing_at_once)]),
     "earlier terms committed by counting": switch([(RaftCore, "_SyncObj__getEntries", _of_the_present_term)]),
+    "no replica judges the digests": switch([(ReplicaDigests, "_judge", lambda *_arguments: None)]),
     "version of the members heard so far": switch([(Replica, "common_machine_version", _version_heard_so_far)]),
 }
 """By name, what to enter for the length of a run."""

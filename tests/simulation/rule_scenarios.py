@@ -151,7 +151,25 @@ def call_to_lead_that_cannot_be_followed(subject: Subject) -> set[str]:
         return ({"call to lead kept"} if kept else set()) | stage.finish()
 
 
+def replica_that_differs(subject: Subject) -> set[str]:
+    """A replica whose state differs from that of a majority stops itself, and the others do not."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, others = stage.elect()
+        odd = others[0]
+        stage.propose(leader, 5)
+        stage.run_for(2.0)
+        odd.replica.node.replica.machine.last_sequence += 1
+        stage.run_for(8.0)
+        lives = [host.life for host in (leader, *others)]
+        reasons = [violation.detail for violation in stage.simulation.checkers.violations]
+        if lives != [1, 2, 1] or not any(odd.id in reason and "lmq repair" in reason for reason in reasons):
+            return {"odd one goes on"}
+        return set()
+
+
 RULE_SCENARIOS = {
+    "replica that differs": Scenario(replica_that_differs, None, mended=("node",), durability="disk"),
     "change that was truncated": Scenario(change_that_was_truncated, None, mended=("core",)),
     "call to lead that cannot be followed": Scenario(call_to_lead_that_cannot_be_followed, None, mended=("core",)),
     "snapshot shorter than a conflicting log": Scenario(

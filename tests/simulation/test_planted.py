@@ -25,6 +25,7 @@ CASES = [
         script="change before an entry of the term",
     ),
     Case("earlier terms committed by counting", "core", "earlier term committed", script="earlier term on a majority"),
+    Case("no replica judges the digests", "node", "odd one goes on", script="replica that differs"),
     Case(
         "version of the members heard so far", "node", "upgraded too soon", script="upgrade while a member is unknown"
     ),

@@ -1,0 +1,66 @@
+"""Who stops when replicas differ: the odd one out of a majority, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmqcluster.core import Machine, Op
+from lmqcluster.node.patterns import compile_pattern
+from lmqcluster.node.replica_digests import ReplicaDigests
+from lmqcluster.replication.raft_core import FatalReplicationError
+
+MEMBERS = {"a", "b", "c"}
+TOKEN = b"token..."
+
+
+def told(own: bytes, *reports: tuple[str, bytes], token: bytes = TOKEN) -> ReplicaDigests:
+    """Node a has this digest, and these reports came through the log."""
+    digests = ReplicaDigests()
+    digests.applied([Op.DIGEST, TOKEN], own, "a", MEMBERS)
+    for member, digest in reports:
+        digests.applied([Op.REPORT_DIGEST, token, member.encode(), digest], True, "a", MEMBERS)
+    return digests
+
+
+def test_equal_replicas_are_compared_once() -> None:
+    assert told(b"x", ("b", b"x"), ("c", b"x"), ("a", b"x")).compared_total == 1
+
+
+@pytest.mark.parametrize("order", [("b", "c", "a"), ("a", "b", "c"), ("c", "a", "b")])
+def test_the_odd_one_out_of_a_majority_stops(order: tuple[str, ...]) -> None:
+    shown = {"a": b"y", "b": b"x", "c": b"x"}
+    with pytest.raises(FatalReplicationError, match=r"2 of 3 members.*lmq repair"):
+        told(b"y", *((member, shown[member]) for member in order))
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [
+        [("b", b"y"), ("a", b"x")],
+        [("b", b"y"), ("a", b"x"), ("c", b"z")],
+        [("b", b"y"), ("stranger", b"y"), ("a", b"x")],
+        [("b", b"y"), ("b", b"y")],
+        [("a", b"x"), ("b", b"x"), ("c", b"y")],
+    ],
+)
+def test_without_a_majority_against_it_a_node_goes_on(reports: list[tuple[str, bytes]]) -> None:
+    assert told(b"x", *reports).compared_total <= 1
+
+
+def test_reports_of_an_earlier_comparison_say_nothing() -> None:
+    assert told(b"x", ("b", b"y"), ("c", b"y"), token=b"earlier.").compared_total == 0
+
+
+def test_the_digest_tells_states_apart_and_changes_nothing() -> None:
+    def digest_of(*commands: list[object]) -> object:
+        machine = Machine(compile_pattern)
+        machine.apply(5, b"n", 1, 1, [[Op.UPGRADE, 2], *commands])
+        before = list(machine.snapshot())
+        [digest] = machine.apply(5, b"m", 1, 1, [[Op.DIGEST, TOKEN]]).results
+        machine.sessions._sessions.pop(b"m")
+        assert list(machine.snapshot()) == before
+        return digest
+
+    push = [Op.PUSH, b"q", None, [b"1"], None, 0]
+    assert digest_of(push) == digest_of(push)
+    assert len({digest_of(), digest_of(push), digest_of(push, push), digest_of([Op.PULL, b"q", 1])}) == 4
