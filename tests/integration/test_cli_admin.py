@@ -314,7 +314,7 @@ def test_a_server_that_is_no_node(other_server: str) -> None:
 def test_join_and_leave(tmp_path: Path, address: str) -> None:
     """LMQ 12.2: join and leave print nothing and exit 0 on success, but leave wants --yes.
 
-    12.4: a node that joins loses its own data.
+    12.4: a node that joins loses its own data. One that has left serves nobody.
     """
     with Cluster(1, directory=tmp_path) as cluster:
         [old] = cluster
@@ -335,10 +335,12 @@ def test_join_and_leave(tmp_path: Path, address: str) -> None:
         assert {row["queue"] for row in table(run("lmq-admin", "--node", new.http, "queue", "ls").out)} == {"kept"}
 
         assert run("lmq-admin", "--node", new.http, "leave", "--yes") == (0, "", "")
+        old.wait_ready()
         for one in cluster:
-            one.wait_ready()
             assert [row["raft"] for row in table(run("lmq-admin", "--node", one.http, "status").out)] == [one.raft]
-        assert table(run("lmq-admin", "--node", new.http, "queue", "ls").out) == []
+        refused = run("lmq-admin", "--node", new.http, "queue", "ls")
+        assert refused.code == 69
+        assert "left" in refused.one_line_error()
         assert run("lmq-admin", "--node", old.http, "message", "pull", "kept").out == "x\n"
 
 
