@@ -79,7 +79,9 @@ from .event_writer import EventWriter
 __all__ = ["EventJournal"]
 
 _ANSWERS: Final = {Op.ACK: "ack", Op.NACK: "nack", Op.EXTEND: "extend", Op.PUT_BACK: "put_back"}
-_BATCHES: Final = (Op.RESERVE, Op.RESERVE_FROM, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES)
+_BATCHES: Final = (
+    Op.RESERVE, Op.RESERVE_FROM, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES, Op.DELETE_SUBSCRIPTION,
+)  # fmt: skip
 _NOTED_SPARE: Final = 1_000
 
 
@@ -212,6 +214,8 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
     op = command[0]
     if op == Op.PUSH:
         _note(offered, command[1], command[3], result)
+    elif op == Op.PUSH_MARKED:
+        _note(offered, command[1], [item[0] for item in command[2]], [0] * result)
     elif op == Op.PUSH_ITEMS:
         _note(offered, command[1], [item[0] for item in command[2]], result)
     elif op in COPIES:

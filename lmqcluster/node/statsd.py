@@ -75,6 +75,8 @@ class StatsdSender:
                 continue
             if op in _PUSHES:
                 self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag in result)
+            elif op == Op.PUSH_MARKED:
+                self._pushed[command[1]] += result
             elif op in COPIES:
                 self._pushed.update(name for name, _flag in result)
             elif op in PULLS:

@@ -41,12 +41,12 @@ OTHER_ROUTES = {
 }  # fmt: skip
 READ_METHODS = {
     *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props"),
-    *(b"subscription", b"subscriptions", b"backlog", b"peek"),
+    *(b"subscription", b"subscriptions", b"backlog", b"peek", b"jobs"),
 }
 OTHER_METHODS = {
     *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
-    # The scope of a job's keys is known to that job alone.
-    b"forget_keys",
+    # Scopes and jobs are their owner's: others find none.
+    *(b"forget_keys", b"mark", b"end_jobs", b"jobs"),
 }
 ARGUMENTS: dict[bytes, list[Any]] = {
     b"push_all": [".*", "x"],
@@ -56,10 +56,12 @@ ARGUMENTS: dict[bytes, list[Any]] = {
     b"reserve_batch": ["victim", 1, "victim", {"pattern": False, "count": 1, "lease": 1}],
     b"backlog": ["victim", False],
     b"forget_keys": [["no such scope"]],
+    b"mark": ["no such job", "stream"],
+    b"end_jobs": [["no such job"]],
     b"producer": ["p" * 16, 1],
     b"cancel": [1],
     b"auth": ["a wrong secret"],
-    **{name: [] for name in (b"ping", b"cluster", b"get_default_props", b"subscriptions")},
+    **{name: [] for name in (b"ping", b"cluster", b"get_default_props", b"subscriptions", b"jobs")},
 }
 """Arguments of methods that do not begin with a queue or a subscription."""
 
@@ -77,7 +79,7 @@ def routes(guarded: Guarded) -> list[tuple[str, str]]:
 
 
 def is_open(method: str, path: str) -> bool:
-    return (method, path) in OPEN_ROUTES or path == "/console" or path.startswith("/console/")
+    return (method, path) in OPEN_ROUTES or path in ("/", "/console") or path.startswith("/console/")
 
 
 def target(path: str) -> str:
@@ -129,7 +131,7 @@ def test_nobody_gets_in_without_a_token_that_is_known(tmp_path: Path, token: str
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             assert set((await walk(guarded, token)).values()) == {401}
-            for path in ("/", "/no/such/route", "/v1/no-such-route", "/messages/victim/x/y"):
+            for path in ("/no/such/route", "/v1/no-such-route", "/messages/victim/x/y"):
                 assert (await guarded.ask("GET", path, token))[0] == 401, path
             for method in ("PUT", "HEAD", "OPTIONS", "TRACE"):
                 assert (await guarded.ask(method, "/messages/victim", token))[0] == 401, method

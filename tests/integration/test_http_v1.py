@@ -318,11 +318,18 @@ def test_subscriptions(api: Api, node: NodeProcess, queue_name: str) -> None:
         client.reserve_batch(queue_name, 7, queue=queue_name, count=2, lease_s=100)
     shown = api.ok("GET", path)
     assert 90 < shown["batches"][0].pop("expires_in_s") <= 100
-    assert shown == {"name": queue_name, "settled": 0, "batches": [{"epoch": 7, "state": "live", "count": 2}]}
+    batches = [{"epoch": 7, "state": "live", "count": 2}]
+    assert shown == {"name": queue_name, "owner": "", "session": None, "settled": 0, "batches": batches}
     assert queue_name in [one["name"] for one in api.ok("GET", "/v1/subscriptions")["subscriptions"]]
     assert api("POST", f"{path}/abandon", {}).status == 204
     assert api.ok("GET", f"/v1/queues/{queue_name}")["ready"] == 3
-    assert api.ok("GET", path)["batches"] == []
+    # Nothing of it is left to remember.
+    api.problem(api("GET", path), 404, "subscription_not_found")
+    with Client(node.rpc) as client:
+        client.settle_batches(queue_name, 7)
+    assert api.ok("GET", path)["settled"] == 7
+    assert api("DELETE", path).status == 204
+    api.problem(api("DELETE", path), 404, "subscription_not_found")
 
 
 def test_properties(api: Api, queue_name: str) -> None:
