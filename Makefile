@@ -12,6 +12,8 @@ STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
 # How many test files run at the same time.
 TEST_JOBS ?= 3
+# Tests start about a thousand processes of ours: each would compile our modules again without byte code on the disk.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install up check lint test unit sim soak deploy-check drill drill-soak example bench clean
 
@@ -46,7 +48,7 @@ unit: install
 check: lint unit
 
 test: lint
-	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile
+	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --durations=10
 
 # What takes minutes to fetch and build: Helm and Docker Compose; and the systemd unit in a systemd of its own, for which one has to be root.
 deploy-check: install
