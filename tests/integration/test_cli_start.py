@@ -41,7 +41,7 @@ def test_sigterm_answers_a_blocked_pull_and_ends_within_ten_seconds(fresh: NodeP
     with fresh:
         host, _, port = fresh.http.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=60) as connection:
-            connection.sendall(b"GET /messages/never HTTP/1.1\r\nhost: x\r\n\r\n")
+            connection.sendall(b"GET /messages/never HTTP/1.1\r\nhost: localhost\r\n\r\n")
             # The pull makes the queue, so the node has the request.
             wait_for(lambda: fetch(fresh.http, "/v1/queues/never")[0] == 200, "the pull")
             assert fresh.stop(timeout_s=10) == 0

@@ -278,8 +278,9 @@ def test_keyed_push_into_a_window_repeats_its_answer(rpc: Rpc, queue_name: str) 
 def test_push_many_with_keys(rpc: Rpc, queue_name: str) -> None:
     """push_many(name, contents, {"keys": [key or nil, ...]})."""
     keys = ["a", None, "b", "a"]
-    assert rpc.call("push_many", queue_name, [1, 2, 3, 4], {"keys": keys}) == [b"ok"] * 4
-    assert rpc.call("push_many", queue_name, [5, 6, 7, 8], {"keys": keys}) == [b"ok"] * 4
+    assert rpc.call("push_many", queue_name, [1, 2, 3, 1], {"keys": keys}) == [b"ok"] * 4
+    assert rpc.call("push_many", queue_name, [1, 6, 3, 1], {"keys": keys}) == [b"ok"] * 4
+    assert rpc.error("push_many", queue_name, [7, 8, 9, 1], {"keys": keys}).startswith(b"key_reused: ")
     assert drain_here(rpc, queue_name) == [1, 2, 3, 6]
 
 

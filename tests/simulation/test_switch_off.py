@@ -64,7 +64,7 @@ CASES = [
     Case("D16", "node", "exception", script="D16 raising callback"),
     Case("D18", "node", "applied differs", script="D18 damaged snapshot"),
     Case("D19", "core", "exception", profile="net", seed=2),
-    Case("D20", "node", "stuck", profile="restart", seed=2),
+    Case("D20", "node", "not answered", profile="restart", seed=2),
     Case("D20 snapshot over what waits", "node", "stuck", profile="snapshot", seed=5),
     Case("D21", "node", "batches out of order", profile="calm", seed=1),
     Case("D22", "core", "not converged", script="D22 candidate cut off"),

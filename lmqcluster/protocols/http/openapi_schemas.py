@@ -137,8 +137,13 @@ SCHEMAS: Final[dict[str, Json]] = {
                         "accum": {
                             "enum": ["no", "new", "yes"],
                             "description": "Stored as it is; opened an accumulation window; joined an open one.",
-                        }
-                    }
+                        },
+                        "replayed": {
+                            "const": True,
+                            "description": "The idempotency key was used before; this is the first push's result.",
+                        },
+                    },
+                    "replayed",
                 )
             )
         }
