@@ -57,8 +57,9 @@ def test_every_variable_is_an_option_of_a_node(variant: str) -> None:
     (container,) = documents(variant)["StatefulSet", "lmq-lmqcluster"]["spec"]["template"]["spec"]["containers"]
     given = {one["name"] for one in container["env"]}
     assert given <= known
-    assert set(re.findall(r"export (LMQ_\w+)=", container["args"][0])) == {"LMQ_PEERS"}
-    assert "LMQ_PEERS" in known
+    exported = set(re.findall(r"export (LMQ_\w+)=", container["args"][0]))
+    assert exported == {"LMQ_PEERS", "LMQ_AWAIT_JOIN"}
+    assert exported <= known
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -125,15 +126,15 @@ def test_pages_of_the_documentation_that_the_chart_names_exist() -> None:
     assert all((DEPLOY.parent / page).is_file() for page in pages), pages
 
 
-def test_all_founding_members_get_the_same_peers_and_later_ones_none() -> None:
+def test_founding_members_get_the_same_peers_and_later_ones_wait_for_their_join() -> None:
     (container,) = documents("everything")["StatefulSet", "lmq-lmqcluster"]["spec"]["template"]["spec"]["containers"]
-    script = container["args"][0].replace("exec lmq start", 'echo "peers $LMQ_PEERS"')
-    said = [
-        run("/bin/sh", "-ec", script, environment={"LMQ_NAME": f"lmq-lmqcluster-{number}", "LMQ_PEERS": ""}).stdout
-        for number in range(5)
-    ]
+    script = container["args"][0].replace("exec lmq start", 'echo "peers $LMQ_PEERS, await_join $LMQ_AWAIT_JOIN"')
+    said = []
+    for number in range(5):
+        environment = {"LMQ_NAME": f"lmq-lmqcluster-{number}", "LMQ_PEERS": "", "LMQ_AWAIT_JOIN": ""}
+        said.append(run("/bin/sh", "-ec", script, environment=environment).stdout)
     peers = ",".join(f"lmq-lmqcluster-{n}.lmq-lmqcluster-nodes.queues.svc.cluster.local:19980" for n in range(3))
-    assert said == [f"peers {peers}\n"] * 3 + ["peers \n"] * 2
+    assert said == [f"peers {peers}, await_join \n"] * 3 + ["peers , await_join on\n"] * 2
 
 
 def test_helm_finds_nothing_wrong_and_renders_what_is_kept() -> None:
