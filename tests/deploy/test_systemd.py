@@ -28,6 +28,7 @@ EXPOSURE_MAX = 1.5
 SECRET = "a secret for tests only, of no value"
 TOKEN = "lmq_a-token-for-tests-only-of-no-value"
 CONFIGURATION = "/etc/lmqcluster/lmqcluster.toml"
+AUTHORITY = "/etc/lmqcluster/tls/ca.crt"
 
 
 @pytest.fixture
@@ -65,18 +66,25 @@ def installed(folder: Path) -> dict[str, Path]:
         "/etc/lmqcluster/admin-token": token,
         "/etc/lmqcluster/tls/node.crt": certificate,
         "/etc/lmqcluster/tls/node.key": key,
-        "ca": folder / "ca.crt",
+        AUTHORITY: folder / "ca.crt",
     }
 
 
-def test_the_example_configuration_is_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("certificates", [False, True], ids=["secret", "certificates"])
+def test_the_example_configuration_is_one(tmp_path: Path, certificates: bool) -> None:
+    """As it stands, and with the line for certificates between the nodes."""
     text = (SYSTEMD / "lmqcluster.toml").read_text(encoding="utf-8")
-    for name, path in installed(tmp_path).items():
+    assert "\n# raft_tls_ca = " in text
+    if certificates:
+        text = text.replace("\n# raft_tls_ca = ", "\nraft_tls_ca = ")
+    files = installed(tmp_path)
+    for name, path in files.items():
         text = text.replace(f'"{name}"', f'"{path}"')
     (tmp_path / "node.toml").write_text(text)
     config = load_config({}, environ={}, file=tmp_path / "node.toml")
     assert len(config.members()) == 3
     assert str(config.data_dir) == "/var/lib/lmqcluster"
+    assert config.raft_tls_ca == (files[AUTHORITY] if certificates else None)
     assert "/etc/lmqcluster" not in text.split("name =", 1)[1]
 
 
@@ -86,7 +94,7 @@ class Service:
     def __init__(self, machine: Machine, folder: Path) -> None:
         files = installed(folder)
         self.machine = machine
-        self._tls = ssl.create_default_context(cafile=files.pop("ca"))
+        self._tls = ssl.create_default_context(cafile=files[AUTHORITY])
         for name, path in files.items():
             machine.write(name, path.read_text())
         # All of the example but the other members.
