@@ -54,11 +54,14 @@ def drain(
     """
     if not names and match is None:
         raise click.UsageError("name queues, or give --match REGEXP")
-    queues = _queues(target, names, match)
-    addresses = rpc_addresses(target, nodes)
+    pattern = _pattern(match)
     run = _Run(wait_s=wait, patience_s=patience)
-    with _writer(output) as write, progress_line("drain", None) as run.show:
-        run_until_interrupted(lambda stop: run.pull(addresses, queues, write, stop))
+    # What is wrong with the command line itself is said before the cluster is asked for anything.
+    with _writer(output) as write:
+        addresses = rpc_addresses(target, nodes)
+        queues = _queues(target, names, pattern)
+        with progress_line("drain", None) as run.show:
+            run_until_interrupted(lambda stop: run.pull(addresses, queues, write, stop))
     _print_report(target, run.report, queues, to_stdout=output == "-")
     if run.report.unconfirmed:
         click.echo(
@@ -103,15 +106,20 @@ class _Run:
                 self.interrupted = stop.is_set()
 
 
-def _queues(target: Target, names: Iterable[str], match: str | None) -> list[bytes]:
+def _pattern(match: str | None) -> re.Pattern[str] | None:
+    if match is None:
+        return None
+    try:
+        return re.compile(match)
+    except re.error as exc:
+        raise click.UsageError(f"--match: {match!r} is not a regular expression: {exc}") from exc
+
+
+def _queues(target: Target, names: Iterable[str], pattern: re.Pattern[str] | None) -> list[bytes]:
     for name in names:
         require_queue(target.api, name)
     queues = {name.encode(errors="surrogateescape") for name in names}
-    if match is not None:
-        try:
-            pattern = re.compile(match)
-        except re.error as exc:
-            raise click.UsageError(f"--match: {match!r} is not a regular expression: {exc}") from exc
+    if pattern is not None:
         found = (item["name"] for item in all_queues(target.api))
         queues.update(name.encode() for name in found if isinstance(name, str) and pattern.search(name))
     return sorted(queues)
@@ -119,7 +127,7 @@ def _queues(target: Target, names: Iterable[str], match: str | None) -> list[byt
 
 @contextmanager
 def _writer(output: str) -> Iterator[Callable[[Iterable[str]], None]]:
-    """A function that stores lines; on disk, if it is a file, when it returns."""
+    """A function that stores lines; on disk, if it is a file, when it returns. A failure before the first line leaves no file."""
     if output == "-":
         yield lambda lines: _write(sys.stdout.buffer, lines)
         return
@@ -134,7 +142,12 @@ def _writer(output: str) -> Iterator[Callable[[Iterable[str]], None]]:
             _write(file, lines)
             os.fsync(file.fileno())
 
-        yield store
+        try:
+            yield store
+        except BaseException:
+            if file.tell() == 0:
+                Path(output).unlink()
+            raise
 
 
 def _write(stream: BinaryIO, lines: Iterable[str]) -> None:

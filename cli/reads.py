@@ -97,10 +97,9 @@ def view_options(columns: Sequence[Column]) -> Callable[[Callable[..., Any]], Ca
     keys = [column.key for column in columns]
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        # The last of a list, or what is sorted by, the largest first.
+        # The last of a list. What begins with a dash never comes here: to click that is an option.
         done, comma, last = incomplete.rpartition(",")
-        before = f"{done}{comma}" + ("-" if last.startswith("-") else "")
-        return [CompletionItem(before + key) for key in keys if key.startswith(last.removeprefix("-"))]
+        return [CompletionItem(f"{done}{comma}{key}") for key in keys if key.startswith(last)]
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @form_option

@@ -232,8 +232,22 @@ def test_a_queue_whose_name_is_not_utf8(shared_cluster: Cluster, queue_name: str
 
 
 def test_draining_an_empty_queue_is_no_error(admin, queue_name: str) -> None:
+    admin("message", "push", queue_name, "x")
+    assert admin("queue", "purge", queue_name, "--yes").code == 0
     assert admin("drain", queue_name, "--wait", "0") == (0, "", f"{queue_name}\t0\n")
     assert admin("drain", "--match", f"^{queue_name}-absent$") == (0, "", "")
+
+
+def test_draining_a_queue_that_is_not_there_takes_nothing_and_leaves_no_file(
+    admin, tmp_path: Path, queue_name: str
+) -> None:
+    admin("message", "push", queue_name, "one")
+    file = tmp_path / "out.jsonl"
+    refused = admin("drain", queue_name, f"{queue_name}-absent", "--output", str(file), "--wait", "0")
+    assert (refused.code, refused.out) == (66, "")
+    assert f"there is no queue '{queue_name}-absent'" in refused.one_line_error()
+    assert not file.exists()
+    assert contents(admin("drain", queue_name, "--wait", "0").out) == ["one"]
 
 
 @pytest.mark.parametrize("columns", [60, 120])

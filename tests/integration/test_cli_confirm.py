@@ -29,7 +29,7 @@ DESTRUCTIVE: Final = {
     "defaults rm": ["^ruled$"],
     "token delete": ["worker"],
     "subscription abandon": ["keeper"],
-    "subscription rm": ["keeper"],
+    "subscription rm": ["reader"],
     "leave": [],
     "remove": ["n1", "--force"],
 }
@@ -91,8 +91,10 @@ def admin(node: NodeProcess) -> Admin:
     ):
         assert call(*arguments).code == 0
     with Client([node.rpc], token=root) as client:
-        client.push("held", "letter")
-        assert client.reserve_batch("keeper", 1, queue="held", count=1).count == 1
+        # One for each command: a subscription that has settled nothing ends when it is abandoned.
+        for subscription in ("keeper", "reader"):
+            client.push("held", "letter")
+            assert client.reserve_batch(subscription, 1, queue="held", count=1).count == 1
     return call
 
 
@@ -134,9 +136,14 @@ def test_with_yes_it_is_done(admin: Admin, name: str) -> None:
     assert state(admin) != before
 
 
-@pytest.mark.parametrize(("program", "command"), [("lmq", "repair"), ("lmq-admin", "recover")])
-def test_a_stopped_nodes_data_is_not_touched_without_yes(program: str, command: str, tmp_path: Path) -> None:
-    with Cluster(1, directory=tmp_path) as cluster:
+@pytest.mark.parametrize(
+    ("words", "nodes"),
+    [("lmq repair", 2), ("lmq repair --alone", 1), ("lmq-admin recover", 1)],
+    ids=["lmq-repair", "lmq-repair-alone", "lmq-admin-recover"],
+)
+def test_a_stopped_nodes_data_is_not_touched_without_yes(words: str, nodes: int, tmp_path: Path) -> None:
+    program, *command = words.split()
+    with Cluster(nodes, directory=tmp_path) as cluster:
         folder = cluster[0].data_dir
 
     def files() -> dict[Path, bytes]:
@@ -146,9 +153,9 @@ def test_a_stopped_nodes_data_is_not_touched_without_yes(program: str, command: 
 
     before = files()
     assert before
-    refused = run(program, command, "--data-dir", str(folder))
+    refused = run(program, *command, "--data-dir", str(folder))
     assert refused.code == 2
     assert "nobody is there to ask: say --yes" in refused.err.splitlines()[-1]
-    code, seen = run_in_terminal(program, command, "--data-dir", str(folder), typed=b"n\n", typed_at=b"[y/N]")
+    code, seen = run_in_terminal(program, *command, "--data-dir", str(folder), typed=b"n\n", typed_at=b"[y/N]")
     assert (code, seen.splitlines()[-1]) == (130, f"{program}: not done")
     assert files() == before
