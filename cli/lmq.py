@@ -188,6 +188,8 @@ def _repair_alone(data_dir: Path, *, yes: bool) -> None:
 
 
 def _refuse_if_alone(data_dir: Path) -> None:
+    # While a node runs, its files change under whoever reads them.
+    check_data_dir(data_dir, in_use_ok=False)
     try:
         alone = salvage.is_alone(disks_of(data_dir))
     except DamagedFileError:

@@ -265,15 +265,15 @@ def test_a_lone_node_is_cut_before_the_damage_or_left_as_it_is(tmp_path: Path) -
 
 
 def test_repair_of_what_cannot_be_repaired(node: NodeProcess, tmp_path: Path) -> None:
-    """A running node, a folder without one, and anything nobody has agreed to, are left alone with one line."""
-    unasked = run("lmq", "repair", "--data-dir", str(tmp_path))
-    assert unasked.code == 2
-    assert "say --yes" in unasked.one_line_error()
-    running = run("lmq", "repair", "--data-dir", str(node.data_dir), "--yes")
-    assert running.code == 78
-    assert "runs in the data directory" in running.one_line_error()
-    for folder, text in ((tmp_path, "there is no node's data"), (tmp_path / "nothing", "there is no data folder")):
-        nothing = run("lmq", "repair", "--data-dir", str(folder), "--yes")
-        assert nothing.code == 78
-        assert text in nothing.one_line_error()
+    """A running node and a folder without one are left alone with one line, before anybody is asked."""
+    folders = (
+        (node.data_dir, "runs in the data directory"),
+        (tmp_path, "there is no node's data"),
+        (tmp_path / "nothing", "there is no data folder"),
+    )
+    for folder, text in folders:
+        for agreed in ([], ["--yes"]):
+            refused = run("lmq", "repair", "--data-dir", str(folder), *agreed)
+            assert refused.code == 78, (folder, agreed)
+            assert text in refused.one_line_error()
     assert not (tmp_path / "nothing").exists()
