@@ -168,9 +168,10 @@ def repair(data_dir: Path, alone: bool, yes: bool) -> None:
     if alone:
         _repair_alone(data_dir, yes=yes)
         return
+    with told():
+        _refuse_if_alone(data_dir)
     agreed(f"throw away what {data_dir} holds, and get it from the other nodes", yes=yes)
     with told(), hold_data_dir(data_dir):
-        _refuse_if_alone(data_dir)
         meta = offline.discard_data(disks_of(data_dir))
     if meta is None:
         print(
