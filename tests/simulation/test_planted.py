@@ -10,7 +10,7 @@ from tests.simulation.test_switch_off import Case
 
 CASES = [
     Case("state frozen later than its index is read", "node", "states differ", profile="disk", seed=1),
-    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=6),
+    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=16),
     Case("clock of the leader set back by each apply", "node", "log time runs slow", profile="calm", seed=1),
     Case(
         "snapshot up to the log's end counts as installed",
@@ -32,9 +32,13 @@ CASES = [
 ]
 
 
+MENDED = {"change that was truncated", "call to lead that cannot be followed"}
+"""Scripts of faults that were there and are mended: `test_scenarios` runs them."""
+
+
 def test_every_planted_bug_has_a_case() -> None:
     assert {case.switch for case in CASES} == PLANTED.keys()
-    assert {case.script for case in CASES} >= RULE_SCENARIOS.keys()
+    assert {case.script for case in CASES} >= RULE_SCENARIOS.keys() - MENDED
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.switch)
