@@ -125,7 +125,7 @@ def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(
         code, table, _ = node.admin("token", "list")
         assert code == 0
         assert [line.split("\t")[:3] for line in table.splitlines()[-1:]] == [["worker", "write", "^jobs"]]
-        assert node.admin("token", "create", "worker", "--role", "read")[0] == 75
+        assert node.admin("token", "create", "worker", "--role", "read")[0] == 65
         assert node.admin("token", "delete", "worker", "--yes")[0] == 0
         assert node.admin("token", "delete", "worker", "--yes")[0] == 66
         with pytest.raises(LmqError) as refused, client(node, worker):
@@ -226,7 +226,7 @@ def test_keys_are_their_owners_alone_and_nothing_is_overwritten(tmp_path: Path) 
     assert (folder / "ca.crt").read_bytes() == authority
     certificate = x509.load_pem_x509_certificate((folder / "n1.crt").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert [str(name.value) for name in names] == ["10.0.0.1", "n1.example"]
+    assert [str(name.value) for name in names] == ["10.0.0.1", "n1.example", "urn:lmqcluster:node:n1"]
     for wrong in ("ca", "n1/x", "n3=not a host"):
         with pytest.raises((click.UsageError, CliError)):
             init(wrong, "--dir", str(folder))
