@@ -12,7 +12,7 @@ Only messages that were put back and queues that were resumed a moment ago can b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core import Machine, Op
@@ -59,6 +59,7 @@ class PatternPulls:
         self._lines = lines
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], tuple[PatternLine, list[Ticket]]] = {}
+        self._groups: set[Group] = set()
 
     def start(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
         """See `Pulls.start_any`."""
@@ -70,12 +71,19 @@ class PatternPulls:
             if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
                 self._pull(line, [ticket])
                 return True
-            self._proposer.add(Group([Op.BARRIER], [ticket], _Looking(self, line)), 16)
+            self._propose(Group([Op.BARRIER], [ticket], _Looking(self, line)), 16)
         except LmqError:
             self._drop_if_unneeded(line)
             raise
         line.looking += 1
         return False
+
+    def tickets(self) -> Iterator[list[Ticket]]:
+        """Those who have not found out yet; a ticket may be replaced in its list."""
+        for group in self._groups:
+            yield group.tickets
+        for _line, tickets in self._tasks.values():
+            yield tickets
 
     def close(self, error: LmqError) -> None:
         """Answer those who have not found out yet with `error`."""
@@ -97,8 +105,16 @@ class PatternPulls:
 
     def _pull(self, line: PatternLine, tickets: list[Ticket]) -> None:
         group = Group(line.command(sum(count for _, _, count, _ in tickets)), tickets, _Pulling(self, line))
-        self._proposer.add(group, 64 + CANDIDATES_MAX * NAME_BYTES_MAX)
+        self._propose(group, 64 + CANDIDATES_MAX * NAME_BYTES_MAX)
         line.looking += len(tickets)
+
+    def _propose(self, group: Group, size_bytes: int) -> None:
+        self._proposer.add(group, size_bytes)
+        self._groups.add(group)
+
+    def ended(self, group: Group) -> None:
+        """A command has come back."""
+        self._groups.discard(group)
 
     def look(self, line: PatternLine, tickets: list[Ticket]) -> None:
         """Pull if the replica, which shows all that matters, has something that is due; else wait or end."""
@@ -133,6 +149,7 @@ class PatternPulls:
 
     def pulled(self, line: PatternLine, group: Group, delivered: list[Delivered] | None) -> None:
         """A pull was carried out."""
+        self.ended(group)
         if delivered is None:
             # Only exhausted messages were met, as many as one command may drop.
             empty_handed, group.tickets = group.tickets, []
@@ -144,6 +161,7 @@ class PatternPulls:
 
     def failed(self, line: PatternLine, group: Group, error: LmqError) -> None:
         """A command was refused, or its outcome is unknown."""
+        self.ended(group)
         tickets, group.tickets = group.tickets, []
         self._fail(line, tickets, error)
 
@@ -168,6 +186,7 @@ class _Looking:
         self._line = line
 
     def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
+        self._pulls.ended(group)
         tickets, group.tickets = group.tickets, []
         self._pulls.look(self._line, tickets)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from ..core import Machine, Op, Queue
@@ -63,6 +64,7 @@ class Pulls:
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
+        self._again: set[Group] = set()
         self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
 
     # --- starting and ending --------------------------------------------------------------------------------------
@@ -102,11 +104,19 @@ class Pulls:
         return self._any.start(pattern, ticket, client)
 
     def cancel(self, puller: Puller, token: Any) -> bool:
-        """End one wait early, as if its time were over. Returns whether there was a pull with that token in a line."""
+        """End one wait early, as if its time were over. Returns whether there was a pull with that token.
+
+        A pull whose first command has not come back from the log yet may not be seen.
+        """
         for waiter in puller.waiting:
             if waiter.token == token and not waiter.is_over:
                 self._expire(waiter)
                 return True
+        for tickets in chain((group.tickets for group in self._again), self._any.tickets()):
+            for position, (who, its_token, count, wait_s) in enumerate(tickets):
+                if who.waiting is puller.waiting and its_token == token and wait_s != 0.0:
+                    tickets[position] = (who, its_token, count, 0.0)
+                    return True
         return False
 
     def abandon(self, puller: Puller) -> None:
@@ -147,6 +157,8 @@ class Pulls:
 
     def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
         """Hand out what a pull group got: to those who wait longer first, unless a claim for them is on its way."""
+        if self._again:
+            self._again.discard(group)
         if delivered is None:
             self._pull_again(group)
             return
@@ -188,9 +200,12 @@ class Pulls:
             self._proposer.add(again, 64)
         except LmqError as exc:
             self.failed(again, exc)
+        else:
+            self._again.add(again)
 
     def failed(self, group: Group, error: LmqError) -> None:
         """The pull command was refused."""
+        self._again.discard(group)
         tickets, group.tickets = group.tickets, []
         for puller, token, _, _ in tickets:
             if not puller.closed:

@@ -75,6 +75,9 @@ class ReplicaDigests:
 
     def _judge(self, own_id: str, members: Collection[str]) -> None:
         votes = Counter(digest for node_id, digest in self._reports.items() if node_id in members)
+        if not votes:
+            # Who reported is no member any more.
+            return
         digest, count = votes.most_common(1)[0]
         if 2 * count <= len(members):
             return

@@ -357,7 +357,7 @@ def test_a_person_is_asked_before_a_join_that_loses_messages(cluster: Cluster) -
     run("lmq-admin", "--node", lonely.http, "message", "push", "q", "x")
     join = ["lmq-admin", "--node", lonely.http, "join", cluster[0].http]
     code, seen = run_in_terminal(*join, typed=b"n\n")
-    assert (code, "1 messages in 1 queues" in seen) == (130, True)
+    assert (code, "1 message in 1 queue " in seen) == (130, True)
     assert len(table(run("lmq-admin", "--node", lonely.http, "status").out)) == 1
     code, seen = run_in_terminal(*join, "--discard-data")
     assert code == 0

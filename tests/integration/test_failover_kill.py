@@ -112,7 +112,7 @@ def test_everything_of_the_state_survives_the_leader(cluster: Cluster, queue_nam
     leader.kill()
     with Rpc(survivor.rpc) as rpc:
         assert rpc.call("push", queue_name + "-window", "second") == b"packed"
-        assert rpc.call("push", queue_name, "keyed again", {"key": key}) == b"ok"
+        assert rpc.call("push", queue_name, "keyed", {"key": key}) == b"ok"
         rpc.call("producer", producer, 2)
         rpc.call("push_many", queue_name, ["two", "three"])
         assert rpc.call("get_default_props") == [[f"^{queue_name}".encode(), {b"retry": 7}]]

@@ -40,6 +40,7 @@ def test_the_odd_one_out_of_a_majority_stops(order: tuple[str, ...]) -> None:
         [("b", b"y"), ("a", b"x"), ("c", b"z")],
         [("b", b"y"), ("stranger", b"y"), ("a", b"x")],
         [("b", b"y"), ("b", b"y")],
+        [("stranger", b"y")],
         [("a", b"x"), ("b", b"x"), ("c", b"y")],
     ],
 )

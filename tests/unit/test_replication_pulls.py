@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
+from lmqcluster.core import machine as machine_module
+from lmqcluster.core import queue as queue_module
 from lmqcluster.core.commands import Delivered
 from lmqcluster.node import proposer as proposer_module
 from lmqcluster.node import pulls as pulls_module
+from lmqcluster.node import turns
 from lmqcluster.node.pulls import Waiter
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import PULL_COUNT_MAX
@@ -229,6 +232,79 @@ def test_cancelled_wait_is_answered_as_empty() -> None:
         push(bench, b"x")
         await bench.settle()
         assert client.got == [(1, []), (2, [b"x"])]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("another_takes_it", [False, True])
+@pytest.mark.parametrize("applied", [0, 1])
+def test_a_pull_that_still_looks_for_a_message_can_be_cancelled(applied: int, another_takes_it: bool) -> None:
+    """A pull from a pattern has several commands; the cancellation may come between any two."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.machine.version = 2
+        bench.machine.begin_version_2(anew=True)
+        client = Client()
+        push(bench, b"x")
+        bench.pulls.start_any(b"^q", (client, 1, 1, None), b"c")
+        bench.pulls.start_any(b"^q", (client, 2, 1, None), b"c")
+        await bench.turn()
+        for position in range(applied):
+            bench.apply(position)
+            await bench.turn()
+        if another_takes_it:
+            assert left(bench) == [(b"x", 2)]
+        assert bench.pulls.cancel(client, 1)
+        assert not bench.pulls.cancel(client, 1), "it is cancelled already"
+        bench.skip(applied)
+        await bench.settle()
+        assert client.got == [(1, [] if another_takes_it else [b"x"])]
+        assert bench.pulls.waiting() == 1
+        assert not list(bench.pulls._any.tickets())
+
+    run(scenario)
+
+
+def test_a_pull_that_looks_while_its_view_is_filled_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+
+    async def scenario(bench: Bench) -> None:
+        bench.machine.version = 2
+        bench.machine.begin_version_2(anew=True)
+        bench.foreign(*([Op.PUSH, b"other%d" % number, None, [b"x"], None, 0] for number in range(200)))
+        client = Client()
+        bench.pulls.start_any(b"^q", (client, 1, 1, None), b"c")
+        await bench.turn()
+        bench.apply(0)
+        await bench.turn()
+        assert bench.pulls.cancel(client, 1)
+        bench.skip(1)
+        await until(lambda: client.got)
+        assert client.got == [(1, [])]
+
+    run(scenario)
+
+
+def test_a_pull_that_met_only_exhausted_messages_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "DROPS_MAX", 1)
+    monkeypatch.setattr(machine_module, "DROPS_MAX", 1)
+
+    async def scenario(bench: Bench) -> None:
+        client = Client()
+        bench.foreign([Op.SET_PROPERTIES, b"q", [[b"retry", 0], [b"timeout", 1]]])
+        push(bench, b"1", b"2")
+        assert len(left(bench)) == 2
+        bench.clock.advance(2)
+        bench.pulls.start(b"q", (client, 1, 1, None))
+        await bench.turn()
+        bench.apply(0)
+        await bench.turn()
+        assert not client.waiting
+        assert bench.pulls.cancel(client, 1)
+        bench.skip(1)
+        await bench.settle()
+        assert client.got == [(1, [])]
+        assert not bench.pulls._again
 
     run(scenario)
 
