@@ -331,10 +331,11 @@ class Queue:
         self._count(len(bodies), sum(map(len, bodies)))
 
     def _count(self, bodies: int, body_bytes: int) -> None:
+        stock = self.stock
         self.bodies += bodies
         self.body_bytes += body_bytes
-        self.stock.messages += bodies
-        self.stock.body_bytes += body_bytes
+        stock.messages += bodies
+        stock.body_bytes += body_bytes
 
     def uncount(self) -> None:
         """Take what the queue holds out of the sums, because it is deleted."""
@@ -366,7 +367,7 @@ class Queue:
         """Settle leases: the messages are gone. False for a number without a live lease."""
         leased = self.leases.messages
         results: list[bool] = []
-        settled = settled_bytes = parts = 0
+        settled = bodies = body_bytes = 0
         for number in numbers:
             message = leased.get(number)
             if message is None or message.due_us <= now_us:
@@ -376,15 +377,16 @@ class Queue:
             settled += 1
             content = message.content
             if isinstance(content, bytes):
-                settled_bytes += len(content)
+                bodies += 1
+                body_bytes += len(content)
             else:
-                settled_bytes += content_bytes(content)
-                parts += len(content) - 1
+                bodies += len(content)
+                body_bytes += content_bytes(content)
             results.append(True)
         if not leased:
             self.leases.forget_order()
         self.acked_total += settled
-        self._count(-settled - parts, -settled_bytes)
+        self._count(-bodies, -body_bytes)
         return results
 
     def end_leases(self, now_us: int, limit: int | None) -> int:
