@@ -7,7 +7,10 @@ import json
 
 import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lmqcluster.protocols.http import values
 from lmqcluster.protocols.http.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
 from lmqcluster.wire.errors import LmqError
 
@@ -35,3 +38,25 @@ def test_the_largest_batch_fits() -> None:
     batch = {"messages": [{"content": "c", "content_type": "t", "key": str(number)} for number in range(10_000)]}
     asyncio.run(check_json(json.dumps(batch).encode()))
     asyncio.run(check_msgpack(msgpack.packb(batch)))
+
+
+@given(st.text('\\"a', max_size=40), st.integers(0, 8))
+def test_strings_end_where_they_end(content: str, shift: int) -> None:
+    """Wherever a window ends: every comma behind the string counts, and none within."""
+    padding = "x" * (WINDOW_BYTES - len('["",') - shift)
+    body = json.dumps([padding, content + ",", *[0] * 3]).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        # Commas between the values, and the bracket.
+        patch.setattr(values, "VALUES_MAX", 5)
+        asyncio.run(check_json(body))
+        patch.setattr(values, "VALUES_MAX", 4)
+        with pytest.raises(LmqError):
+            asyncio.run(check_json(body))
+
+
+def test_a_body_of_backslashes_is_gone_through_in_windows() -> None:
+    body = b'"' + b"\\" * (64 * WINDOW_BYTES) + b'"'
+    work = check_json(body)
+    for _ in range(64):
+        work.send(None)
+    work.close()

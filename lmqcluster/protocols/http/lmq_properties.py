@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ...wire.properties import parse_properties, parse_rules
 from .compact_json import dumps
+from .json_body import decode_json
 from .lmq_errors import no_content, on_error, refuse
 from .reply import JSON, Reply
 from .routing import Resource, Router
@@ -21,11 +20,7 @@ if TYPE_CHECKING:
     from ...node.node import Node
     from .request import Request
 
-__all__ = ["PropertyRoutes", "parse_json", "shown"]
-
-
-_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
-"""Only such an escape can stand for half of a pair; two of them in the right order are a character."""
+__all__ = ["PropertyRoutes", "shown"]
 
 
 class _NotJsonError(LmqError):
@@ -93,33 +88,12 @@ def _shown_value(name: str, value: Any) -> Any:
     return value
 
 
-def parse_json(body: bytes) -> Any:
-    """Decode JSON, strictly.
-
-    Raises:
-        LmqError: ``bad_request`` with the place of the mistake.
-    """
-    try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-        if _HALF_PAIR.search(body):
-            json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError as exc:
-        raise LmqError("bad_request", "the body holds half of a surrogate pair, which has no UTF-8 form") from exc
-    except (ValueError, RecursionError) as exc:
-        raise LmqError("bad_request", f"the body is not valid JSON: {exc}") from exc
-    return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value")
-
-
 async def _json_body(request: Request) -> Any:
     if request.media_type() != "application/json":
         raise _NotJsonError("bad_request", "properties are sent with the content type application/json")
     body = await request.read_body(HTTP_PROPERTY_BYTES_MAX)
     await check_json(body)
-    return parse_json(body)
+    return await decode_json(body)
 
 
 def _on_error(error: LmqError) -> Reply:

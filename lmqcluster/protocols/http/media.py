@@ -16,7 +16,7 @@ from aiohttp import hdrs
 
 from ...ports import VALUE_BYTES
 from ...wire.errors import LmqError
-from .lmq_properties import parse_json
+from .json_body import decode_json
 from .problem import HttpRefusalError
 from .reply import JSON, Reply
 from .request import Request
@@ -104,7 +104,7 @@ async def read_value(request: Request, bytes_max: int) -> Any:
         await (check_json if media_type in _JSON_TYPES else check_msgpack)(body)
         request.hold(3 * len(body) + VALUE_BYTES * VALUES_MAX)
     if media_type in _JSON_TYPES:
-        return parse_json(body)
+        return await decode_json(body)
     try:
         return msgpack.unpackb(body, raw=False, unicode_errors="surrogateescape", strict_map_key=False)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as exc:

@@ -17,9 +17,11 @@ def object_of(value: Any, known: set[str], where: str = "the body") -> dict[str,
         return {}
     if not isinstance(value, dict):
         raise LmqError("bad_request", f"{where} must be an object, not {type(value).__name__}")
-    unknown = sorted(str(name) for name in value.keys() - known)
+    unknown = value.keys() - known
     if unknown:
-        raise LmqError("bad_request", f"{where} has no member {unknown[0][:80]!r}; it takes {', '.join(sorted(known))}")
+        raise LmqError(
+            "bad_request", f"{where} has no member {min(map(str, unknown))[:80]!r}; it takes {', '.join(sorted(known))}"
+        )
     return value
 
 

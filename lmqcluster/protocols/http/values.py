@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Final
 
 from ...wire.errors import LmqError
@@ -14,7 +13,6 @@ __all__ = ["VALUES_MAX", "WINDOW_BYTES", "check_json", "check_msgpack"]
 VALUES_MAX: Final = 250_000
 """Each element of an array and each name and value of an object counts as one: 25 for each message of the largest batch."""
 WINDOW_BYTES: Final = 64 * 1024
-_ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
 
 
 def _too_many() -> LmqError:
@@ -29,16 +27,20 @@ async def check_json(body: bytes) -> None:
     """
     marks, at, in_string = 0, 0, 0
     while at < len(body):
-        stop = at + WINDOW_BYTES
-        while body[stop - 1 : stop] == b"\\":
-            stop += 1
-        parts = _ESCAPE.sub(b"", body[at:stop]).split(b'"')
+        window = body[at : at + WINDOW_BYTES]
+        if (len(window) - len(window.rstrip(b"\\"))) & 1:
+            # What the last backslash escapes belongs to it.
+            window = body[at : at + WINDOW_BYTES + 1]
+        at += len(window)
+        if b"\\" in window:
+            # Pairs first: then a backslash before a quote escapes it.
+            window = window.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = window.split(b'"')
         outside = b"".join(parts[in_string::2])
         marks += sum(map(outside.count, (b",", b":", b"[", b"{")))
         if marks > VALUES_MAX:
             raise _too_many()
         in_string ^= (len(parts) - 1) & 1
-        at = stop
         await asyncio.sleep(0)
 
 
