@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import click
 
-from .admin_backup import backup, recover, restore
-from .admin_bench import bench
-from .admin_check import check
-from .admin_cluster import join, leave, remove, snapshot, stats, status, transfer_leader
-from .admin_defaults import defaults
-from .admin_drain import drain
-from .admin_log_level import log_level
-from .admin_messages import message
-from .admin_queues import queue
-from .admin_replay import replay
-from .admin_subscriptions import subscription
-from .admin_tls import tls
-from .admin_tokens import token
-from .admin_top import top
-from .aliases import SectionGroup
+from .aliases import Deferred, SectionGroup
 from .completion import completion_command
 from .errors import EXIT_CODES_HELP, run
 from .output import Form
@@ -31,7 +15,7 @@ __all__ = ["main"]
 
 
 @click.group(cls=SectionGroup, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("lmqcluster"), package_name="lmqcluster", message="lmqcluster %(version)s")
+@click.version_option(package_name="lmqcluster", message="lmqcluster %(version)s")
 @form_option
 @target_options
 def cli(target: Target, form: str | None) -> None:
@@ -44,12 +28,62 @@ def cli(target: Target, form: str | None) -> None:
         target.form = Form(form)
 
 
-cli.add_section("Look", [status, stats, top, check])
-cli.add_section("Queues and messages", [queue, message, defaults, subscription])
-cli.add_section("Many messages", [replay, drain, bench])
-cli.add_section("Members", [join, leave, remove, transfer_leader])
-cli.add_section("One node and its data", [log_level, snapshot, backup, restore, recover])
-cli.add_section("Access", [token, tls])
+cli.add_section(
+    "Look",
+    [
+        Deferred("status", "admin_cluster", "Show the nodes of the cluster."),
+        Deferred("stats", "admin_cluster", "Show rates and waiting times of all queues."),
+        Deferred("top", "admin_top", "Show live rates of queues and the state of nodes."),
+        Deferred("check", "admin_check", "Say whether all is well; for monitoring systems too."),
+    ],
+)
+cli.add_section(
+    "Queues and messages",
+    [
+        Deferred("queue", "admin_queues", "List, show, change, empty and delete queues."),
+        Deferred("message", "admin_messages", "Push, pull, settle and look at single messages."),
+        Deferred("defaults", "admin_defaults", "Show and change the default properties of queues."),
+        Deferred("subscription", "admin_subscriptions", "List batch leases, and give them back."),
+    ],
+)
+cli.add_section(
+    "Many messages",
+    [
+        Deferred("replay", "admin_replay", "Push the rows of a file into queues."),
+        Deferred("drain", "admin_drain", "Write all messages of queues as JSON lines."),
+        Deferred("bench", "admin_bench", "Measure how fast the cluster is."),
+    ],
+)
+cli.add_section(
+    "Members",
+    [
+        Deferred("join", "admin_cluster", "Make the node join a peer's cluster."),
+        Deferred("leave", "admin_cluster", "Take the node out of its cluster."),
+        Deferred("remove", "admin_cluster", "Take a dead node out of the cluster."),
+        Deferred("transfer-leader", "admin_cluster", "Have the leader hand over."),
+    ],
+)
+cli.add_section(
+    "One node and its data",
+    [
+        Deferred("log-level", "admin_log_level", "Show or change how much the node logs."),
+        Deferred("snapshot", "admin_cluster", "Have the node write a snapshot of its state now."),
+        Deferred("backup", "admin_backup", "Write the state of all queues to FILE."),
+        Deferred("restore", "admin_backup", "Make a new cluster from a backup."),
+        Deferred("recover", "admin_backup", "Make the survivor of a lost quorum a cluster of its own."),
+    ],
+)
+cli.add_section(
+    "Access",
+    [
+        Deferred(
+            "token",
+            "admin_tokens",
+            "Make, list and delete tokens, without which the cluster serves nobody as soon as there is one.",
+        ),
+        Deferred("tls", "admin_tls", "Make certificates for the nodes: for their clients, and between them."),
+    ],
+)
 cli.add_command(
     completion_command(
         cli, "lmq-admin", "commands, options, and the names of queues, nodes, tokens, rules, subscriptions and columns"

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod, OverflowMethod
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console, JustifyMethod, OverflowMethod
+    from rich.table import Table
+    from rich.text import Text
 
 __all__ = ["Column", "Form", "View", "human_bytes", "make_console", "plural", "print_json", "print_table", "table_of"]
 
@@ -162,6 +163,8 @@ def print_table(
 
 
 def _aligned(columns: Sequence[Column], cells: list[list[str]]) -> list[list[str]]:
+    from rich.cells import cell_len  # noqa: PLC0415  tab-separated lines and JSON do without it
+
     widths = [max((cell_len(line[place]) for line in cells), default=0) for place in range(len(columns))]
     return [
         [
@@ -200,6 +203,8 @@ def table_of(
         keep_all: leave no column out; long texts are folded instead.
         headers: whether to name the columns.
     """
+    from rich.table import Table  # noqa: PLC0415  as above
+
     cells = [[_cell(column, value) for column, value in zip(columns, line, strict=True)] for line in lines]
     widths = [max([len(c.title), *(row[place].cell_len for row in cells)]) for place, c in enumerate(columns)]
     kept = list(range(len(columns))) if keep_all else _fitting(columns, widths, width)
@@ -231,6 +236,8 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> li
 
 def make_console(*, stderr: bool = False) -> Console:
     """Where people read; without any styles if ``NO_COLOR`` is set."""
+    from rich.console import Console  # noqa: PLC0415  as above
+
     return Console(stderr=stderr, highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
@@ -259,6 +266,8 @@ def _exact(column: Column, value: object) -> str:
 
 
 def _cell(column: Column, value: object) -> Text:
+    from rich.text import Text  # noqa: PLC0415  as above
+
     if column.unit == "bytes" and isinstance(value, int):
         return Text(human_bytes(value))
     if isinstance(value, int) and not isinstance(value, bool):

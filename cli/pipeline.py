@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -34,7 +33,7 @@ def _print_submit_file(context: click.Context, _parameter: click.Parameter, want
     epilog=EXIT_CODES_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LMQ_PIPELINE"},
 )
-@click.version_option(version("lmqcluster"), package_name="lmqcluster", message="lmqcluster %(version)s")
+@click.version_option(package_name="lmqcluster", message="lmqcluster %(version)s")
 @click.option(
     "--config",
     metavar="FILE",

@@ -3,7 +3,24 @@
 ``AsyncClient`` and ``Client`` talk to a cluster; ``lmq start`` and ``lmq dev`` run one.
 """
 
-from .client import AsyncClient, Client, Message, SyncMessage
-from .wire.errors import LmqError, Outcome
+from typing import TYPE_CHECKING
+
+from .lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .client import AsyncClient, Client, Message, SyncMessage
+    from .wire.errors import LmqError, Outcome
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "AsyncClient": "client",
+            "Client": "client",
+            "LmqError": "wire.errors",
+            "Message": "client",
+            "Outcome": "wire.errors",
+            "SyncMessage": "client",
+        },
+    )
 
 __all__ = ["AsyncClient", "Client", "LmqError", "Message", "Outcome", "SyncMessage"]

@@ -5,13 +5,39 @@ frames; ``session`` keeps calls alive from one connection to the next; the clien
 nothing of the server, only what both share: ``lmqcluster.wire``.
 """
 
-from .async_client import AsyncClient
-from .backoff import Backoff
-from .batches import Backlog, BatchColumns, BatchLease, BatchMessage, Part
-from .job_calls import Mark
-from .message import Delivery, Message
-from .messages import Messages
-from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
+    from .backoff import Backoff
+    from .batches import Backlog, BatchColumns, BatchLease, BatchMessage, Part
+    from .job_calls import Mark
+    from .message import Delivery, Message
+    from .messages import Messages
+    from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "AsyncClient": "async_client",
+            "Backlog": "batches",
+            "Backoff": "backoff",
+            "BatchColumns": "batches",
+            "BatchLease": "batches",
+            "BatchMessage": "batches",
+            "Client": "sync_client",
+            "ClientOptions": "sync_client",
+            "Delivery": "message",
+            "Mark": "job_calls",
+            "Message": "message",
+            "Messages": "messages",
+            "Part": "batches",
+            "SyncMessage": "sync_client",
+            "SyncMessages": "sync_client",
+        },
+    )
 
 __all__ = [
     "AsyncClient",

@@ -47,7 +47,10 @@ HARMLESS: Final = {
 
 def commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
     """Every command of a program with the words that call it."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if not isinstance(command, click.Group):
             yield f"{prefix}{name}", command
             continue

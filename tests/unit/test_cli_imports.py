@@ -1,0 +1,96 @@
+"""What programs import: a command loads what it needs itself, and nothing that the other commands need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from lmqcluster_cli.admin import cli as lmq_admin
+from lmqcluster_cli.aliases import AliasGroup, Deferred
+from lmqcluster_cli.lmq import cli as lmq
+
+import lmqcluster
+import lmqcluster.client
+
+HEAVY = {
+    "aiohttp",
+    "asyncio",
+    "cryptography",
+    "importlib.metadata",
+    "prometheus_client",
+    "pysyncobj",
+    "re2",
+    "rich",
+    "structlog",
+    "uvloop",
+}
+"""What takes longest to import of all that the programs need for one command or another."""
+
+NOBODY = "127.0.0.1:1"
+
+SCRIPT = """
+import sys
+from lmqcluster_cli.{module} import main
+sys.argv = {words!r}
+try:
+    main()
+except SystemExit:
+    print("imported", *sys.modules, file=sys.stderr)
+"""
+
+
+def imported(program: str, *words: str) -> set[str]:
+    """The modules that a program has imported when it ends."""
+    module = program.removeprefix("lmq-")
+    code = SCRIPT.format(module=module, words=[program, *words])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("imported ")]
+    return set(line.split()[1:])
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("lmq-admin", ["--help"]),
+        ("lmq-admin", ["status", "--help"]),
+        ("lmq-admin", ["status", "--node", NOBODY]),
+        ("lmq-admin", ["queue", "list", "--node", NOBODY]),
+        ("lmq-admin", ["message", "push", "q", "text", "--node", NOBODY]),
+        ("lmq-admin", ["completion", "bash"]),
+        ("lmq", ["--help"]),
+        ("lmq", ["ping", "--node", NOBODY]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_a_command_imports_nothing_that_others_need(program: str, words: list[str]) -> None:
+    modules = imported(program, *words)
+    assert "lmqcluster_cli.errors" in modules
+    assert modules & HEAVY == set()
+
+
+def test_what_others_need_is_imported_for_them() -> None:
+    assert imported("lmq-admin", "tls", "--help") & HEAVY >= {"cryptography"}
+    assert imported("lmq-admin", "backup", "--help") & HEAVY >= {"pysyncobj", "structlog"}
+
+
+@pytest.mark.parametrize("group", [lmq, lmq_admin], ids=["lmq", "lmq-admin"])
+def test_help_of_a_group_says_of_commands_what_they_say_of_themselves(group: AliasGroup) -> None:
+    context = click.Context(group, info_name=group.name)
+    deferred = [command for command in group.commands.values() if isinstance(command, Deferred)]
+    assert len(deferred) > 4
+    for command in deferred:
+        itself = group.get_command(context, str(command.name))
+        assert itself is not None
+        assert not isinstance(itself, Deferred)
+        assert (itself.name, itself.hidden) == (command.name, command.hidden)
+        assert itself.get_short_help_str(1000) == command.get_short_help_str(1000)
+
+
+@pytest.mark.parametrize("package", [lmqcluster, lmqcluster.client], ids=lambda package: package.__name__)
+def test_every_name_of_a_package_is_there(package: object) -> None:
+    for name in package.__all__:  # type: ignore[attr-defined]
+        assert getattr(package, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        package.Nothing  # type: ignore[attr-defined]  # noqa: B018
