@@ -476,12 +476,26 @@ async def test_the_deadline_of_a_call_that_was_never_sent() -> None:
 
 
 @async_test
-async def test_the_deadline_of_a_call_that_was_refused_again_and_again() -> None:
+async def test_the_deadline_of_a_call_that_was_refused_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    clock, ahead_s, timeout_s = loop.time, 0.0, 15.0
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead_s)
+
+    class Pause(Backoff):
+        """The time is over in the pause after the second refusal, when the call is on its way nowhere."""
+
+        def delay_s(self, failures: int, addresses: int) -> float:
+            nonlocal ahead_s
+            if failures < 2:
+                return 0.0
+            ahead_s = timeout_s
+            return 1.0
+
     def script(request: Request) -> Fate:
         return Fate.REFUSE if request.method == "push" else Fate.ANSWER
 
     async with ScriptedNode(ModelCluster(), script) as node:
-        client = client_of(node, timeout_s=2.0)
+        client = AsyncClient([node.address], timeout_s=timeout_s, backoff=Pause())
         with pytest.raises(LmqError) as caught:
             await client.push("q", 1)
         assert (caught.value.code, caught.value.outcome) == ("no_leader", Outcome.NOT_APPLIED)
