@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lmqcluster.protocols.http.long_content import LONG_BYTES, base64_decoded
+from lmqcluster.protocols.http.long_list import reply_with_list
 from lmqcluster.protocols.http.media import Media, content_of
 from lmqcluster.wire.errors import LmqError
 
@@ -18,6 +22,46 @@ from lmqcluster.wire.errors import LmqError
 def test_a_content_comes_back_from_json(data: bytes) -> None:
     reply = Media(is_msgpack=False).reply({"content": Media(is_msgpack=False).content(data)})
     assert content_of(json.loads(reply.content)["content"]) == data
+
+
+BLOCK = LONG_BYTES // 2 - 1
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"a", b'"', b"\n", "\u00e9".encode(), "\U0001f600".encode(), b"\xff"]), min_size=1, max_size=3
+    ),
+    st.integers(0, 8),
+)
+def test_long_contents_are_written_as_short_ones(blocks: list[bytes], shift: int) -> None:
+    """Whatever a slice ends in, and as if they had been written by the standard library in one go."""
+    contents = [b"x" * shift + b"".join(block * BLOCK for block in blocks), b"short", b"y" * 10 * LONG_BYTES]
+    media = Media(is_msgpack=False)
+    reply = asyncio.run(reply_with_list(media, "messages", contents, lambda data: {"content": media.content(data)}, {}))
+    shown = [{"content": media.name(data)} for data in contents]
+    assert reply.content == json.dumps({"messages": shown}, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@given(
+    st.binary(max_size=8),
+    st.integers(LONG_BYTES, 12 * LONG_BYTES),
+    st.sampled_from(["", "=", "@", "A", "AAA=", "\u00e9", "\n"]),
+)
+def test_long_base64_is_read_as_short(data: bytes, size: int, end: str) -> None:
+    digits = base64.b64encode(data * (size // max(1, len(data)))).decode()
+
+    def decoded() -> Any:
+        return content_of(asyncio.run(base64_decoded({"base64": digits}, "content")))
+
+    for text in (digits, digits + end, digits[:100] + end + digits[100:]):
+        digits = text
+        try:
+            expected = base64.b64decode(text, validate=True)
+        except ValueError:
+            with pytest.raises(LmqError):
+                decoded()
+        else:
+            assert decoded() == expected
 
 
 @given(st.binary(max_size=50))

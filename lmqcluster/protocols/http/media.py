@@ -17,6 +17,7 @@ from aiohttp import hdrs
 from ...ports import VALUE_BYTES
 from ...wire.errors import LmqError
 from .json_body import decode_json
+from .long_content import LONG_BYTES, LongContent
 from .problem import HttpRefusalError
 from .reply import JSON, Reply
 from .request import Request
@@ -35,8 +36,10 @@ class Media(NamedTuple):
     is_msgpack: bool
 
     def content(self, data: bytes) -> Any:
-        """A message body in this format."""
-        return data if self.is_msgpack else _json_bytes(data)
+        """A message body in this format; a `LongContent` is known to `reply_with_list` only."""
+        if self.is_msgpack:
+            return data
+        return LongContent(data) if len(data) > LONG_BYTES else _json_bytes(data)
 
     def name(self, data: bytes) -> Any:
         """A queue name or another byte string that is text by convention."""

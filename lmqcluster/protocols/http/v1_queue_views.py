@@ -94,8 +94,8 @@ class QueueViews:
             if size > PEEK_BYTES_MAX:
                 more = more or len(rows) < len(found)
                 break
-        answer = {"messages": rows, "next": rows[-1]["sequence"] if more else None, "stale": stale}
-        return marked(media.reply(answer), stale=stale)
+        rest = {"next": rows[-1]["sequence"] if more else None, "stale": stale}
+        return marked(await reply_with_list(media, "messages", rows, lambda row: row, rest), stale=stale)
 
 
 def _wanted(query: Query) -> QueueList:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ...node.naming import no_queue
@@ -12,6 +13,8 @@ from ...wire.properties import parse_properties
 from .lmq_errors import no_content
 from .lmq_messages import ACCUMULATION, FLAGS
 from .lmq_properties import shown
+from .long_content import base64_decoded
+from .long_list import reply_with_list
 from .media import content_of, read_value, reply_media
 from .problem import on_error, refuse
 from .routing import Resource, Router
@@ -37,6 +40,7 @@ IDS_MAX = PULL_COUNT_MAX
 RENDERED_FACTOR = 4
 """What contents take, with the texts and values that are made of them and the answer, in times their bytes."""
 _ID_BYTES_MAX = 64
+_ITEMS_PER_TURN = 500
 
 
 class QueueRoutes:
@@ -96,7 +100,11 @@ class QueueRoutes:
         base_key = request.idempotency_key()
         body = object_of(await read_value(request, REQUEST_BYTES_MAX), {"messages"})
         messages = list_of(body, "messages", PUSH_COUNT_MAX)
-        items = [self._item(message, place, base_key, len(messages)) for place, message in enumerate(messages)]
+        items: list[PushItem] = []
+        for place, message in enumerate(messages):
+            if place % _ITEMS_PER_TURN == _ITEMS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            items.append(await self._item(message, place, base_key, len(messages)))
         flags = await self._service.push(name, items, request.principal.owner) if items else []
         return reply_media(request).reply({"results": [_pushed(flag) for flag in flags]})
 
@@ -115,7 +123,7 @@ class QueueRoutes:
             owner=request.principal.owner,
         )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
-        return media.reply({"messages": [delivered_message(delivery, media) for delivery in deliveries]})
+        return await reply_with_list(media, "messages", deliveries, lambda one: delivered_message(one, media), {})
 
     async def ack(self, request: Request, name: bytes) -> Reply:
         """Acknowledge messages."""
@@ -129,12 +137,13 @@ class QueueRoutes:
         """Start the leases of messages anew."""
         return _results(request, await self._service.extend(check_name(name), await _ids(request)))
 
-    def _item(self, value: Any, place: int, base_key: bytes | None, count: int) -> PushItem:
+    async def _item(self, value: Any, place: int, base_key: bytes | None, count: int) -> PushItem:
         where = f"messages[{place}]"
         message = object_of(value, {"content", "content_type", "key"}, where)
         if "content" not in message:
             raise LmqError("bad_request", f"{where} has no content")
-        content = content_of(message["content"], f"{where}.content")
+        what = f"{where}.content"
+        content = content_of(await base64_decoded(message["content"], what), what)
         if len(content) > self._message_bytes_max:
             raise LmqError("too_large", f"{where} has more than {self._message_bytes_max} bytes")
         content_type = text_of(message.get("content_type"), f"{where}.content_type", CONTENT_TYPE_BYTES_MAX)
