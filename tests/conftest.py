@@ -1,4 +1,4 @@
-"""How hard property tests try, wherever they stand.
+"""How hard property tests try, and how nodes start, wherever tests stand.
 
 The gate runs a fixed set of examples, so that it never fails by chance. To search for new failures:
 `LMQ_PROPERTY_EXAMPLES=5000 pytest tests/property tests/unit`, which picks new examples every time and prints how to replay
@@ -10,6 +10,10 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+
+from .integration.cluster import NodeProcess
+
+NodeProcess.forked = True
 
 _EXAMPLES = int(os.environ.get("LMQ_PROPERTY_EXAMPLES", "0"))
 

@@ -1,8 +1,8 @@
 """Real node processes for tests: start, kill, pause, and look into them.
 
 Nodes run as their users run them, through ``lmq start``, on loopback ports of their own with data in a temporary
-directory. Whatever happens to the test run, even kill -9, no node outlives it: a reaper process ends them when the run
-is gone.
+directory; in tests they are forked (see `forks`). Whatever happens to the test run, even kill -9, no node outlives it: a
+reaper process ends them when the run is gone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
+
+from .forks import ForkedNode, fork_node
 
 READY_S = 180.0
 """Deadline for a start, an election or an exit on a busy machine; a wait normally ends far earlier."""
 POLL_S = 0.02
 LOG_LINES_SHOWN = 60
+_LMQ = [sys.executable, "-m", "lmqcluster_cli.lmq"]
 
 T = TypeVar("T")
 
@@ -150,7 +153,13 @@ def fetch(address: str, path: str, *, timeout_s: float = 5.0) -> tuple[int, byte
 
 
 class NodeProcess:
-    """One node in a process of its own. Addresses are ``HOST:PORT`` texts."""
+    """One node in a process of its own. Addresses are ``HOST:PORT`` texts.
+
+    Attributes:
+        forked: whether the process is forked from one that has imported what it needs.
+    """
+
+    forked: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -171,7 +180,7 @@ class NodeProcess:
         self.peers = tuple(peers)
         self.arguments = tuple(arguments)
         self.environment = clean_environment(environment)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedNode | None = None
 
     def __repr__(self) -> str:
         return f"<node {self.name} http={self.http} rpc={self.rpc} raft={self.raft} pid={self.pid}>"
@@ -188,7 +197,7 @@ class NodeProcess:
 
     def command(self) -> list[str]:
         """The command line of the node."""
-        command = [sys.executable, "-m", "lmqcluster_cli.lmq", "start", "--name", self.name]
+        command = [*_LMQ, "start", "--name", self.name]
         command += ["--data-dir", str(self.data_dir), "--http", self.http, "--rpc", self.rpc, "--raft", self.raft]
         if self.peers:
             command += ["--peers", ",".join(self.peers)]
@@ -197,15 +206,19 @@ class NodeProcess:
     def start(self, *, wait: bool = True) -> Self:
         """Start the process; with `wait` return when ``/readyz`` says so."""
         assert not self.running, f"{self.name} is running already"
+        command = self.command()
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self.environment,
-                start_new_session=True,
-            )
+            if self.forked and command[: len(_LMQ)] == _LMQ:
+                self.process = fork_node(command[len(_LMQ) :], self.environment, log)
+            else:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self.environment,
+                    start_new_session=True,
+                )
         reaper.tell("+", self.process.pid)
         if wait:
             self.wait_ready()

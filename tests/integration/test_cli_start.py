@@ -17,8 +17,10 @@ from .programs import Result, run
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> NodeProcess:
-    """A node of the test's own, not started."""
-    return NodeProcess(tmp_path)
+    """A node of the test's own, not started; it will be a new interpreter."""
+    node = NodeProcess(tmp_path)
+    node.forked = False  # type: ignore[misc]  # for this node only
+    return node
 
 
 def test_the_pid_file_is_there_while_the_node_runs(fresh: NodeProcess) -> None:

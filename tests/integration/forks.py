@@ -1,0 +1,212 @@
+"""Starts nodes by forking processes that have imported them already.
+
+To import what a node needs takes more processor time than all else that a node of a test does. So a process imports it once
+and forks for every node. The fork gets arguments, environment, log and session as a new process would, and runs the entry
+point of ``lmq`` from its first line to its regular end. Nodes that other programs start (``lmq dev``, drills, services), and
+those of tests of the start itself, are new interpreters.
+
+Within one such process strings hash alike. Nodes come from three in turn, so that replicas do not agree by that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+__all__ = ["ForkedNode", "fork_node"]
+
+SEEDS: Final = 3
+REQUEST_BYTES_MAX: Final = 1 << 17
+
+
+class ForkedNode:
+    """A forked process, with what tests use of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, end: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._end = end
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; returns the exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: it did not end.
+        """
+        code = self._look(timeout)
+        if code is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(f"node {self.pid}", timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.send_signal(signal.SIGKILL)
+
+    def _look(self, timeout_s: float | None) -> int | None:
+        if self.returncode is None and select.select([self._end], [], [], timeout_s)[0]:
+            with self._lock:
+                if self.returncode is None:
+                    text = os.read(self._end, 64)
+                    os.close(self._end)
+                    # Nothing comes if the parent was killed, which kills the node through its reaper.
+                    self.returncode = int(text or -signal.SIGKILL)
+        return self.returncode
+
+
+class _Parent:
+    """A process that forks nodes, as tests see it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def fork(self, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> ForkedNode:
+        """Start a node with these arguments of ``lmq``."""
+        ended, end = os.pipe()
+        request = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
+        with self._lock:
+            if self._socket is None:
+                self._socket = self._start()
+            socket.send_fds(self._socket, [request], [log.fileno(), end])
+            os.close(end)
+            answer = self._socket.recv(64)
+        if not answer:
+            raise RuntimeError("the process that forks nodes has ended")
+        return ForkedNode(int(answer), ended)
+
+    @staticmethod
+    def _start() -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_BYTES_MAX)
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            cwd=Path(__file__).parents[2],
+            start_new_session=True,
+        )
+        theirs.close()
+
+        def finish() -> None:
+            ours.close()
+            process.wait()
+
+        atexit.register(finish)
+        return ours
+
+
+_parents = [_Parent() for _ in range(SEEDS)]
+_turn = threading.Lock()
+
+
+def fork_node(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> ForkedNode:
+    """Start a node as ``lmq`` with these arguments, this environment, and its output in `log`."""
+    with _turn:
+        _parents.append(_parents.pop(0))
+        parent = _parents[0]
+    return parent.fork(arguments, environment, log)
+
+
+def _serve(requests: socket.socket) -> list[str]:
+    """Fork a node for each request until there will be none; returns the arguments of ``lmq``, in the fork.
+
+    Raises:
+        SystemExit: in the parent, at the end.
+    """
+    ends: dict[int, int] = {}
+    wake_r, wake_w = os.pipe()
+    os.set_blocking(wake_w, False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(wake_w)
+    while True:
+        readable = select.select([requests, wake_r], [], [])[0]
+        if wake_r in readable:
+            os.read(wake_r, 4096)
+            _report(ends)
+        if requests not in readable:
+            continue
+        body, passed, _flags, _address = socket.recv_fds(requests, REQUEST_BYTES_MAX, 2)
+        if not body:
+            sys.exit(0)
+        log, end = passed
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for descriptor in (wake_r, wake_w, end, *ends.values()):
+                os.close(descriptor)
+            requests.close()
+            return _become(json.loads(body), log)
+        os.close(log)
+        ends[pid] = end
+        requests.send(str(pid).encode())
+
+
+def _report(ends: dict[int, int]) -> None:
+    """Say of every node that has ended how it has."""
+    for pid, end in list(ends.items()):
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            continue
+        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        # Told before its number is free again, so that no signal can go to another process.
+        os.write(end, str(code).encode())
+        os.close(ends.pop(pid))
+        os.waitpid(pid, 0)
+
+
+def _become(request: dict[str, object], log: int) -> list[str]:
+    """Give this process what a new one would have."""
+    os.setsid()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    environment, arguments = request["environment"], request["arguments"]
+    assert isinstance(environment, dict)
+    assert isinstance(arguments, list)
+    os.environ.clear()
+    os.environ.update(environment)
+    return arguments
+
+
+def main() -> None:
+    """Entry point of the process that forks."""
+    # What ``lmq start`` imports.
+    import uvloop  # noqa: F401
+    from lmqcluster_cli import lmq, lmq_start  # noqa: F401
+
+    import lmqcluster.server  # noqa: F401
+
+    arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
+    sys.argv = ["lmq", *arguments]
+    # As PYTHONUNBUFFERED says.
+    sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]  # it is a text file
+    lmq.main()
+
+
+if __name__ == "__main__":
+    # The folder of this file is no place to import from.
+    sys.path.pop(0)
+    main()
