@@ -25,6 +25,8 @@ NUMBER_BYTES = 8
 ANSWERED_AFTER_S = UNKNOWN_AFTER_S + 1.0
 LEASE_S = 5
 RETRIES = 1_000_000
+PAUSE_S = 0.3
+"""Between two pulls of a consumer, on average."""
 
 
 class Ledger:
@@ -242,7 +244,7 @@ class Consumer:
                     self._ledger.nacking(message.content[:NUMBER_BYTES], number)
                 sink = _Settled(self._host, self._ledger, message.content[:NUMBER_BYTES], acked=op == Op.ACK)
                 self._replica.submit([op, self._queue, [number]], sink)
-        self._replica.loop.call_later(self._rng.expovariate(10.0), self.next)
+        self._replica.loop.call_later(self._rng.expovariate(1.0 / PAUSE_S), self.next)
 
     def pull_failed(self, token: Any, error: LmqError) -> None:
         self._replica.loop.call_later(0.2, self.next)

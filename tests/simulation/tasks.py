@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tests.simulation.profiles import PROFILES
+from tests.simulation.profiles import profile_for
 from tests.simulation.run import Report, simulate
 from tests.simulation.subjects import subject
 
@@ -33,7 +33,7 @@ class Task:
     def run(self) -> tuple[Report, float]:
         """The report, and the processor time in seconds."""
         started = time.process_time()
-        profile = PROFILES[self.profile]
+        profile = profile_for(self.subject, self.profile)
         report = simulate(
             subject(self.subject, profile), profile, self.seed, until_violation=not self.keep_going, trace=self.trace
         )

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.profiles import PROFILES
+from tests.simulation.profiles import PROFILES, profile_for
 from tests.simulation.run import Report, simulate
 from tests.simulation.subjects import subject
-from tests.simulation.tasks import Task
+from tests.simulation.tasks import Task, silence_nodes
 
 SEEDS = {"core": 14, "node": 6}
 PROCESSES = 2
@@ -24,12 +24,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(name: str, profile: str, seed: int, *, until_violation: bool = True) -> Report:
-    return simulate(subject(name, PROFILES[profile]), PROFILES[profile], seed, until_violation=until_violation)
+    settings = profile_for(name, profile)
+    return simulate(subject(name, settings), settings, seed, until_violation=until_violation)
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as processes:
+    with multiprocessing.get_context("spawn").Pool(PROCESSES, silence_nodes) as processes:
         yield processes
 
 
