@@ -178,6 +178,8 @@ def test_joiner_gets_a_snapshot_where_the_log_has_been_compacted(cluster: Cluste
     """More data than a log keeps reaches a joiner as a snapshot, under load."""
     body = b"s" * 100_000
     with Rpc(cluster[0].rpc, timeout_s=60) as rpc:
+        # The lease is to last until the joiner has caught up, on a busy machine too.
+        rpc.call("update_props", queue_name, {"timeout": 600})
         for number in range(COMPACTED_BYTES // len(body)):
             rpc.ask("push", queue_name, b"%06d" % number + body)
         for _ in range(COMPACTED_BYTES // len(body)):
