@@ -10,7 +10,7 @@ import click
 from lmqcluster_cli.admin import cli
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, expect
 
-DEADLINE_MS = 45_000
+DEADLINE_MS = 120_000
 PAGES = {
     "overview": "Overview",
     "nodes": "Nodes",

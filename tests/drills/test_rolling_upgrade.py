@@ -15,7 +15,7 @@ from lmqcluster_chaos.programs import from_git, last_release, next_release, pars
 from lmqcluster_chaos.scenario import find, read
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 UPGRADE = """
 title = "Upgrade"
 [load]

@@ -17,7 +17,7 @@ __all__ = ["Load"]
 WINDOW = 32
 """Pushes that a client has under way."""
 IDLE_PULL_S = 0.2
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 class Load:

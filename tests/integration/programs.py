@@ -22,7 +22,7 @@ from lmqcluster_cli import admin
 
 from .cluster import clean_environment, reaper
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 class Result(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 __all__ = ["GUARDS", "Answer", "Connection", "call", "open_many", "settle"]
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0
 _OURS = (b"date: ", b"server: ")
 GUARDS = [b"x-content-type-options: nosniff", b"content-security-policy: sandbox; default-src 'none'"]
 """What every delivered message carries besides LMQ's headers."""

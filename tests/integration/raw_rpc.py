@@ -16,7 +16,7 @@ import msgpack
 
 __all__ = ["OLD_TYPES_ONLY", "Reply", "Rpc", "RpcError", "notification", "old", "open_rpc", "request", "types_of"]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 """Deadline of a read; an answer normally comes far earlier."""
 _RECEIVE_BYTES = 1 << 16
 

@@ -18,7 +18,7 @@ from .cluster import Cluster, _direct, wait_for
 from .guarded_node import ADMIN, guarded_node
 from .raw_rpc import Rpc
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

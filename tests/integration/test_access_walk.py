@@ -16,7 +16,7 @@ from lmqcluster.protocols.msgpack_rpc.permissions import NEEDS as METHOD_NEEDS
 
 from .guarded_node import ADMIN, Guarded, guarded_node
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 OPEN_ROUTES = {("GET", "/livez"), ("GET", "/readyz")}
 OPEN_METHODS = {b"auth"}
 

@@ -16,7 +16,7 @@ from lmqcluster.ports import Ending
 
 from .guarded_node import ADMIN, Guarded, guarded_node
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -16,7 +16,7 @@ from lmqcluster.node.tokens import list_tokens
 
 from .guarded_node import ADMIN, AsyncRpc, Guarded, guarded_node
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 def run(folder: Path, main: Callable[[Guarded], Coroutine[Any, Any, None]]) -> None:

@@ -15,7 +15,7 @@ from lmqcluster.node.node import Node
 
 from .cluster import ports
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 class Programs:

@@ -26,7 +26,7 @@ from .queues import numbered, push
 __all__ = ["Kill", "drill"]
 
 MESSAGES = 3000
-WAIT_S = 180
+WAIT_S = 600
 
 DRIVER = """
 import sys

@@ -18,7 +18,7 @@ from tests.integration.cluster import clean_environment
 
 from .queues import numbered, push
 
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 MESSAGES = 5_000
 WORK = Path(pyspark.__file__).parent / "work"
 """Where such a master's workers keep a folder for each executor of an application."""

@@ -20,7 +20,7 @@ from tests.integration.cluster import Cluster, clean_environment, ports, reaper,
 from .history import History
 from .queues import numbered, pulled, push
 
-DEADLINE_S = 180.0
+DEADLINE_S = 400.0
 Invoke = Callable[..., tuple[int, str, str]]
 
 

@@ -20,7 +20,7 @@ from tests.integration.cluster import Cluster, ports, wait_for
 
 from .queues import expire_leases, numbered, pulled, push, settled_and_open, wait_until_ready
 
-WAIT_S = 120
+WAIT_S = 600
 
 
 @dataclass

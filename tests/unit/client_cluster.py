@@ -362,7 +362,7 @@ def async_test(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     @functools.wraps(function)
     def test(*args: Any, **kwargs: Any) -> None:
         async def limited() -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(300):
                 await function(*args, **kwargs)
             # Of asyncio's own a connection that is just being accepted may be left.
             left = [task for task in asyncio.all_tasks() if "_accept" not in repr(task.get_coro())]

@@ -15,7 +15,7 @@ from lmqcluster.replication.security import PeerSecurity
 from lmqcluster.replication.transport import PeerTransport
 
 SECURITY = PeerSecurity(b"the cluster's secret")
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 async def _never_asked(_verb: str, _arguments: list[Any]) -> dict[str, Any]:

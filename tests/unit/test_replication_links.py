@@ -26,7 +26,7 @@ from lmqcluster.replication.transport import PeerTransport
 
 SECRET = b"the cluster's secret"
 LISTENER, DIALER = Identity("n2", 1, "127.0.0.1:1"), Identity("n1", 1, "127.0.0.1:2")
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 MARKER = b"a body that nobody else may read"
 
 runners = pytest.mark.parametrize("runner", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])

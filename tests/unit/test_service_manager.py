@@ -13,7 +13,7 @@ import structlog
 
 from lmqcluster.node.service_manager import ServiceManager
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -15,7 +15,6 @@ from ...core import Role
 from ...core.message import Message, Meta
 from ...node.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
 from ...wire.errors import LmqError
-from ...wire.legacy_msgpack import pack
 from .arguments import arity, text
 from .connection import Connection, Handler
 
@@ -27,14 +26,10 @@ _Method = Callable[[Subscriptions, Connection, Arguments], Coroutine[Any, Any, A
 
 def _slow(method: _Method, *, large: bool = False) -> Handler:
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        result = _packed(method(connection.service.subscriptions, connection, arguments))
-        connection.run(msgid, result, large=large)
+        subscriptions = connection.service.subscriptions
+        connection.run_packed(msgid, lambda: method(subscriptions, connection, arguments), large=large)
 
     return handler
-
-
-async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
-    return pack(await result)
 
 
 async def _reserve(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:

@@ -7,7 +7,7 @@ responses leave in one write.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from ...node.clients import client_of
 from ...node.proposer import Group
 from ...ports import Place
 from ...wire.errors import LmqError, Outcome
-from ...wire.legacy_msgpack import CONTENT_TYPE
+from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX
 from . import replies
 from .arguments import arity, body_of, pushes_of, wait
@@ -290,6 +290,14 @@ class Connection(Stream):
         self.slow.run(
             self, result, partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid), large=large
         )
+
+    def run_packed(self, msgid: Any, result: Callable[[], Awaitable[Any]], *, large: bool = False) -> None:
+        """As `run`, with what this returns when the answer begins to be made; that may be never."""
+
+        async def packed() -> bytes:
+            return pack(await result())
+
+        self.run(msgid, packed(), large=large)
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 

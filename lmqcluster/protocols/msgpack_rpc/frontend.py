@@ -25,6 +25,8 @@ SWEEP_S = 0.5
 HOLD_S = 0.005
 VALUES_PER_S = 2_000_000
 """Values of unfinished large requests that are gone through, which takes about a quarter of the node's time."""
+PACE = 3.0
+"""On a busy machine it takes longer: nothing more of them is read for so many times as long as the last took."""
 
 
 class RpcFrontEnd:
@@ -120,13 +122,14 @@ class RpcFrontEnd:
         if self._hold_timer is None:
             self._hold_timer = asyncio.get_running_loop().call_later(HOLD_S, self._release)
 
-    def pace(self, values: int) -> float:
-        """Seconds after which more may be read on a connection of which so many values were gone through.
+    def pace(self, values: int, spent_s: float) -> float:
+        """Seconds after which more may be read on a connection of which so many values were gone through in this time.
 
-        All connections together get `VALUES_PER_S`, so that most of the node's time is left for the other clients.
+        All connections together get `VALUES_PER_S`, and on a machine that is busy or slow no more than a part of the time, so
+        that most of it is left for the other clients.
         """
         now_s = asyncio.get_running_loop().time()
-        self._paced_s = max(self._paced_s, now_s) + values / VALUES_PER_S
+        self._paced_s = max(self._paced_s, now_s) + max(values / VALUES_PER_S, PACE * spent_s)
         return self._paced_s - now_s
 
     def _release(self) -> None:

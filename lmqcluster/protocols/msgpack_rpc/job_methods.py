@@ -8,7 +8,7 @@ from typing import Any
 
 from ...node.jobs import Jobs, Stream
 from ...wire.errors import LmqError
-from ...wire.legacy_msgpack import CONTENT_TYPE, pack
+from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import PUSH_COUNT_MAX
 from .arguments import arity, body_of, content_types_of, text, texts
 from .connection import Connection, Handler
@@ -22,13 +22,9 @@ _OPTIONS = frozenset((b"job", b"stream", b"first", b"note", b"done", b"content_t
 
 def _slow(method: _Method, *, large: bool = False) -> Handler:
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        connection.run(msgid, _packed(method(connection.service.jobs, connection, arguments)), large=large)
+        connection.run_packed(msgid, lambda: method(connection.service.jobs, connection, arguments), large=large)
 
     return handler
-
-
-async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
-    return pack(await result)
 
 
 async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments) -> int:

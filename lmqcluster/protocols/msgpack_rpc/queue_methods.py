@@ -11,7 +11,6 @@ from typing import Any
 
 from ...core import Role
 from ...wire.errors import LmqError
-from ...wire.legacy_msgpack import pack
 from .arguments import arity, text
 from .connection import Connection, Handler
 
@@ -24,13 +23,10 @@ _Method = Callable[[Connection, Arguments], Coroutine[Any, Any, Any]]
 def _operation(begin: _Method) -> Handler:
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         connection.slow.check()
-        connection.run(msgid, _packed(begin(connection, arguments)))
+        operation = begin(connection, arguments)
+        connection.run_packed(msgid, lambda: operation)
 
     return handler
-
-
-async def _packed(result: Coroutine[Any, Any, Any]) -> bytes:
-    return pack(await result)
 
 
 async def _ok(done: Coroutine[Any, Any, None]) -> str:

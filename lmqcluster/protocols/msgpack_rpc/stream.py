@@ -78,6 +78,7 @@ class Stream(asyncio.Protocol):
         self._has_strange_rest = False
         self._strange_requests = 0
         self._paced_values = 0
+        self._turn_began_s = 0.0
         self._refused = False
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -120,6 +121,7 @@ class Stream(asyncio.Protocol):
             return
         intake = self._intake
         intake.received += len(data)
+        self._turn_began_s = self.loop.time()
         try:
             if self.principal is None or self._has_strange_rest:
                 self._has_strange_rest = False
@@ -273,7 +275,7 @@ class Stream(asyncio.Protocol):
         self._paced_values = values
         if more > PACED_VALUES:
             self.pause_reading()
-            self.loop.call_later(self.owner.pace(more), self.resume_reading)
+            self.loop.call_later(self.owner.pace(more, self.loop.time() - self._turn_began_s), self.resume_reading)
 
     def is_stalled(self, now_s: float, stall_s: float, request_s: float) -> bool:
         """Whether nothing of an unfinished request has come for `stall_s`, though it could have, or too little altogether."""
