@@ -42,19 +42,16 @@ def work(client: Client) -> None:
     [only] = client.pull_many("strict", 1, 5)
     assert only.nack()
 
-    client.update_props("hasty", {"timeout": 0.2})
-    push(client, "hasty", [b"slow", b"back"])
-    slow = client.pull("hasty", 5)
-    assert slow is not None
-    back = client.pull("hasty", 5)
+    push(client, "hasty", [b"back"])
+    back = client.pull("hasty", 60)
     assert back is not None
+    client.update_props("hasty", {"timeout": 0.2})
+    push(client, "hasty", [b"slow"])
+    assert client.pull("hasty", 60) is not None
+    client.update_props("hasty", {"timeout": 600})
     assert back.put_back()
-    assert {
-        message.content for message in (client.pull("hasty", 5), client.pull("hasty", 5)) if message and message.ack()
-    } == {
-        b"slow",
-        b"back",
-    }
+    again_both = [client.pull("hasty", 60) for _ in range(2)]
+    assert {message.content for message in again_both if message and message.ack()} == {b"slow", b"back"}
     assert client.delete("strict") == "ok"
 
 
