@@ -19,13 +19,15 @@ import xxhash
 from .handshake import VERSION as HANDSHAKE
 from .storage.disk import DamagedFileError, Disk
 
-__all__ = ["FILE_NAMES", "NodeMeta", "boot_id"]
+__all__ = ["FILE_NAMES", "INCARNATION_STEP", "NodeMeta", "boot_id"]
 
 FORMAT = OLDEST_FORMAT = 2
 """What this program writes, and the oldest that it reads. It rises only when an earlier program could not read the file any
 more: fields that it does not know are ignored, and the file of a program that wrote fewer has their defaults.
 """
 FILE_NAMES = ("node.json", "node.copy.json")
+INCARNATION_STEP = 1 << 20
+"""Most milliseconds by which a life comes after the last one that is known, where the clock does not tell."""
 
 log = structlog.get_logger("lmq.storage")
 
@@ -118,7 +120,7 @@ class NodeMeta:
             meta.origin = _fresh_origin(new_id)
             meta.founding = len(founders) > 1
             meta.left = meta.joining = not founders
-        meta.incarnation = max(incarnation, meta.incarnation + 1)
+        meta.incarnation = max(incarnation, _after(meta.incarnation))
         meta.save()
         return meta
 
@@ -126,7 +128,7 @@ class NodeMeta:
         """Give up this identity and its past for another one; the log is wiped at the next opening."""
         self.node_id = node_id
         self.origin = _fresh_origin(node_id)
-        self.incarnation = max(int(time.time() * 1000), self.incarnation + 1)
+        self.incarnation = max(int(time.time() * 1000), _after(self.incarnation))
         self.term, self.vote = 0, None
         self.members = dict(members)
         self.durability, self.wipe, self.joining = None, True, joining
@@ -144,7 +146,7 @@ class NodeMeta:
 
     def outlive(self, incarnation: int) -> None:
         """The cluster has heard of an incarnation of this node that is not below the present one: begin one above it."""
-        self.incarnation = incarnation + 1
+        self.incarnation = _after(incarnation)
         self.save()
 
     def save_vote(self, term: int, vote: str | None) -> None:
@@ -220,6 +222,11 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def _after(incarnation: int) -> int:
+    """A later incarnation, by a random step: the next one may have been another life's of which this folder does not know."""
+    return incarnation + 1 + secrets.randbelow(INCARNATION_STEP)
 
 
 def _fresh_origin(node_id: str) -> str:

@@ -141,6 +141,11 @@ def _token(size_bytes: int) -> str:
     return hashlib.blake2b(name.encode(), digest_size=size_bytes).hexdigest()
 
 
+def _below(limit: int) -> int:
+    """Likewise what tells one life from another."""
+    return int(_token(8), 16) % limit
+
+
 def _clocks(clock: Clock) -> types.SimpleNamespace:
     """The module `time`, as the process that runs just now sees it."""
 
@@ -162,7 +167,7 @@ def storage_world(clock: Clock) -> Iterator[None]:
     with contextlib.ExitStack() as patches, mock.patch.dict(JOURNAL_DEFAULTS, cache_bytes=CACHE_BYTES):
         for module, name, value in (
             (replication.meta, "time", _clocks(clock)),
-            (replication.meta, "secrets", types.SimpleNamespace(token_hex=_token)),
+            (replication.meta, "secrets", types.SimpleNamespace(token_hex=_token, randbelow=_below)),
             (replication.meta, "log", _Silence()),
             (replication.node_storage, "log", _Silence()),
             (replication.node_storage, "boot_id", _boot),
