@@ -47,7 +47,6 @@ REMEMBER_US = 600 * 1_000_000
 _PLAIN = settings_of(SYSTEM_DEFAULTS)
 _ENDING_BY = {Op.ACK: None, Op.NACK: Ending.NACKED, Op.PUT_BACK: Ending.PUT_BACK}
 _ONLY_BYTES = {bytes}
-_ONLY_INTS = {int}
 _SEQUENCES = (list, tuple)
 _INT_MAX = (1 << 63) - 1
 
@@ -296,9 +295,9 @@ class Machine:
         first: int,
         owner: bytes = b"",
     ) -> list[int]:
-        if type(contents) not in _SEQUENCES or (contents and set(map(type, contents)) != _ONLY_BYTES):
+        if type(contents) not in _SEQUENCES or not _are_all(bytes, contents):
             raise ValueError("bodies must be bytes")
-        if not isinstance(content_type, (bytes, type(None))):
+        if content_type is not None and type(content_type) is not bytes:
             raise ValueError("a content type must be bytes or None")
         if producer is not None and (type(producer) is not bytes or type(first) is not int or abs(first) > _INT_MAX):
             raise ValueError("a producer must be bytes and its sequence an integer of 63 bits")
@@ -639,5 +638,10 @@ def _check_salt(salt: bytes) -> None:
 
 def _check_numbers(numbers: list[int]) -> None:
     # Checked before the first is settled, because a command fails as a whole.
-    if type(numbers) not in _SEQUENCES or (numbers and set(map(type, numbers)) != _ONLY_INTS):
+    if type(numbers) not in _SEQUENCES or not _are_all(int, numbers):
         raise ValueError("delivery numbers must be integers")
+
+
+def _are_all(kind: type, values: list[Any]) -> bool:
+    # Nearly always there is one.
+    return type(values[0]) is kind if len(values) == 1 else set(map(type, values)) <= {kind}

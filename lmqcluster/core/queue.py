@@ -208,23 +208,21 @@ class Queue:
 
     def lease(self, now_us: int, count: int, last_number: int, deadline_us: int, charge: int = 1) -> list[Delivered]:
         """As `pull`, but until `deadline_us`, which must be later than now, and using up `charge` deliveries of each."""
-        name = self.name
-        first = number = last_number + 1
-        taken: list[Message] = []
-        delivered: list[Delivered] = []
         due = self._due(now_us, count)
+        if not due:
+            return []
         if self.pre_images is not None:
             self.pre_images.keep(due)
+        name, number = self.name, last_number
+        delivered: list[Delivered] = []
         for message in due:
+            number += 1
             message.remaining -= charge
             message.ready_us = message.due_us
             message.due_us = deadline_us
-            taken.append(message)
             delivered.append((name, number, message.remaining, message))
-            number += 1
-        if taken:
-            self.pulled_total += len(taken)
-            self.leases.add(deadline_us, first, taken)
+        self.pulled_total += len(due)
+        self.leases.add(deadline_us, last_number + 1, due)
         return delivered
 
     def _pull_instantly_expiring(self, now_us: int, count: int, last_number: int, deadline_us: int) -> list[Delivered]:
