@@ -50,7 +50,7 @@ def drain(
     """Pull all messages of queues and write them as JSON lines, each acknowledged once it is written.
 
     Messages that others hold under lease come back only after their timeout: choose --wait longer than that to get
-    these too. Ctrl-C stops in order. The counts go to standard error if the messages go to standard output.
+    these too. Ctrl-C stops gracefully. The counts go to standard error if the messages go to standard output.
     """
     if not names and match is None:
         raise click.UsageError("name queues, or give --match REGEXP")

@@ -1,4 +1,4 @@
-"""Ctrl-C for commands that need a moment to stop in order."""
+"""Ctrl-C for commands that need a moment to stop gracefully."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
     """Run a cluster on this machine, in the foreground, for trying and developing.
 
     The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC) and 19980 (Raft), each further one ten
-    ports higher. Ctrl-C stops all nodes in order, a second Ctrl-C at once.
+    ports higher. Ctrl-C stops all nodes gracefully, a second Ctrl-C at once.
     """
     settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn, event_journal=event_journal)
     return asyncio.run(DevCluster(settings).run())

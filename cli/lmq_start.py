@@ -28,7 +28,7 @@ def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None)
     """Run one node in the foreground.
 
     Each option can also come from the environment and from a TOML file; a flag beats the environment, which beats the
-    file. SIGTERM or Ctrl-C stops the node in order, a second Ctrl-C at once.
+    file. SIGTERM or Ctrl-C stops the node gracefully, a second Ctrl-C at once.
     """
     config = load_config(flags, file=config_file)
     configure_logging(config.log_level, config.log_format)

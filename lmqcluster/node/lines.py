@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -57,7 +58,7 @@ class Waiter:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Line:
+class Line(ABC):
     """Waiters for the same, first come, first served.
 
     Attributes:
@@ -77,13 +78,13 @@ class Line:
         self.claim: Group | None = None
         self.timer: asyncio.TimerHandle | None = None
 
+    @abstractmethod
     def head(self) -> tuple[int | None, int]:
         """Earliest due time of what the line waits for, and how many messages may be ready."""
-        raise NotImplementedError
 
+    @abstractmethod
     def command(self, count: int) -> Command:
         """A pull for the line."""
-        raise NotImplementedError
 
     def is_needed(self) -> bool:
         """Whether somebody waits, or something is under way."""

@@ -111,8 +111,6 @@ class NodeMeta:
             DamagedFileError: as `read`.
             OSError: the folder cannot be read or written.
         """
-        # Wall-clock milliseconds make the incarnation grow even if the folder is an old copy.
-        incarnation = int(time.time() * 1000)
         meta = cls.read(disk)
         if meta is None:
             first = _first_fields(new_id, founders)
@@ -120,7 +118,7 @@ class NodeMeta:
             meta.origin = _fresh_origin(new_id)
             meta.founding = len(founders) > 1
             meta.left = meta.joining = not founders
-        meta.incarnation = max(incarnation, _after(meta.incarnation))
+        meta.incarnation = _later(meta.incarnation)
         meta.save()
         return meta
 
@@ -128,7 +126,7 @@ class NodeMeta:
         """Give up this identity and its past for another one; the log is wiped at the next opening."""
         self.node_id = node_id
         self.origin = _fresh_origin(node_id)
-        self.incarnation = max(int(time.time() * 1000), _after(self.incarnation))
+        self.incarnation = _later(self.incarnation)
         self.term, self.vote = 0, None
         self.members = dict(members)
         self.durability, self.wipe, self.joining = None, True, joining
@@ -222,6 +220,12 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def _later(incarnation: int) -> int:
+    """The incarnation of a life that begins now. Wall-clock milliseconds make it grow even if the folder is an old copy."""
+    now_ms = int(time.time() * 1000)
+    return now_ms if now_ms > incarnation else _after(incarnation)
 
 
 def _after(incarnation: int) -> int:

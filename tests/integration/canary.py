@@ -110,8 +110,9 @@ def _outcome(function, *arguments):
 
 def _was_refused_for_now(result):
     """Whether there was no leader, which may be on a busy machine: nothing has happened then, and one asks again."""
-    said = result.text if isinstance(result, RpcError) else result.body if isinstance(result, Answer) else None
-    return isinstance(said, bytes) and b"no_leader" in said[:100]
+    if isinstance(result, RpcError):
+        return isinstance(result.text, bytes) and result.text.startswith(b"no_leader")
+    return isinstance(result, Answer) and result.headers.get("x-lmq-error", b"").startswith(b"no_leader")
 
 
 def _status_bytes(node: NodeProcess, field: str) -> int:

@@ -143,7 +143,8 @@ class QueueRoutes:
         if "content" not in message:
             raise LmqError("bad_request", f"{where} has no content")
         what = f"{where}.content"
-        content = content_of(await base64_decoded(message["content"], what), what)
+        given = message["content"]
+        content = content_of(await base64_decoded(given, what) if isinstance(given, dict) else given, what)
         if len(content) > self._message_bytes_max:
             raise LmqError("too_large", f"{where} has more than {self._message_bytes_max} bytes")
         content_type = text_of(message.get("content_type"), f"{where}.content_type", CONTENT_TYPE_BYTES_MAX)
