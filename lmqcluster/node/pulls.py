@@ -380,6 +380,10 @@ class Pulls:
         by_queue: dict[bytes, list[int]] = {}
         for name, number, _remaining, _message in delivered:
             by_queue.setdefault(name, []).append(number)
+        self.put_back_numbers(by_queue)
+
+    def put_back_numbers(self, by_queue: dict[bytes, list[int]]) -> None:
+        """Return deliveries by their numbers."""
         for name, numbers in by_queue.items():
             self._proposer.add_first(Group([Op.PUT_BACK, name, numbers], [], self._returns))
 

@@ -351,6 +351,14 @@ class QueueService:
             pulls.put_back(delivered[taken:])
         return [render(receipts, one) for one in delivered[:taken]]
 
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Return deliveries that did not reach their client: uncharged and in their old places. Nothing waits for it."""
+        parse = self.receipts().parse
+        by_queue: dict[bytes, list[int]] = {}
+        for one in deliveries:
+            by_queue.setdefault(one.queue, []).append(parse(one.id))
+        self.pulls.put_back_numbers(by_queue)
+
     # --- settle ---------------------------------------------------------------------------------------------------
 
     async def ack(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:

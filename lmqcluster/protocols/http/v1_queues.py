@@ -123,7 +123,12 @@ class QueueRoutes:
             owner=request.principal.owner,
         )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
-        return await reply_with_list(media, "messages", deliveries, lambda one: delivered_message(one, media), {})
+        try:
+            return await reply_with_list(media, "messages", deliveries, lambda one: delivered_message(one, media), {})
+        except asyncio.CancelledError:
+            # The client hung up while its answer was being written.
+            self._service.give_back(deliveries)
+            raise
 
     async def ack(self, request: Request, name: bytes) -> Reply:
         """Acknowledge messages."""
