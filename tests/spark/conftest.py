@@ -1,4 +1,4 @@
-"""A small Spark session and a real three-node cluster, for one module each."""
+"""A small Spark session for all modules of a test process, and a real three-node cluster for one module each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from lmqcluster.spark import register
 from lmqcluster.spark.starting import patiently
 from tests.integration.cluster import Cluster
 
+from .shared_classes import java_options
+
 _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
 
-# These JVMs do not live long enough for what the optimizing compiler does to pay; programs that tests start inherit this.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
+# Programs that tests start inherit this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,9 +69,9 @@ def client(servers: str) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two threads that knows ``lmq``; a task may fail twice."""
+    """A session of two threads that knows ``lmq``; a task may fail twice. It lives on: what a test sets, it has to unset."""
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
@@ -84,6 +86,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             # Rows go from one Python function of a task to the next in small batches, as they come.
             "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
             "spark.sql.shuffle.partitions": "2",
+            # To compile generated code takes most of the time where there are few rows. Programs that tests start generate it.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.python.authenticate.socketTimeout": "300s",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -95,14 +101,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         register(session)
         yield session
         session.stop()
-
-
-@pytest.fixture
-def interpreted(spark: SparkSession) -> None:
-    """Lets the module's session run without generated code, to compile which takes most of the time where there are few rows."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
 
 
 @pytest.fixture

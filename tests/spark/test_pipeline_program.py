@@ -156,7 +156,6 @@ def test_queue_names_are_completed(
     assert invoke()[1].strip() == ""
 
 
-@pytest.mark.usefixtures("interpreted")
 def test_replay_report_and_verify_print_tables_and_json(
     invoke: Invoke, spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:

@@ -20,8 +20,6 @@ from tests.integration.cluster import Cluster
 
 from .queues import numbered, push
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 
 def work(client: Client) -> None:
     """Messages of three queues with every kind of fate."""

@@ -13,8 +13,6 @@ from lmqcluster.spark.pipelines.verify import FAULTS, GUILTY, PASS, UNKNOWN, Ver
 
 from .history import History
 
-pytestmark = pytest.mark.usefixtures("interpreted")
-
 
 def lost_without_delivery(history: History, queue: str) -> None:
     history.push("bad", 100, queue=queue)
