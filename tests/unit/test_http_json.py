@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lmqcluster.protocols.http.compact_json import dumps, number
 from lmqcluster.protocols.http.json_body import parse_json
-from lmqcluster.protocols.http.lmq_properties import shown
+from lmqcluster.protocols.http.shown_properties import shown
 from lmqcluster.wire.errors import LmqError
 
 

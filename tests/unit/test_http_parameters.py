@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster.protocols.http import parameters
-from lmqcluster.protocols.http.target import Query
+from lmqcluster.protocols.http.target import Query, pattern_of
 from lmqcluster.wire.errors import LmqError
 
 
@@ -94,8 +94,8 @@ def test_refused_reply_kinds(query: str) -> None:
 
 
 def test_pattern() -> None:
-    assert parameters.pattern(Query("qre=")) == b""
-    assert parameters.pattern(Query("qre=%5Ea%2F.%2B")) == b"^a/.+"
+    assert pattern_of(Query("qre=")) == b""
+    assert pattern_of(Query("qre=%5Ea%2F.%2B")) == b"^a/.+"
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_pattern() -> None:
 )
 def test_refused_patterns(query: str, code: str) -> None:
     with pytest.raises(LmqError) as caught:
-        parameters.pattern(Query(query))
+        pattern_of(Query(query))
     assert caught.value.code == code

@@ -14,12 +14,12 @@ import msgpack
 from ...core.message import Headers
 from ...node.service import Delivery, Part
 from ...wire.headers import is_reserved
+from .common_replies import OCTET_STREAM
 from .parameters import CompoundFormat
 from .reply import header_value
 
-__all__ = ["OCTET_STREAM", "emitted_headers", "part_headers", "render"]
+__all__ = ["emitted_headers", "part_headers", "render"]
 
-OCTET_STREAM = b"application/octet-stream"
 """Content type of what was pushed without one."""
 _BOUNDARY_BYTES = 16
 

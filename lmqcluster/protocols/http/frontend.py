@@ -22,6 +22,7 @@ from .lmq_messages import MessageRoutes
 from .lmq_properties import PropertyRoutes
 from .lmq_stats import StatsRoute
 from .metrics_routes import MetricsRoutes
+from .openapi_route import OpenapiRoute
 from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
 from .routing import KNOWN_METHODS, Router
 from .target import split_target
@@ -76,6 +77,7 @@ class HttpFrontEnd:
         QueueOperationRoutes(node).add_to(self.router)
         SubscriptionRoutes(node).add_to(self.router)
         ClusterRoutes(node).add_to(self.router)
+        OpenapiRoute().add_to(self.router)
         TokenRoutes(node).add_to(self.router)
         MetricsRoutes(node).add_to(self.router)
         OverviewRoutes(node).add_to(self.router)

@@ -6,21 +6,13 @@ import re
 from collections.abc import Callable
 
 from ...wire.errors import LmqError
+from .common_replies import RETRY_AFTER, WWW_AUTHENTICATE
 from .reply import Reply
 
-__all__ = ["RETRY_AFTER", "WHO_ARE_YOU", "no_content", "on_error", "refuse"]
+__all__ = ["on_error", "refuse"]
 
-RETRY_AFTER = b"retry-after: 1\r\n"
-"""Sent with every 503: an election takes about a second."""
-WHO_ARE_YOU = b'www-authenticate: Bearer realm="lmqcluster"\r\n'
-"""Sent with every 401."""
 _EXPLANATION_CHARACTERS_MAX = 300
 _UNPRINTABLE = re.compile(r"[^ -~]")
-
-
-def no_content() -> Reply:
-    """204: done, or nothing there."""
-    return Reply(204)
 
 
 def on_error(error: LmqError) -> Reply:
@@ -31,7 +23,7 @@ def on_error(error: LmqError) -> Reply:
     if status == 503:
         head += RETRY_AFTER
     elif status == 401:
-        head += WHO_ARE_YOU
+        head += WWW_AUTHENTICATE
     return Reply(status, head, close=error.code == "too_large")
 
 

@@ -12,12 +12,14 @@ from ...node.service import PushFlag, PushItem
 from ...wire.errors import LmqError
 from ...wire.headers import is_reserved
 from . import parameters
+from .common_replies import OCTET_STREAM, no_content
 from .compact_json import dumps
-from .compound import OCTET_STREAM, emitted_headers, render
-from .lmq_errors import no_content, on_error, refuse
+from .compound import emitted_headers, render
+from .lmq_errors import on_error, refuse
+from .push_flags import ACCUMULATION, FLAGS
 from .reply import JSON, Reply, header_value
 from .routing import Resource, Router
-from .target import check_name, has_control
+from .target import check_name, has_control, pattern_of
 
 if TYPE_CHECKING:
     from ...node.node import Node
@@ -26,12 +28,8 @@ if TYPE_CHECKING:
     from .request import Request
     from .waits import Waits
 
-__all__ = ["ACCUMULATION", "FLAGS", "REPLAYED", "MessageRoutes"]
+__all__ = ["REPLAYED", "MessageRoutes"]
 
-FLAGS = ("no", "new", "yes")
-"""What a push says of accumulation: none, a window was opened, a window was joined."""
-ACCUMULATION = 3
-"""The part of a push's flag that is an index of `FLAGS`."""
 REPLAYED = b"idempotency-replayed: true\r\n"
 """Header of an answer to a push that was stored before, under the same idempotency key."""
 _PUSHED = tuple(dumps({"accum": flag}).encode() for flag in FLAGS)
@@ -80,7 +78,7 @@ class MessageRoutes:
 
     async def push_all(self, request: Request) -> Reply:
         """Store the body in every queue whose name matches."""
-        pattern = parameters.pattern(request.parameters())
+        pattern = pattern_of(request.parameters())
         results = await self._service.push_all(pattern, await self._item(request), request.client(self._access))
         return Reply(200, JSON, dumps({name: {"accum": FLAGS[flag]} for name, flag in results}).encode())
 
@@ -102,7 +100,7 @@ class MessageRoutes:
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
         client = request.client(self._access)
-        operation = self._service.pull_any(parameters.pattern(query), client, wait_s=wait_s, has_room=request.has_room)
+        operation = self._service.pull_any(pattern_of(query), client, wait_s=wait_s, has_room=request.has_room)
         delivery = await (self._waits.run(request.principal, operation, None) if wait_s != 0 else operation)
         return _delivered(delivery, layout) if delivery is not None else no_content()
 
@@ -121,7 +119,7 @@ class MessageRoutes:
         return no_content()
 
     def _check_pattern(self, request: Request) -> None:
-        self._service.check_pattern(parameters.pattern(request.parameters()))
+        self._service.check_pattern(pattern_of(request.parameters()))
 
     async def _item(self, request: Request) -> PushItem:
         key = request.idempotency_key()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ...wire.properties import parse_properties, parse_rules
+from .common_replies import no_content
 from .compact_json import dumps
 from .json_body import decode_json
-from .lmq_errors import no_content, on_error, refuse
+from .lmq_errors import on_error, refuse
 from .reply import JSON, Reply
 from .routing import Resource, Router
+from .shown_properties import shown
 from .target import check_name
 from .values import check_json
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ...node.node import Node
     from .request import Request
 
-__all__ = ["PropertyRoutes", "shown"]
+__all__ = ["PropertyRoutes"]
 
 
 class _NotJsonError(LmqError):
@@ -73,19 +74,6 @@ class PropertyRoutes:
         """Remove all default rules."""
         await self._service.set_defaults([])
         return no_content()
-
-
-def shown(properties: Iterable[tuple[str, object]]) -> dict[str, Any]:
-    """Properties as clients write them: ``accum`` in seconds, hooks as an object."""
-    return {name: _shown_value(name, value) for name, value in properties}
-
-
-def _shown_value(name: str, value: Any) -> Any:
-    if name == "accum":
-        return value / 1000
-    if name == "hooks" and not isinstance(value, Mapping):
-        return dict(value)
-    return value
 
 
 async def _json_body(request: Request) -> Any:

@@ -1,4 +1,4 @@
-"""The query parameters of LMQ's message routes: ``t``, ``cf``, ``reply`` and ``qre``."""
+"""The query parameters of LMQ's message routes: ``t``, ``cf`` and ``reply``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import re
 from typing import Literal
 
 from ...wire.errors import LmqError
-from ...wire.limits import PATTERN_BYTES_MAX
 from .target import Query
 
-__all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "pattern", "reply_kind", "wait"]
+__all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "reply_kind", "wait"]
 
 CompoundFormat = Literal["multipart", "msgpack"]
 
@@ -72,17 +71,3 @@ def reply_kind(query: Query) -> str:
     if kind is None:
         raise LmqError("bad_request", "the query parameter reply must be ack, nack or ext")
     return kind
-
-
-def pattern(query: Query) -> bytes:
-    """The regular expression in ``qre``, not yet compiled.
-
-    Raises:
-        LmqError: ``bad_request`` if it is missing, ``bad_pattern`` if it is too long.
-    """
-    text = query.get(b"qre")
-    if text is None:
-        raise LmqError("bad_request", "the query parameter qre must hold a regular expression for queue names")
-    if len(text) > PATTERN_BYTES_MAX:
-        raise LmqError("bad_pattern", f"a regular expression has at most {PATTERN_BYTES_MAX} bytes")
-    return text

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from ...wire.errors import LmqError
+from .common_replies import RETRY_AFTER, WWW_AUTHENTICATE
 from .compact_json import dumps
-from .lmq_errors import RETRY_AFTER, WHO_ARE_YOU
 from .reply import Reply
 
 __all__ = ["HttpRefusalError", "on_error", "refuse", "route_not_found"]
 
 _TYPE = b"content-type: application/problem+json\r\n"
-_MORE = {401: WHO_ARE_YOU, 503: RETRY_AFTER}
+_MORE = {401: WWW_AUTHENTICATE, 503: RETRY_AFTER}
 
 
 class HttpRefusalError(LmqError):

@@ -8,10 +8,10 @@ from typing import Concatenate
 
 from ...node.needs import MANAGE, Need, Scope
 from ...wire.errors import LmqError
-from . import parameters
 from .permissions import needs_of
 from .reply import Reply
 from .request import Request
+from .target import pattern_of
 
 __all__ = ["KNOWN_METHODS", "Handler", "Resource", "Router"]
 
@@ -73,7 +73,7 @@ class Resource:
         need = self.needs.get(request.method, MANAGE)
         subject = values[0] if values else b""
         if need.scope is Scope.PATTERN:
-            subject = parameters.pattern(request.parameters())
+            subject = pattern_of(request.parameters())
         request.principal.demand(need, subject)
 
 

@@ -10,9 +10,9 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from ...wire.errors import LmqError
-from ...wire.limits import NAME_BYTES_MAX
+from ...wire.limits import NAME_BYTES_MAX, PATTERN_BYTES_MAX
 
-__all__ = ["Query", "authority_of", "check_name", "decode", "has_control", "split_target"]
+__all__ = ["Query", "authority_of", "check_name", "decode", "has_control", "pattern_of", "split_target"]
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
@@ -108,3 +108,17 @@ class Query:
         if value is None and name in self._values:
             raise LmqError("bad_request", f"the query parameter {name.decode(errors='replace')!r} has no value")
         return value
+
+
+def pattern_of(query: Query) -> bytes:
+    """The regular expression in ``qre``, not yet compiled.
+
+    Raises:
+        LmqError: ``bad_request`` if it is missing, ``bad_pattern`` if it is too long.
+    """
+    text = query.get(b"qre")
+    if text is None:
+        raise LmqError("bad_request", "the query parameter qre must hold a regular expression for queue names")
+    if len(text) > PATTERN_BYTES_MAX:
+        raise LmqError("bad_pattern", f"a regular expression has at most {PATTERN_BYTES_MAX} bytes")
+    return text

@@ -9,10 +9,9 @@ from ...node.checkup import check_up
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX
 from . import problem
-from .lmq_errors import RETRY_AFTER
+from .common_replies import RETRY_AFTER
 from .media import read_value, reply_media
-from .openapi import document
-from .reply import JSON, Reply
+from .reply import Reply
 from .routing import Resource, Router
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ class ClusterRoutes:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._document: bytes | None = None
 
     def add_to(self, router: Router) -> None:
         """Register the routes."""
@@ -49,8 +47,6 @@ class ClusterRoutes:
             "/v1/snapshots/{index}/blocks/{number}": {"GET": self.snapshot_block},
             "/livez": {"GET": self.livez},
             "/readyz": {"GET": self.readyz},
-            "/openapi.json": {"GET": self.openapi},
-            "/v1/openapi.json": {"GET": self.openapi},
         }
         for path, methods in table.items():
             router.add(path, Resource(methods, problem.on_error, problem.refuse(*methods)))
@@ -131,12 +127,6 @@ class ClusterRoutes:
         lines.append("ready" if ready else "not ready")
         head = _TEXT if ready else _TEXT + RETRY_AFTER
         return Reply(200 if ready else 503, head, "".join(f"{line}\n" for line in lines).encode())
-
-    async def openapi(self, request: Request) -> Reply:  # noqa: ARG002
-        """The description of this interface."""
-        if self._document is None:
-            self._document = document()
-        return Reply(200, JSON, self._document)
 
 
 async def _fields(request: Request, needed: Mapping[str, type], allowed: Mapping[str, type]) -> dict[str, Any]:

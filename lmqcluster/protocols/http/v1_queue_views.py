@@ -10,9 +10,9 @@ from ...node.queue_list import SORT_KEYS, QueueList
 from ...wire.errors import LmqError
 from ...wire.limits import PATTERN_BYTES_MAX
 from .fresh import marked, not_found, refresh
-from .lmq_properties import shown
 from .long_list import reply_with_list
 from .media import reply_media
+from .shown_properties import shown
 from .target import check_name
 from .v1_members import choice, whole
 from .v1_rendering import QUEUE_FIELDS, peeked_message, queue_row

@@ -10,14 +10,14 @@ from ...node.service import PushFlag, PushItem
 from ...wire.errors import LmqError
 from ...wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ...wire.properties import parse_properties
-from .lmq_errors import no_content
-from .lmq_messages import ACCUMULATION, FLAGS
-from .lmq_properties import shown
+from .common_replies import no_content
 from .long_content import base64_decoded
 from .long_list import reply_with_list
 from .media import content_of, read_value, reply_media
 from .problem import on_error, refuse
+from .push_flags import ACCUMULATION, FLAGS
 from .routing import Resource, Router
+from .shown_properties import shown
 from .target import check_name, has_control
 from .v1_members import list_of, object_of, seconds, text_of, whole_member
 from .v1_queue_views import QueueViews

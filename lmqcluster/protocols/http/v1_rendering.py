@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.message import Part
-from .compound import OCTET_STREAM
+from .common_replies import OCTET_STREAM
 
 if TYPE_CHECKING:
     from ...node.peek import PeekedMessage

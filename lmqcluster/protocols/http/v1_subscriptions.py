@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import Role
 from ...node.naming import no_subscription
-from .lmq_errors import no_content
+from .common_replies import no_content
 from .media import Media, reply_media
 from .problem import on_error, refuse
 from .routing import Resource, Router

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import Role
 from ...node.tokens import create_token, delete_token, list_tokens
 from ...wire.errors import LmqError
-from .lmq_errors import no_content
+from .common_replies import no_content
 from .media import read_value, reply_media
 from .problem import on_error, refuse
 from .routing import Resource, Router

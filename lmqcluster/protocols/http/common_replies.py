@@ -1,0 +1,19 @@
+"""Parts of answers that all routes share."""
+
+from __future__ import annotations
+
+from .reply import Reply
+
+__all__ = ["OCTET_STREAM", "RETRY_AFTER", "WWW_AUTHENTICATE", "no_content"]
+
+OCTET_STREAM = b"application/octet-stream"
+"""The content type of a message that was pushed without one."""
+RETRY_AFTER = b"retry-after: 1\r\n"
+"""Sent with every 503: an election takes about a second."""
+WWW_AUTHENTICATE = b'www-authenticate: Bearer realm="lmqcluster"\r\n'
+"""Sent with every 401."""
+
+
+def no_content() -> Reply:
+    """204: done, or nothing there."""
+    return Reply(204)
