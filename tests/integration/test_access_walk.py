@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.protocols.http.permissions import NEEDS as ROUTE_NEEDS
+from lmqcluster.protocols.http.server.permissions import NEEDS as ROUTE_NEEDS
 from lmqcluster.protocols.msgpack_rpc.methods import METHODS
 from lmqcluster.protocols.msgpack_rpc.permissions import NEEDS as METHOD_NEEDS
 
@@ -120,7 +120,7 @@ def test_every_route_and_every_method_declares_what_it_asks_for(tmp_path: Path) 
                 for method, path in routes(guarded)
                 if not is_open(method, path) and method not in ROUTE_NEEDS.get(path, {})
             ]
-            assert undeclared == [], "declare them in protocols/http/permissions.py"
+            assert undeclared == [], "declare them in protocols/http/server/permissions.py"
         assert METHODS.keys() - METHOD_NEEDS.keys() == set(), "declare them in protocols/msgpack_rpc/permissions.py"
 
     run(main)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.protocols.http import v1_queues
+from lmqcluster.protocols.http.v1 import queues as v1_queues
 
 from .guarded_node import guarded_node
 

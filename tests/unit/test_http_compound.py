@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 from lmqcluster.node.service import Delivery, Part
-from lmqcluster.protocols.http import compound as compound_module
-from lmqcluster.protocols.http.compound import render
+from lmqcluster.protocols.http.lmq import compound as compound_module
+from lmqcluster.protocols.http.lmq.compound import render
 
 ID = b"0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lmqcluster.ports import Bounds, Gate, Listener, Memory
-from lmqcluster.protocols.http import body, reply
-from lmqcluster.protocols.http.connection import HttpServer
-from lmqcluster.protocols.http.lmq_errors import on_error
-from lmqcluster.protocols.http.reply import Reply
-from lmqcluster.protocols.http.request import Request
+from lmqcluster.protocols.http.lmq.errors import on_error
+from lmqcluster.protocols.http.server import body, reply
+from lmqcluster.protocols.http.server.connection import HttpServer
+from lmqcluster.protocols.http.server.reply import Reply
+from lmqcluster.protocols.http.server.request import Request
 from lmqcluster.wire.errors import LmqError
 
 MiB = 1 << 20

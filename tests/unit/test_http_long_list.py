@@ -8,8 +8,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.protocols.http.long_list import reply_with_list
-from lmqcluster.protocols.http.media import Media
+from lmqcluster.protocols.http.v1.long_list import reply_with_list
+from lmqcluster.protocols.http.v1.media import Media
 
 
 def row(number: int) -> dict[str, Any]:

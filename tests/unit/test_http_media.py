@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.http.long_content import LONG_BYTES, base64_decoded
-from lmqcluster.protocols.http.long_list import reply_with_list
-from lmqcluster.protocols.http.media import Media, content_of
+from lmqcluster.protocols.http.v1.long_content import LONG_BYTES, base64_decoded
+from lmqcluster.protocols.http.v1.long_list import reply_with_list
+from lmqcluster.protocols.http.v1.media import Media, content_of
 from lmqcluster.wire.errors import LmqError
 
 

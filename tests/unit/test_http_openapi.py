@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lmqcluster.protocols.http.openapi import build, document
+from lmqcluster.protocols.http.openapi.document import build, document
 from lmqcluster.wire.errors import ERRORS
 
 DOCUMENT = build()

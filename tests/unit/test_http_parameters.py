@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.http import parameters
-from lmqcluster.protocols.http.target import Query, pattern_of
+from lmqcluster.protocols.http.lmq import parameters
+from lmqcluster.protocols.http.server.target import Query, pattern_of
 from lmqcluster.wire.errors import LmqError
 
 

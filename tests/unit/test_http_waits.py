@@ -10,7 +10,7 @@ import pytest
 
 from lmqcluster.core import Role
 from lmqcluster.node.access import Principal
-from lmqcluster.protocols.http.waits import Waits
+from lmqcluster.protocols.http.server.waits import Waits
 
 SOMEBODY = Principal("somebody", Role.WRITE, b".*")
 

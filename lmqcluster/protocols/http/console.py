@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs
 
 from ...console.assets import INDEX, load
-from . import problem
-from .problem import HttpRefusalError
-from .reply import Reply
-from .routing import Resource, Router
+from .server import problem
+from .server.problem import HttpRefusalError
+from .server.reply import Reply
+from .server.routing import Resource, Router
 
 if TYPE_CHECKING:
-    from .request import Request
+    from .server.request import Request
 
 __all__ = ["ConsoleRoutes"]
 

@@ -14,31 +14,32 @@ from aiohttp import hdrs
 from ...node.tls import handshake
 from ...ports import Listener
 from ...wire.errors import LmqError
-from . import lmq_errors, problem
-from .anonymous import AnonymousRequests
-from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
 from .console import ConsoleRoutes
-from .lmq_messages import MessageRoutes
-from .lmq_properties import PropertyRoutes
-from .lmq_stats import StatsRoute
+from .lmq import errors as lmq_errors
+from .lmq.messages import MessageRoutes
+from .lmq.properties import PropertyRoutes
+from .lmq.stats import StatsRoute
 from .metrics_routes import MetricsRoutes
-from .openapi_route import OpenapiRoute
-from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
-from .routing import KNOWN_METHODS, Router
-from .target import split_target
-from .v1_cluster import ClusterRoutes
-from .v1_log_level import LogLevelRoute
-from .v1_operations import QueueOperationRoutes
-from .v1_overview import OverviewRoutes
-from .v1_queues import QueueRoutes
-from .v1_subscriptions import SubscriptionRoutes
-from .v1_tokens import TokenRoutes
-from .waits import Waits
+from .openapi.route import OpenapiRoute
+from .server import problem
+from .server.anonymous import AnonymousRequests
+from .server.connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
+from .server.reply import REQUESTS_PER_CONNECTION_MAX, Reply
+from .server.routing import KNOWN_METHODS, Router
+from .server.target import split_target
+from .server.waits import Waits
+from .v1.cluster import ClusterRoutes
+from .v1.log_level import LogLevelRoute
+from .v1.operations import QueueOperationRoutes
+from .v1.overview import OverviewRoutes
+from .v1.queues import QueueRoutes
+from .v1.subscriptions import SubscriptionRoutes
+from .v1.tokens import TokenRoutes
 
 if TYPE_CHECKING:
     from ...node.access import Principal
     from ...node.node import Node
-    from .request import Request
+    from .server.request import Request
 
 __all__ = ["HttpFrontEnd"]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from ...node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX, queues_page
 from ...wire.errors import LmqError
-from . import problem
-from .reply import Reply
-from .routing import Resource, Router
+from .server import problem
+from .server.reply import Reply
+from .server.routing import Resource, Router
 
 if TYPE_CHECKING:
     from ...node.node import Node
-    from .request import Request
+    from .server.request import Request
 
 __all__ = ["MetricsRoutes"]
 

@@ -1,0 +1,1 @@
+"""LMQ's routes, byte for byte."""

@@ -1,0 +1,79 @@
+"""The two layouts of a compound message's body: multipart, as LMQ's except for its boundary, and MessagePack.
+
+LMQ's boundary is the id of the delivery. Whoever can guess an id could push a body that ends its part and begins another, so the
+boundary is drawn anew for every answer.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import msgpack
+
+from ....core.message import Headers
+from ....node.service import Delivery, Part
+from ....wire.headers import is_reserved
+from ..server.common_replies import OCTET_STREAM
+from ..server.reply import header_value
+from .parameters import CompoundFormat
+
+__all__ = ["emitted_headers", "part_headers", "render"]
+
+"""Content type of what was pushed without one."""
+_BOUNDARY_BYTES = 16
+
+
+def part_headers(part: Part) -> Iterator[tuple[bytes, bytes]]:
+    """The stored metadata of one part: its content type first, then its preserved headers."""
+    yield b"content-type", header_value(part.content_type or OCTET_STREAM)
+    yield from emitted_headers(part.headers)
+
+
+def emitted_headers(headers: Headers) -> Iterator[tuple[bytes, bytes]]:
+    """The preserved headers of a message that an answer may carry; a release that reserved fewer names may have stored others."""
+    for name, value in headers:
+        if not is_reserved(name.decode("latin-1")):
+            yield name, header_value(value)
+
+
+def render(delivery: Delivery, layout: CompoundFormat) -> tuple[bytes, list[bytes]]:
+    """The content type of a compound message and the pieces of its body."""
+    if layout == "msgpack":
+        return b"application/x-msgpack", [_msgpack(delivery)]
+    boundary = _boundary(delivery)
+    return b"multipart/mixed; boundary=" + boundary, list(_multipart(delivery, boundary))
+
+
+def _boundary(delivery: Delivery) -> bytes:
+    """A boundary that is in none of the parts."""
+    while True:
+        boundary = secrets.token_hex(_BOUNDARY_BYTES).encode()
+        if not any(boundary in part.content for part in delivery.parts):
+            return boundary
+
+
+def _multipart(delivery: Delivery, boundary: bytes) -> Iterator[bytes]:
+    separator = b"\r\n--" + boundary
+    for part in delivery.parts:
+        yield separator
+        yield b"\r\n"
+        for name, value in part_headers(part):
+            yield name + b": " + value + b"\r\n"
+        yield b"content-transfer-encoding: binary\r\n\r\n"
+        yield part.content
+    yield separator
+    yield b"--\r\n"
+
+
+def _msgpack(delivery: Delivery) -> bytes:
+    parts = [
+        ({_text(name): _text(value) for name, value in part_headers(part)}, part.content) for part in delivery.parts
+    ]
+    data: bytes = msgpack.packb(parts, use_bin_type=True, unicode_errors="surrogateescape")
+    return data
+
+
+def _text(data: bytes) -> str:
+    # MessagePack str carries whatever bytes the header had.
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,33 @@
+"""How LMQ says no: a status, an empty body, and for a wrong method the list of the right ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ....wire.errors import LmqError
+from ..server.common_replies import RETRY_AFTER, WWW_AUTHENTICATE
+from ..server.reply import Reply
+
+__all__ = ["on_error", "refuse"]
+
+_EXPLANATION_CHARACTERS_MAX = 300
+_UNPRINTABLE = re.compile(r"[^ -~]")
+
+
+def on_error(error: LmqError) -> Reply:
+    """LMQ's status with an empty body; the reason stands in the header ``x-lmq-error``."""
+    status = error.spec.http
+    reason = _UNPRINTABLE.sub("?", error.message)[:_EXPLANATION_CHARACTERS_MAX]
+    head = f"x-lmq-error: {error.code}: {reason}\r\n".encode("ascii")
+    if status == 503:
+        head += RETRY_AFTER
+    elif status == 401:
+        head += WWW_AUTHENTICATE
+    return Reply(status, head, close=error.code == "too_large")
+
+
+def refuse(allow: str | None = None) -> Callable[[int], Reply]:
+    """The answer to a wrong method, 405 or 501; `allow` lists the right ones, where LMQ lists them."""
+    line = f"allow: {allow}\r\n".encode() if allow else b""
+    return lambda status: Reply(status, line if status == 405 else b"")

@@ -1,0 +1,73 @@
+"""The query parameters of LMQ's message routes: ``t``, ``cf`` and ``reply``."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal
+
+from ....wire.errors import LmqError
+from ..server.target import Query
+
+__all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "reply_kind", "wait"]
+
+CompoundFormat = Literal["multipart", "msgpack"]
+
+# LMQ appends ".0" and reads the longest leading decimal fraction: digits need a fraction, or nothing after them.
+_WAIT = re.compile(rb"([+-]?[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?)|([+-]?[0-9]+)\Z")
+_WAIT_S_MIN = 0.001
+"""Shorter waits are none: a message could be taken for a client that is answered "empty" already."""
+_WAIT_S_MAX = 1e9
+
+REPLIES: dict[bytes, str] = {b"ack": "ack", b"nack": "nack", b"ext": "extend"}
+"""Values of ``reply`` and the service operation each stands for."""
+
+
+def parse_wait(text: bytes) -> float:
+    """Seconds to wait, from the text of ``t``.
+
+    ``10`` and ``0.3`` are what they say, ``12.34abc`` is 12.34. Below a millisecond is 0, more than 30 years are 30 years.
+
+    Raises:
+        LmqError: ``bad_request`` for anything else, and for negative values.
+    """
+    match = _WAIT.match(text)
+    seconds = float(match[1] or match[2]) if match else math.nan
+    # -0 is zero; the comparison is false for not-a-number.
+    if not 0 <= seconds < math.inf:
+        shown = text[:40].decode(errors="replace")
+        raise LmqError("bad_request", f"t must be a number of seconds, 0 or more, such as 10 or 0.5, not {shown!r}")
+    return 0.0 if seconds < _WAIT_S_MIN else min(seconds, _WAIT_S_MAX)
+
+
+def wait(query: Query) -> float | None:
+    """The wait that ``t`` asks for, or None without it: wait without limit."""
+    text = query.get(b"t")
+    return None if text is None else parse_wait(text)
+
+
+def compound_format(query: Query) -> CompoundFormat:
+    """How ``cf`` wants compound messages laid out.
+
+    Raises:
+        LmqError: ``bad_request`` for a value that is neither ``multipart`` nor ``msgpack``.
+    """
+    text = query.get(b"cf")
+    if text is None or text == b"multipart":
+        return "multipart"
+    if text == b"msgpack":
+        return "msgpack"
+    raise LmqError("bad_request", f"cf must be multipart or msgpack, not {text[:40].decode(errors='replace')!r}")
+
+
+def reply_kind(query: Query) -> str:
+    """The service operation that ``reply`` names.
+
+    Raises:
+        LmqError: ``bad_request`` if it is missing or something else.
+    """
+    text = query.get(b"reply")
+    kind = REPLIES.get(text or b"")
+    if kind is None:
+        raise LmqError("bad_request", "the query parameter reply must be ack, nack or ext")
+    return kind

@@ -1,0 +1,196 @@
+"""The OpenAPI 3.1 document of the HTTP interface. Tests validate every real answer of ``/v1`` against it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+
+from ....node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX
+from ....wire.errors import ERRORS, Outcome
+from .lmq import LMQ_PATHS
+from .overview import OVERVIEW_SCHEMAS
+from .parts import NAME, Json, operation, query
+from .queues import queue_paths, subscription_paths
+from .schemas import SCHEMAS
+from .tokens import SECURITY_SCHEMES, TOKEN_PATHS, TOKEN_SCHEMAS
+
+__all__ = ["build", "document"]
+
+_EXPOSITION = "Text exposition format 0.0.4"
+
+
+def document() -> bytes:
+    """The document as served."""
+    return json.dumps(build(), separators=(",", ":")).encode()
+
+
+def build() -> Json:
+    """The document as an object."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "lmqcluster",
+            "version": importlib.metadata.version("lmqcluster"),
+            "license": {"name": "MIT", "identifier": "MIT"},
+            "description": (
+                "A replicated message queue. The routes under /v1 take and give JSON or MessagePack (Content-Type, Accept); "
+                "the routes of LMQ are kept byte for byte and answer errors with a status and an empty body; the reason "
+                "stands in the header x-lmq-error. Counts of queues are those of the node's replica, brought up to date first "
+                "as long as there is a quorum to ask."
+            ),
+        },
+        "security": [{"token": []}],
+        "paths": {
+            **queue_paths(),
+            **subscription_paths(),
+            **_cluster_paths(),
+            **TOKEN_PATHS,
+            **_overview_paths(),
+            **_health_paths(),
+            **LMQ_PATHS,
+        },
+        "components": {
+            "schemas": SCHEMAS | OVERVIEW_SCHEMAS | TOKEN_SCHEMAS | {"Problem": _problem()},
+            "securitySchemes": SECURITY_SCHEMES,
+        },
+    }
+
+
+def _problem() -> Json:
+    codes = [*ERRORS, "route_not_found", "method_not_allowed", "unsupported_media_type", "not_implemented"]
+    return {
+        "type": "object",
+        "description": "RFC 9457. `retryable`: the same request may be sent again. `outcome`: whether it took effect.",
+        "required": ["type", "title", "status", "detail", "code", "retryable", "outcome"],
+        "properties": {
+            "type": {"type": "string", "format": "uri"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "code": {"enum": codes},
+            "retryable": {"type": "boolean"},
+            "outcome": {"enum": [outcome.value for outcome in Outcome]},
+        },
+    }
+
+
+def _path_number(name: str, description: str) -> Json:
+    schema = {"type": "integer", "minimum": 0}
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
+
+
+def _octets(name: str, summary: str) -> Json:
+    described = operation(name, summary, None, not_found=True)
+    del described["responses"]["204"]
+    content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    described["responses"]["200"] = {"description": "As it is in the file.", "content": content}
+    return described
+
+
+def _cluster_paths() -> Json:
+    return {
+        "/v1/cluster": {"get": operation("getCluster", "The cluster as this node sees it", "Cluster")},
+        "/v1/cluster/join": {
+            "post": operation(
+                "join",
+                "Make this node a member of its peer's cluster, once it has that one's data",
+                "Cluster",
+                body="Join",
+            )
+        },
+        "/v1/cluster/remove": {
+            "post": operation("remove", "Take another member out of the cluster", "Cluster", body="Remove")
+        },
+        "/v1/cluster/transfer": {
+            "post": operation("transfer", "Have the leader hand over to another member", "Cluster", body="Transfer")
+        },
+        "/v1/cluster/check": {
+            "get": operation("check", "Whether the cluster is well and this node may be stopped", "CheckUp")
+        },
+        "/v1/snapshots": {"post": operation("takeSnapshot", "Write a snapshot of this node's state now", "Snapshot")},
+        "/v1/snapshots/{index}/blocks/{number}": {
+            "parameters": [
+                _path_number("index", "Log entry of the snapshot."),
+                _path_number("number", "Block, from 0."),
+            ],
+            "get": _octets("getSnapshotBlock", "A block of a snapshot that was taken in the last ten minutes"),
+        },
+        "/v1/log-level": {
+            "get": operation("getLogLevel", "Least severe level that this node logs", "LogLevel"),
+            "put": operation("setLogLevel", "Change it until the node is stopped", "LogLevel", body="LogLevel"),
+        },
+        "/v1/cluster/leave": {
+            "post": operation("leave", "Take this node out of its cluster; it goes on alone and empty", "Cluster")
+        },
+    }
+
+
+def _overview_paths() -> Json:
+    history = query("history", "Add the sums of the last ten minutes, five seconds apart.", {"type": "string"})
+    summary = "Sums over all queues, the members and their figures, as this node knows them"
+    stats = "Rates of a queue, and how long the messages delivered in the last minute had waited"
+    return {
+        "/v1/overview": {"get": operation("getOverview", summary, "Overview", parameters=[history])},
+        "/v1/queues/{name}/stats": {
+            "parameters": [NAME],
+            "get": operation("getQueueStats", stats, "QueueStats", not_found=True),
+        },
+    }
+
+
+def _text_route(name: str, summary: str, statuses: dict[str, str], parameters: list[Json] | None = None) -> Json:
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    described: Json = {
+        "operationId": name,
+        "summary": summary,
+        "responses": {status: {"description": meaning, **text} for status, meaning in statuses.items()},
+    }
+    if parameters:
+        described["parameters"] = parameters
+    return {"get": described}
+
+
+def _queue_metrics_parameters() -> list[Json]:
+    return [
+        query("name", "A regular expression; only queues whose names it finds are shown.", {"type": "string"}),
+        query(
+            "limit",
+            "Most queues on the page; lmq_queue_metrics_omitted says how many are left out.",
+            {"type": "integer", "minimum": 1, "maximum": QUEUES_MAX, "default": QUEUES_DEFAULT},
+        ),
+    ]
+
+
+def _health_paths() -> Json:
+    flags = [
+        query("verbose", "Show every check.", {"type": "string"}),
+        query("exclude", "Checks to leave out, separated by commas.", {"type": "string"}),
+    ]
+    described = {
+        "get": {
+            "operationId": "openapi",
+            "summary": "This document",
+            "responses": {
+                "200": {
+                    "description": "OpenAPI 3.1",
+                    "content": {"application/json": {"schema": {"type": "object"}}},
+                }
+            },
+        }
+    }
+    alias = {"get": {**described["get"], "operationId": "openapiV1"}}
+    return {
+        "/livez": _text_route("livez", "Whether the process works; never depends on a quorum", {"200": "It does"}),
+        "/readyz": _text_route(
+            "readyz",
+            "Whether the node can serve",
+            {"200": "All checks passed", "503": "Some check failed; the body shows which"},
+            flags,
+        ),
+        "/metrics": _text_route("metrics", "Figures for Prometheus", {"200": _EXPOSITION}),
+        "/metrics/queues": _text_route(
+            "queueMetrics", "Figures of single queues for Prometheus", {"200": _EXPOSITION}, _queue_metrics_parameters()
+        ),
+        "/openapi.json": described,
+        "/v1/openapi.json": alias,
+    }

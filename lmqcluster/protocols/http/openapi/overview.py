@@ -1,0 +1,103 @@
+"""Schemas of ``/v1/overview`` and of a queue's statistics."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....core.queue import COUNTERS
+
+__all__ = ["OVERVIEW_SCHEMAS"]
+
+Json = dict[str, Any]
+
+_COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_NUMBER: Final[Json] = {"type": "number"}
+_SECONDS: Final[Json] = {"type": ["number", "null"], "minimum": 0}
+
+
+def _object(properties: Json, *, optional: tuple[str, ...] = (), **more: Any) -> Json:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "required": required, "properties": properties, **more}
+
+
+_SUMS: Final = _object(
+    {
+        "at_s": {**_NUMBER, "description": "When they were counted, in seconds since the node was started."},
+        **dict.fromkeys(("queues", "ready", "delayed", "leased", "bytes", *COUNTERS), _COUNT),
+    },
+    description="Sums over all queues of this node's replica. Counters include deleted queues and never fall.",
+)
+_VITALS: Final = _object(
+    {
+        "version": {"type": "string"},
+        "uptime_s": _NUMBER,
+        "term": _COUNT,
+        "commit_index": _COUNT,
+        "applied_index": _COUNT,
+        "stored_bytes": {**_COUNT, "description": "Memory that the messages take, as counted against the limit."},
+        "stored_bytes_max": _COUNT,
+        "process_bytes": {"type": ["integer", "null"], "description": "Memory of the process, where it is known."},
+        "disk_free_bytes": _COUNT,
+        "disk_total_bytes": _COUNT,
+        "log_bytes": {**_COUNT, "description": "Log entries that no snapshot replaces yet."},
+        "snapshot_index": _COUNT,
+        "waiting_pulls": _COUNT,
+        "match": {
+            "type": "object",
+            "additionalProperties": _COUNT,
+            "description": "The leader's: last log entry known to be on each member.",
+        },
+    },
+    description="How a member is, in its own words.",
+)
+_MEMBER: Final = _object(
+    {
+        "id": {"type": "string"},
+        "last_contact_s": {**_SECONDS, "description": "Since it last answered this node; null if it has not yet."},
+        "round_trip_s": {**_SECONDS, "description": "How long that answer took, connecting included."},
+        "lag": {
+            "type": ["integer", "null"],
+            "minimum": 0,
+            "description": "Committed log entries that it had not applied when it last answered.",
+        },
+        "vitals": {"oneOf": [{"type": "null"}, _VITALS]},
+    }
+)
+_CHECK: Final = _object({"name": {"type": "string"}, "ok": {"type": "boolean"}, "detail": {"type": "string"}})
+_RATES: Final = _object(
+    {
+        "count": _COUNT,
+        **dict.fromkeys(("one", "five", "fifteen", "day", "mean"), _NUMBER),
+    },
+    description="A total, and its rate a second over the last 1, 5 and 15 minutes and the last day.",
+)
+_RETENTION: Final = _object(
+    {
+        **dict.fromkeys(("min", "max", "median", "arithmetic_mean"), _NUMBER),
+        "percentile": {"type": "object", "additionalProperties": _NUMBER},
+        "n": {
+            **_COUNT,
+            "description": "Pulls looked at, each by its first message; everything is 0 for fewer than five.",
+        },
+    },
+    description="Seconds from when a message could have been delivered until it was, over the last minute.",
+)
+
+OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
+    "Overview": _object(
+        {
+            "cluster": {
+                "allOf": [
+                    {"$ref": "#/components/schemas/Cluster"},
+                    {"type": "object", "properties": {"nodes": {"type": "array", "items": _MEMBER}}},
+                ]
+            },
+            "totals": _SUMS,
+            "checks": {"type": "array", "items": _CHECK},
+            "history": {"type": "array", "items": _SUMS},
+        },
+        optional=("history",),
+        additionalProperties=False,
+    ),
+    "QueueStats": _object({"push": _RATES, "pull": _RATES, "retention": _RETENTION}),
+}

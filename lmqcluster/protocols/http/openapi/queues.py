@@ -1,0 +1,130 @@
+"""The routes of queues and subscriptions in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....node.queue_list import SORT_KEYS
+from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
+from ..v1.rendering import QUEUE_FIELDS
+from .parts import NAME, Json, operation, query
+
+__all__ = ["queue_paths", "subscription_paths"]
+
+_KEY: Final[Json] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "Makes a retry of this push safe for at least 5 minutes: what is stored already is not stored again.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+
+
+def _list_parameters() -> list[Json]:
+    sort_text = "What to sort by; equal queues stand in the order of their names."
+    fields_text = f"Comma-separated fields to show beside the name: {', '.join(QUEUE_FIELDS)}."
+    after_text = "Go on behind this name: the answer's `next`. Only where the list is sorted by name."
+    return [
+        query("limit", "Most queues in one answer.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+        query("after", after_text, {"type": "string"}),
+        query("offset", "How many queues to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
+        query("name", "Only queues with this in their names, in upper or lower case.", {"type": "string"}),
+        query("pattern", "Only queues in whose names this regular expression is found.", {"type": "string"}),
+        query("sort", sort_text, {"enum": list(SORT_KEYS), "default": "name"}),
+        query("order", "By default `asc` for names, `desc` for anything else.", {"enum": ["asc", "desc"]}),
+        query("fields", fields_text, {"type": "string"}),
+    ]
+
+
+def _peek_parameters() -> list[Json]:
+    bytes_text = "Most bytes of each body to show. An answer also ends with the message that brings it above 8 MiB."
+    return [
+        query("limit", "Most messages.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}),
+        query("after", "Go on behind this sequence: the answer's `next`.", {"type": "integer", "minimum": 0}),
+        query("bytes", bytes_text, {"type": "integer", "minimum": 0, "maximum": 1024 * 1024, "default": 64 * 1024}),
+    ]
+
+
+def queue_paths() -> Json:
+    """What can be done with queues and their messages."""
+    queue = "/v1/queues/{name}"
+    push_text = f"Push up to {PUSH_COUNT_MAX} messages: all are stored, or none"
+    peek_text = "Look at messages in order of their sequence, leased ones among them, without taking any"
+    pull_text = f"Pull up to {PULL_COUNT_MAX} messages as soon as there is one, waiting up to `timeout` seconds for it"
+    return {
+        "/v1/queues": {
+            "get": operation("listQueues", "Queues that match, sorted", "Queues", parameters=_list_parameters())
+        },
+        queue: {
+            "parameters": [NAME],
+            "get": operation("getQueue", "Counts and properties of a queue", "QueueDetail", not_found=True),
+            "delete": operation("deleteQueue", "Delete a queue and its messages", None, not_found=True),
+        },
+        f"{queue}/properties": {
+            "parameters": [NAME],
+            "get": operation("getProperties", "Effective properties; the queue need not exist", "Properties"),
+            "patch": operation("setProperties", "Set some properties, keep the others", None, body="Properties"),
+            "delete": operation("clearProperties", "Remove the queue's own properties", None),
+        },
+        f"{queue}/messages": {
+            "parameters": [NAME],
+            "get": operation("peek", peek_text, "PeekedMessages", parameters=_peek_parameters(), not_found=True),
+            "post": operation("push", push_text, "PushResults", body="Push", parameters=[_KEY]),
+        },
+        f"{queue}/pull": {
+            "parameters": [NAME],
+            "post": operation("pull", pull_text, "Messages", body="Pull", body_required=False),
+        },
+        **{
+            f"{queue}/{verb}": {
+                "parameters": [NAME],
+                "post": operation(verb, summary, "Results", body="Ids", not_found=True),
+            }
+            for verb, summary in (
+                ("ack", "Acknowledge messages: they are done"),
+                ("nack", "Give messages back at once; each loses a retry"),
+                ("extend", "Start the leases of messages anew"),
+            )
+        },
+        **_operation_paths(queue),
+    }
+
+
+def _operation_paths(queue: str) -> Json:
+    purge = "Remove all messages that are not leased; may be repeated safely"
+    move = (
+        "Put messages that can be pulled now at the end of another queue, as fresh messages; not to be repeated blindly"
+    )
+    suspend = "Let pulls find nothing until the queue is resumed; pushes, acks and the end of leases go on"
+    operations = {
+        "purge": ("purgeQueue", purge, "Purged", "Nothing"),
+        "move": ("moveMessages", move, "Moved", "Move"),
+        "suspend": ("suspendQueue", suspend, "Suspended", "Nothing"),
+        "resume": ("resumeQueue", "Let the queue hand out messages again", "Suspended", "Nothing"),
+    }
+    return {
+        f"{queue}/{verb}": {
+            "parameters": [NAME],
+            "post": operation(name, text, answer, body=body, not_found=True, body_required=body != "Nothing"),
+        }
+        for verb, (name, text, answer, body) in operations.items()
+    }
+
+
+def subscription_paths() -> Json:
+    """What can be done with batch leases."""
+    one = "/v1/subscriptions/{name}"
+    name = {**NAME, "description": "Name of a subscription."}
+    delete = "Put the messages of all its batches back, and forget it, whoever has claimed it"
+    abandon = "Put the messages of all its batches back in their places, uncharged"
+    return {
+        "/v1/subscriptions": {"get": operation("listSubscriptions", "Who holds batch leases", "Subscriptions")},
+        one: {
+            "parameters": [name],
+            "get": operation("getSubscription", "The batches that are not settled", "Subscription", not_found=True),
+            "delete": operation("deleteSubscription", delete, None, not_found=True),
+        },
+        f"{one}/abandon": {
+            "parameters": [name],
+            "post": operation("abandonBatches", abandon, None, not_found=True),
+        },
+    }

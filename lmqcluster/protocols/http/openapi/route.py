@@ -1,0 +1,33 @@
+"""``/openapi.json``: the description of the HTTP interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..server import problem
+from ..server.reply import JSON, Reply
+from ..server.routing import Resource, Router
+from .document import document
+
+if TYPE_CHECKING:
+    from ..server.request import Request
+
+__all__ = ["OpenapiRoute"]
+
+
+class OpenapiRoute:
+    """Serves the document, which is made when it is asked for first."""
+
+    def __init__(self) -> None:
+        self._document: bytes | None = None
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        for path in ("/openapi.json", "/v1/openapi.json"):
+            router.add(path, Resource({"GET": self.show}, problem.on_error, problem.refuse("GET")))
+
+    async def show(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
+        """The document."""
+        if self._document is None:
+            self._document = document()
+        return Reply(200, JSON, self._document)

@@ -1,0 +1,340 @@
+"""Schemas of the OpenAPI document, JSON Schema 2020-12."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....node.config import LOG_LEVELS
+from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
+
+__all__ = ["SCHEMAS"]
+
+Json = dict[str, Any]
+
+
+def _ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(properties: Json, *optional: str, **more: Any) -> Json:
+    """An object whose properties are all required but the optional ones."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False, **more}
+
+
+def _list(items: Json, **more: Any) -> Json:
+    return {"type": "array", "items": items, **more}
+
+
+_STRING: Final[Json] = {"type": "string"}
+_STALE: Final[Json] = {
+    "type": "boolean",
+    "description": "Whether the node is cut off, so that this may be old; then the header `x-lmq-stale` says so too.",
+}
+_BOOLEAN: Final[Json] = {"type": "boolean"}
+_COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_NUMBER: Final[Json] = {"type": "number"}
+_ID: Final[Json] = {"type": "string", "format": "uuid", "description": "Id of one delivery; changes with each."}
+_ADDRESS: Final[Json] = {"type": ["string", "null"], "description": "HOST:PORT, or null where it is off or unknown."}
+_CHECK_FIGURES: Final[Json] = {
+    "type": "object",
+    "additionalProperties": _COUNT,
+    "description": "Figures behind the finding, such as entries of lag, or free_bytes and total_bytes of the disk.",
+}
+_HEADERS: Final[Json] = {
+    "type": "object",
+    "additionalProperties": _STRING,
+    "description": "Request headers of the push that a hook preserved.",
+}
+_HOOKS: Final[Json] = {
+    "type": "object",
+    "description": 'Hook point to modules: {"pre_http_push": [["lmq_hook_preserve_header", ["user-agent"]]]}.',
+    "additionalProperties": _list(
+        {"type": "array", "prefixItems": [_STRING, _list(_STRING)], "items": False, "minItems": 2}
+    ),
+}
+_QUEUE: Final[Json] = {
+    "name": _ref("Content"),
+    "suspended": {**_BOOLEAN, "description": "Whether it hands out nothing until it is resumed."},
+    "ready": {**_COUNT, "description": "Messages that can be pulled now."},
+    "delayed": {**_COUNT, "description": "Messages that become due later, an open accumulation window among them."},
+    "leased": {**_COUNT, "description": "Messages that were delivered and not settled."},
+    "accumulating": {**_COUNT, "description": "Parts in the open accumulation window."},
+    "size": {**_COUNT, "description": "All messages; an open window counts as one."},
+    "bytes": {**_COUNT, "description": "Bytes of all bodies."},
+    "oldest_age_s": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "description": "For how many seconds the message that is next to be delivered has been due; null if none is.",
+    },
+    "pushed_total": {**_COUNT, "description": "Messages stored so far, on all nodes together, like all totals."},
+    "pulled_total": {**_COUNT, "description": "Deliveries."},
+    "acked_total": {**_COUNT, "description": "Messages acknowledged."},
+    "nacked_total": {**_COUNT, "description": "Messages given back."},
+    "redelivered_total": {**_COUNT, "description": "Deliveries of messages whose lease had ended."},
+    "dropped_total": {**_COUNT, "description": "Messages dropped after their last delivery."},
+    "purged_total": {**_COUNT, "description": "Messages removed by a purge."},
+    "moved_out_total": {**_COUNT, "description": "Messages moved to other queues."},
+    "moved_in_total": {**_COUNT, "description": "Messages moved here from other queues."},
+}
+_PEEKED: Final[Json] = {
+    "sequence": {**_COUNT, "description": "Number of the message in the cluster, in the order of pushes."},
+    "id": {"oneOf": [{"type": "null"}, _ID], "description": "Id of the delivery whose lease lives, or null."},
+    "state": {"enum": ["ready", "delayed", "accumulating", "leased"]},
+    "type": {"enum": ["normal", "compound"]},
+    "content": {
+        "description": "The beginning of the body, or of the parts of a compound message.",
+        "oneOf": [_ref("Content"), _list(_ref("Part"))],
+    },
+    "content_type": _STRING,
+    "headers": _HEADERS,
+    "size": {**_COUNT, "description": "Bytes of the whole body."},
+    "truncated": {**_BOOLEAN, "description": "Whether the content is only a part of the body."},
+    "age_s": {
+        "type": "number",
+        "minimum": 0,
+        "description": "Seconds since it could be pulled first, or again after a nack.",
+    },
+    "due_in_s": {
+        "type": "number",
+        "minimum": 0,
+        "description": "Seconds until it can be pulled, or again; 0 if it can now.",
+    },
+    "deliveries_left": {**_COUNT, "description": "How many more deliveries there may be."},
+}
+
+SCHEMAS: Final[dict[str, Json]] = {
+    "Content": {
+        "description": "Bytes: a string where they are UTF-8, else Base64. MessagePack has bin instead.",
+        "oneOf": [_STRING, _object({"base64": {"type": "string", "contentEncoding": "base64"}})],
+    },
+    "Push": _object(
+        {
+            "messages": _list(
+                _object(
+                    {
+                        "content": _ref("Content"),
+                        "content_type": {**_STRING, "minLength": 1, "maxLength": 4096},
+                        "key": {
+                            **_STRING,
+                            "minLength": 1,
+                            "maxLength": 255,
+                            "description": "Idempotency key; a message whose key is known is not stored again.",
+                        },
+                    },
+                    "content_type",
+                    "key",
+                ),
+                maxItems=PUSH_COUNT_MAX,
+            )
+        }
+    ),
+    "PushResults": _object(
+        {
+            "results": _list(
+                _object(
+                    {
+                        "accum": {
+                            "enum": ["no", "new", "yes"],
+                            "description": "Stored as it is; opened an accumulation window; joined an open one.",
+                        },
+                        "replayed": {
+                            "const": True,
+                            "description": "The idempotency key was used before; this is the first push's result.",
+                        },
+                    },
+                    "replayed",
+                )
+            )
+        }
+    ),
+    "Pull": _object(
+        {
+            "max": {"type": "integer", "minimum": 1, "maximum": PULL_COUNT_MAX, "default": 1},
+            "timeout": {
+                "type": ["number", "null"],
+                "minimum": 0,
+                "default": 0,
+                "description": "Seconds to wait for a first message; null waits without limit.",
+            },
+        },
+        "max",
+        "timeout",
+    ),
+    "Part": _object({"content": _ref("Content"), "content_type": _STRING, "headers": _HEADERS}),
+    "Message": _object(
+        {
+            "id": _ID,
+            "queue": _ref("Content"),
+            "type": {"enum": ["normal", "compound"]},
+            "retry": {"type": "integer", "description": "How many more deliveries remain after this one."},
+            "content": {
+                "description": "The body; for a compound message the list of its parts, in push order.",
+                "oneOf": [_ref("Content"), _list(_ref("Part"))],
+            },
+            "content_type": _STRING,
+            "headers": _HEADERS,
+        }
+    ),
+    "Messages": _object({"messages": _list(_ref("Message"))}),
+    "Ids": _object({"ids": _list({"type": "string", "minLength": 1}, maxItems=PULL_COUNT_MAX)}),
+    "Results": _object(
+        {"results": _list({**_BOOLEAN, "description": "Whether the id was that of a message under lease."})}
+    ),
+    "Properties": _object(
+        {
+            "accum": {**_NUMBER, "description": "Accumulation window in seconds; 0 is off. `pack` is an alias."},
+            "pack": {**_NUMBER, "deprecated": True},
+            "hooks": _HOOKS,
+            "retry": {"type": "integer", "description": "How often a message is delivered again."},
+            "timeout": {**_NUMBER, "description": "Seconds until a delivered message is delivered again."},
+        },
+        "accum",
+        "pack",
+        "hooks",
+        "retry",
+        "timeout",
+    ),
+    "Queue": _object(_QUEUE),
+    "QueueDetail": _object(
+        {
+            **_QUEUE,
+            "properties": _ref("Properties"),
+            "own_properties": {**_ref("Properties"), "description": "Those set on the queue itself."},
+            "stale": _STALE,
+        }
+    ),
+    "QueueRow": _object(_QUEUE, *(name for name in _QUEUE if name != "name")),
+    "Queues": _object(
+        {
+            "queues": _list(_ref("QueueRow")),
+            "total": {**_COUNT, "description": "How many queues match, on this page or not."},
+            "next": {
+                "oneOf": [{"type": "null"}, _ref("Content")],
+                "description": "Ask with it as `after` to go on; null at the end, and where the list is not sorted by name.",
+            },
+            "stale": _STALE,
+        }
+    ),
+    "PeekedMessages": _object(
+        {
+            "messages": _list(_object(_PEEKED)),
+            "next": {"type": ["integer", "null"], "description": "Ask with it as `after` to go on; null at the end."},
+            "stale": _STALE,
+        }
+    ),
+    "Purged": _object({"purged": {**_COUNT, "description": "How many messages were removed."}}),
+    "Move": _object(
+        {
+            "to": {**_ref("Content"), "description": "Name of the other queue, which is made if it does not exist."},
+            "max": {"type": "integer", "minimum": 1, "description": "Most messages to move; without it all."},
+        },
+        "max",
+    ),
+    "Moved": _object({"moved": {**_COUNT, "description": "How many messages were moved."}}),
+    "Suspended": _object({"suspended": _BOOLEAN}),
+    "Nothing": {**_object({}), "description": "An empty object, or no body at all."},
+    "Subscription": _object(
+        {
+            "name": _ref("Content"),
+            "owner": {**_ref("Content"), "description": "Token whose quota it counts to; empty without tokens."},
+            "session": {"type": ["integer", "null"], "description": "The one that may use it; null if never claimed."},
+            "settled": {**_COUNT, "description": "The highest settled epoch."},
+            "batches": _list(
+                _object(
+                    {
+                        "epoch": _COUNT,
+                        "state": {"enum": ["live", "expired"]},
+                        "count": {**_COUNT, "description": "Messages."},
+                        "expires_in_s": {"type": "number", "minimum": 0},
+                    }
+                )
+            ),
+        }
+    ),
+    "Subscriptions": _object({"subscriptions": _list(_ref("Subscription"))}),
+    "Node": _object(
+        {
+            "id": _STRING,
+            "name": {"type": ["string", "null"], "description": "Null until the node has been heard of."},
+            "http": _ADDRESS,
+            "rpc": _ADDRESS,
+            "raft": _ADDRESS,
+            "machine_version": {
+                "type": ["integer", "null"],
+                "description": "Newest behaviour that this node understands; null until it has been heard of.",
+            },
+            "state": {
+                "enum": [
+                    "leader",
+                    "follower",
+                    "candidate",
+                    "recovering",
+                    "installing",
+                    "left",
+                    "removed",
+                    "unreachable",
+                ]
+            },
+            "match_index": {"type": ["integer", "null"], "description": "Last log entry known to be on that node."},
+            "connected": _BOOLEAN,
+        },
+        additionalProperties=True,
+    ),
+    "Cluster": _object(
+        {
+            "self": _STRING,
+            "leader": {"type": ["string", "null"], "description": "Id of the leader, or null while there is none."},
+            "term": _COUNT,
+            "commit_index": _COUNT,
+            "applied_index": _COUNT,
+            "quorum": {"type": "integer", "minimum": 1, "description": "Votes needed."},
+            "has_quorum": _BOOLEAN,
+            "durability": _STRING,
+            "version": _STRING,
+            "machine_version": {
+                **_COUNT,
+                "description": "Behaviour in use: the newest that all members understand, once they have moved to it.",
+            },
+            "problem": {
+                "type": ["string", "null"],
+                "description": "Why the node is in no cluster, or what keeps its cluster from electing a leader, if known.",
+            },
+            "nodes": _list(_ref("Node"), minItems=1),
+        },
+        additionalProperties=True,
+    ),
+    "Join": _object(
+        {
+            "peer": {**_STRING, "description": "HTTP or Raft address of a member, HOST:PORT."},
+            "discard_data": {**_BOOLEAN, "description": "Whether messages that this node holds may be thrown away."},
+        },
+        "discard_data",
+    ),
+    "Remove": _object(
+        {
+            "node": {**_STRING, "description": "Name or id of the member."},
+            "force": {**_BOOLEAN, "description": "Whether to remove it though it is alive."},
+        },
+        "force",
+    ),
+    "Transfer": _object(
+        {"to": {**_STRING, "description": "Name or id; without it the member that is most up to date."}}, "to"
+    ),
+    "LogLevel": _object({"level": {"enum": list(LOG_LEVELS)}}),
+    "CheckUp": _object(
+        {
+            "checks": _list(_object({"name": _STRING, "ok": _BOOLEAN, "detail": _STRING, "figures": _CHECK_FIGURES})),
+            "safe_to_stop": {**_BOOLEAN, "description": "Whether the other members could go on without this node."},
+        }
+    ),
+    "Snapshot": _object(
+        {
+            "index": {**_COUNT, "description": "Last log entry that it holds."},
+            "term": _COUNT,
+            "members": {"type": "object", "additionalProperties": _STRING, "description": "Raft address by id."},
+            "blocks": _COUNT,
+            "size_bytes": _COUNT,
+        }
+    ),
+}

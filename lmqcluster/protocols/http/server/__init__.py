@@ -1,0 +1,1 @@
+"""What every route stands on: connections, requests and replies, routing, permissions."""

@@ -1,0 +1,132 @@
+"""Whom a request without a token may come from.
+
+As long as no token is needed, every program on the node's machine is an administrator; web pages are not. A browser on the
+machine sends requests for any page that it shows, so what it says of them is looked at:
+
+``Host``: a page can be loaded under a name of its owner's that resolves to this machine from then on (DNS rebinding), and what it
+asks for is then of the same origin. So the host has to be a loopback address, ``localhost``, or a name that the node's owner has
+configured, whatever it resolves to. The port does not matter: a tunnel may have changed it.
+
+``Origin``: browsers send it with whatever may change something. It has to be the host that the request is for.
+
+``Sec-Fetch-Site``: browsers send it with everything, but only to addresses that they trust, such as loopback ones and those
+with TLS. If it is there, it has to say that no other page has caused the request. To other addresses a browser's GET carries
+nothing that tells; there the console sends a header that pages from elsewhere cannot send.
+
+Requests that lack all of this are those of programs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import hdrs
+
+from ....wire.errors import LmqError
+from .target import authority_of
+
+if TYPE_CHECKING:
+    from ....node.config import NodeConfig
+    from .request import Request
+
+__all__ = ["CONSOLE_HEADER", "AnonymousRequests"]
+
+CONSOLE_HEADER: Final = "X-Lmq-Console"
+"""Sent by the console. For another site's page the browser would ask first whether it may, which is never granted."""
+
+_FETCH_SITE: Final = "Sec-Fetch-Site"
+_OWN_SITES: Final = frozenset(("none", "same-origin"))
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{0,5})?")
+_LOOPBACK_6: Final = ipaddress.IPv6Address("::1")
+_KNOWN_MAX: Final = 1000
+_SHOWN_CHARACTERS_MAX: Final = 100
+
+
+class AnonymousRequests:
+    """Decides which requests are served without a token; that their clients are on this machine has been found already."""
+
+    __slots__ = ("_hosts", "_known")
+
+    def __init__(self, config: NodeConfig) -> None:
+        """Take the names of the node from its configuration."""
+        own = (address for address in (config.http, config.advertise_raft) if address is not None)
+        names = (address.host for address in own if not address.is_wildcard)
+        self._hosts = frozenset((*(_bracketed(name).lower() for name in names), *config.http_hosts))
+        self._known: dict[str, bool] = {}
+
+    def check(self, request: Request) -> None:
+        """Refuse a request that a page from elsewhere may have caused.
+
+        Raises:
+            LmqError: ``unknown_host`` or ``foreign_origin``.
+        """
+        headers = request.headers
+        hosts = headers.getall(hdrs.HOST, ())
+        target = request.raw_path
+        if not target.startswith("/") and (authority := authority_of(target)) is not None:
+            hosts = (*hosts, authority)
+        # Version 1.0 does without a host; browsers always name one.
+        trusted = True
+        for host in hosts:
+            trusted = self._is_loopback(host) and trusted
+        origin = headers.get(hdrs.ORIGIN)
+        if origin is not None and not (hosts and _is_of(origin, hosts[-1])):
+            raise _foreign(f"a page of {origin[:_SHOWN_CHARACTERS_MAX]!r}")
+        site = headers.get(_FETCH_SITE)
+        if site is not None and site not in _OWN_SITES:
+            raise _foreign("a page from elsewhere")
+        if not trusted and origin is None and site is None and _is_browser(request) and CONSOLE_HEADER not in headers:
+            raise _foreign("a page that the browser does not name")
+
+    def _is_loopback(self, host: str) -> bool:
+        """Whether browsers trust a host, being on this machine for certain.
+
+        Raises:
+            LmqError: ``unknown_host`` if it is not one of the node's either.
+        """
+        known = self._known.get(host)
+        if known is None:
+            match = _HOST.fullmatch(host)
+            name = "" if match is None else match[1].lower()
+            known = name == "localhost" or _is_loopback_literal(name)
+            if not known and name not in self._hosts:
+                raise LmqError(
+                    "unknown_host",
+                    f"without a token this node does not answer for the host {host[:_SHOWN_CHARACTERS_MAX]!r}: ask for "
+                    "localhost, 127.0.0.1 or [::1], name the host in the option http_hosts, or make tokens",
+                )
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[host] = known
+        return known
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_loopback_literal(name: str) -> bool:
+    """Whether a host is 127.0.0.0/8 or ::1 in its usual form; other ways to write them are nobody's."""
+    try:
+        if name.startswith("["):
+            return ipaddress.IPv6Address(name[1:-1]) == _LOOPBACK_6
+        return ipaddress.IPv4Address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_of(origin: str, host: str) -> bool:
+    """Whether a page comes from this very host and port. A proxy may have taken TLS off."""
+    scheme, _separator, place = origin.lower().partition("://")
+    return scheme in ("http", "https") and place == host.lower()
+
+
+def _is_browser(request: Request) -> bool:
+    return request.headers.get(hdrs.USER_AGENT, "").startswith("Mozilla/")
+
+
+def _foreign(whose: str) -> LmqError:
+    text = f"without a token this node serves programs on its machine and its own console, not {whose} in a browser"
+    return LmqError("foreign_origin", text)

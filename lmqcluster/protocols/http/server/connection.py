@@ -1,0 +1,248 @@
+"""Connections: LMQ's answers to what is not HTTP, time limits, and the most that a connection may do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+import structlog
+from aiohttp import EMPTY_PAYLOAD, hdrs, web
+from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
+
+from ....node.address import is_loopback
+from ....ports import Ending, Place
+from .body import REQUEST_S
+from .framing import HEAD_BYTES_MAX, Framing
+from .reply import Reply
+from .request import Request
+
+__all__ = ["HEADER_VALUE_BYTES_MAX", "REQUEST_LINE_BYTES_MAX", "Connection", "HttpServer"]
+
+REQUEST_LINE_BYTES_MAX: Final = 4096
+HEADER_VALUE_BYTES_MAX: Final = 4096
+HEADER_BYTES_MAX: Final = HEADER_VALUE_BYTES_MAX + 256
+"""The parser's limit counts a header's name too; the front end checks the values exactly."""
+HEADERS_MAX: Final = 128
+IDLE_S: Final = 5.0
+LINGER_S: Final = 5.0
+"""How long the rest of a refused body is read and dropped, so that the client gets to see the answer."""
+READ_BUFFER_BYTES: Final = 64 * 1024
+
+SMALL_BYTES: Final = 16 * 1024
+"""Requests and answers up to here are not counted: the buffers of sockets may hold as much."""
+COUNTED_BYTES_MAX: Final = 96 * 1024 * 1024
+"""Nothing counts for more, so that a client that holds nothing else can be served: there may be compound messages that machine
+version 1 has let grow beyond all bounds."""
+_SMALL_HEAD_BYTES: Final = 4096
+_PARSED_FACTOR: Final = 4
+"""What the parser makes of a head takes so many times its bytes."""
+
+_log = structlog.get_logger(__name__)
+# llhttp refuses a method it does not know; the line it complains of is only in the text of the error.
+_MADE_UP_METHOD = re.compile(r"b['\"][!#$%&'*+.^_`|~0-9A-Za-z-]+ (?P<path>/\S*) HTTP/1\.[01]['\"]")
+_KEEPALIVE_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+
+
+class HeadTooLargeError(HttpProcessingError):
+    """A request line with headers that takes too much memory."""
+
+    code = 431
+
+
+class Connection(RequestHandler):
+    """One client connection.
+
+    Attributes:
+        served: requests answered so far.
+        is_local: whether the client is on this machine.
+        place: what it counts for.
+    """
+
+    __slots__ = ("_body", "_framing", "_head_bytes", "_is_over", "_rest", "_work_bytes", "is_local", "place", "served")
+
+    def __init__(self, manager: HttpServer, place: Place, *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            manager,
+            loop=loop,
+            keepalive_timeout=IDLE_S,
+            access_log=None,  # type: ignore[arg-type]  # None is how aiohttp is told to keep no access log
+            max_line_size=REQUEST_LINE_BYTES_MAX,
+            max_field_size=HEADER_BYTES_MAX,
+            max_headers=HEADERS_MAX,
+            lingering_time=LINGER_S,
+            read_bufsize=READ_BUFFER_BYTES,
+            # A body is opaque: what was pushed compressed is delivered compressed.
+            auto_decompress=False,
+        )
+        self.served = 0
+        self.place = place
+        self.is_local = is_loopback(place.address)
+        self._framing = Framing()
+        self._body: StreamReader = EMPTY_PAYLOAD
+        self._rest = b""
+        self._is_over = False
+        self._head_bytes = 0
+        self._work_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the client, and give the parser those of one head or body at a time.
+
+        While requests, or the beginning of a body, wait to be taken, the rest is kept; the base class calls with no data when it
+        can go on.
+        """
+        if self._is_over:
+            return
+        if not data:
+            super().data_received(data)
+        rest = self._rest + data if self._rest else data
+        while rest and not (self._reading_paused or len(self._messages) >= self._max_msg_queue_size):
+            rest = self._feed(rest)
+        self._rest = rest
+
+    def _feed(self, data: bytes) -> bytes:
+        """Give the parser the first piece; returns the rest."""
+        if self._upgraded:
+            super().data_received(data)
+            return b""
+        framing = self._framing
+        piece, size = framing.piece(data)
+        requests = self._request_count
+        super().data_received(piece)
+        if self._request_count != requests:
+            before, (message, self._body) = self._body, self._messages[-1]
+            if isinstance(message, RawRequestMessage):
+                framing.head_ended(None if message.chunked else int(message.headers.get(hdrs.CONTENT_LENGTH, "0")))
+                self._hold_head(0)
+            else:
+                # It was refused, which ends the connection; what comes behind it means nothing. Whoever reads the body before it
+                # is told by nobody else.
+                self._is_over = True
+                if not before.is_eof():
+                    before.set_exception(RequestPayloadError(message.message))
+        elif framing.is_chunked and self._body.is_eof():
+            framing.body_ended()
+        elif framing.head_bytes > _SMALL_HEAD_BYTES:
+            self._check_head(framing.head_bytes)
+        return b"" if self._is_over or self._force_close or self._close else data[size:]
+
+    def _check_head(self, size_bytes: int) -> None:
+        """Refuse a head that is too large, and end the connection if there is no room for it."""
+        if size_bytes > HEAD_BYTES_MAX:
+            self._is_over = True
+            error = HeadTooLargeError(message=f"the request line and the headers have more than {HEAD_BYTES_MAX} bytes")
+            self._messages.append((_ErrInfo(error.code, error, error.message), EMPTY_PAYLOAD))
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+        elif not self._hold_head(size_bytes * _PARSED_FACTOR):
+            self._is_over = True
+            self.place.note(Ending.MEMORY)
+            self.force_close()
+
+    def _hold_head(self, size_bytes: int) -> bool:
+        if not self.place.hold(self._work_bytes + size_bytes):
+            return False
+        self._head_bytes = size_bytes
+        return True
+
+    def hold(self, size_bytes: int) -> bool:
+        """Count so many bytes for the request under way and its answer, instead of what was counted before.
+
+        Returns:
+            False if the client's share of the node's memory does not allow it; then nothing has changed.
+        """
+        size_bytes = 0 if size_bytes <= SMALL_BYTES else min(size_bytes, COUNTED_BYTES_MAX)
+        if size_bytes != self._work_bytes:
+            if not self.place.hold(self._head_bytes + size_bytes):
+                return False
+            self._work_bytes = size_bytes
+        return True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection; notice a peer that died silently within a minute."""
+        super().connection_made(transport)
+        cast("asyncio.Transport", transport).set_write_buffer_limits(high=SMALL_BYTES)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            for name, seconds in _KEEPALIVE_OPTIONS:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+
+    def close(self) -> None:
+        """End the connection: at once if it is idle, else when its request has been answered.
+
+        aiohttp only stops reading an idle one, which leaves a client's next request without any answer.
+        """
+        is_idle = self._waiter is not None
+        super().close()
+        if is_idle and self.transport is not None:
+            self.transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection has ended."""
+        super().connection_lost(exc)
+        self.place.ended()
+
+    def log_exception(self, *args: Any, **kwargs: Any) -> None:
+        """Take a failure that aiohttp met; a broken body of a request that was refused already is the fault of the client."""
+        error = kwargs.get("exc_info")
+        if isinstance(error, RequestPayloadError):
+            self.place.note(Ending.BAD_REQUEST, "the body of a refused request is broken")
+        else:
+            super().log_exception(*args, **kwargs)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what the parser refused, or a failure of ours, with an empty body, and end the connection."""
+        if isinstance(exc, HttpProcessingError):
+            status = _status_of(exc)
+            _log.debug("request refused", status=status, reason=message)
+        else:
+            _log.error("a request failed", method=request.method, path=request.raw_path, exc_info=exc)
+        return Reply(status, close=True)
+
+
+def _status_of(exc: HttpProcessingError) -> int:
+    """The status for a request that could not be parsed."""
+    if isinstance(exc, HeadTooLargeError):
+        return 431
+    if isinstance(exc, LineTooLong) and exc.args[1] == REQUEST_LINE_BYTES_MAX:
+        return 414
+    if isinstance(exc, BadHttpMethod):
+        made_up = _MADE_UP_METHOD.search(str(exc))
+        if made_up is not None:
+            on_messages = made_up["path"].partition("?")[0].split("/")[1] == "messages"
+            return 405 if on_messages else 501
+    return 400
+
+
+class HttpServer(web.Server):
+    """One port: makes a `Connection` for each client, and a `Request` for each request."""
+
+    def __init__(
+        self, handler: Callable[[Request], Awaitable[web.StreamResponse]], request_s: float = REQUEST_S
+    ) -> None:
+        """Serve with this handler; a small request may take `request_s` to arrive."""
+        super().__init__(
+            cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", handler),
+            request_factory=self._new_request,
+            handler_cancellation=True,
+        )
+        self._request_s = request_s
+
+    def connect(self, place: Place) -> Connection:
+        """The protocol of a new connection."""
+        return Connection(self, place, loop=self._loop)
+
+    def _new_request(self, message, payload, protocol, writer, task) -> Request:  # type: ignore[no-untyped-def]
+        return Request(message, payload, protocol, writer, task, self._loop, request_s=self._request_s)

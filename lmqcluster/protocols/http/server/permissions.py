@@ -1,0 +1,85 @@
+"""What every route asks of a client: the one place where it is declared.
+
+A route that is missing here is the administrators'; a test refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ....node.needs import (
+    LOOK,
+    LOOK_AT_ALL,
+    LOOK_AT_QUEUE,
+    LOOK_AT_SUBSCRIPTION,
+    MANAGE,
+    MANAGE_QUEUE,
+    OPEN,
+    USE,
+    USE_MANY,
+    USE_SUBSCRIPTION,
+    Need,
+)
+
+__all__ = ["NEEDS", "needs_of"]
+
+_QUEUE: Final = "/v1/queues/{name}"
+_SUBSCRIPTION: Final = "/v1/subscriptions/{name}"
+
+NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
+    # LMQ's routes
+    "/messages": {"GET": USE_MANY, "POST": USE_MANY},
+    "/messages/{name}": {"GET": USE, "POST": USE},
+    "/messages/{name}/{id}": {"POST": USE},
+    "/queues/{name}": {"DELETE": MANAGE_QUEUE},
+    "/properties": {"GET": LOOK, "PUT": MANAGE, "DELETE": MANAGE},
+    "/properties/{name}": {"GET": LOOK_AT_QUEUE, "PATCH": USE, "DELETE": USE},
+    "/stats": {"GET": LOOK},
+    # queues
+    "/v1/queues": {"GET": LOOK},
+    _QUEUE: {"GET": LOOK_AT_QUEUE, "DELETE": MANAGE_QUEUE},
+    f"{_QUEUE}/properties": {"GET": LOOK_AT_QUEUE, "PATCH": USE, "DELETE": USE},
+    f"{_QUEUE}/stats": {"GET": LOOK_AT_QUEUE},
+    f"{_QUEUE}/messages": {"GET": LOOK_AT_QUEUE, "POST": USE},
+    f"{_QUEUE}/pull": {"POST": USE},
+    f"{_QUEUE}/ack": {"POST": USE},
+    f"{_QUEUE}/nack": {"POST": USE},
+    f"{_QUEUE}/extend": {"POST": USE},
+    **{f"{_QUEUE}/{verb}": {"POST": MANAGE_QUEUE} for verb in ("purge", "move", "suspend", "resume")},
+    "/v1/subscriptions": {"GET": LOOK},
+    _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION, "DELETE": USE_SUBSCRIPTION},
+    f"{_SUBSCRIPTION}/abandon": {"POST": USE_SUBSCRIPTION},
+    # the cluster
+    "/v1/overview": {"GET": LOOK},
+    "/v1/cluster": {"GET": LOOK},
+    "/v1/cluster/join": {"POST": MANAGE},
+    "/v1/cluster/leave": {"POST": MANAGE},
+    "/v1/cluster/remove": {"POST": MANAGE},
+    "/v1/cluster/transfer": {"POST": MANAGE},
+    "/v1/cluster/check": {"GET": LOOK},
+    "/v1/snapshots": {"POST": MANAGE},
+    "/v1/snapshots/{index}/blocks/{number}": {"GET": MANAGE},
+    "/v1/tokens": {"GET": MANAGE, "POST": MANAGE},
+    "/v1/tokens/{name}": {"DELETE": MANAGE},
+    "/v1/access": {"GET": LOOK},
+    # this node
+    "/livez": {"GET": OPEN},
+    "/readyz": {"GET": OPEN},
+    "/metrics": {"GET": LOOK},
+    "/metrics/queues": {"GET": LOOK_AT_ALL},
+    "/v1/log-level": {"GET": LOOK, "PUT": MANAGE},
+    "/openapi.json": {"GET": LOOK},
+    "/v1/openapi.json": {"GET": LOOK},
+}
+"""By path and method."""
+
+_CONSOLE: Final[Mapping[str, Need]] = {"GET": OPEN, "HEAD": OPEN}
+"""The console's files hold no data; what it shows it asks for with a token."""
+
+
+def needs_of(path: str) -> Mapping[str, Need]:
+    """What the methods of a route ask for."""
+    if path in ("/", "/console") or path.startswith("/console/"):
+        return _CONSOLE
+    return NEEDS.get(path, {})

@@ -1,0 +1,127 @@
+"""Routes: which handlers a path has, and what is said to a method it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Concatenate
+
+from ....node.needs import MANAGE, Need, Scope
+from ....wire.errors import LmqError
+from .permissions import needs_of
+from .reply import Reply
+from .request import Request
+from .target import pattern_of
+
+__all__ = ["KNOWN_METHODS", "Handler", "Resource", "Router"]
+
+Handler = Callable[Concatenate[Request, ...], Awaitable[Reply]]
+"""Called with the request and the values of the path's variables, decoded; may raise `LmqError`."""
+
+KNOWN_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What stands behind one path.
+
+    Attributes:
+        methods: handlers by HTTP method.
+        on_error: lays out an error of a handler.
+        refuse: lays out the answer to a method that has no handler; called with its status, 405 or 501.
+        guard: checked before the method, as LMQ does on ``/messages``; raises `LmqError`.
+        path: where it stands, set by the router.
+        any_method: whether an unheard-of method is 405 like the others, instead of 501.
+        needs: what each method asks of a client; set by the router from the table of `permissions`.
+    """
+
+    methods: Mapping[str, Handler]
+    on_error: Callable[[LmqError], Reply]
+    refuse: Callable[[int], Reply]
+    guard: Callable[[Request], None] | None = None
+    any_method: bool = False
+    path: str = field(default="", compare=False)
+    needs: Mapping[str, Need] = field(default_factory=dict, compare=False)
+
+    def is_open_to(self, method: str) -> bool:
+        """Whether nobody is asked who he is."""
+        need = self.needs.get(method)
+        return need is not None and need.scope is Scope.NOTHING
+
+    async def answer(self, request: Request, values: list[bytes]) -> Reply:
+        """Run the handler of the request's method."""
+        try:
+            if not request.principal.is_root:
+                self._authorise(request, values)
+            if self.guard is not None:
+                self.guard(request)
+            handler = self.methods.get(request.method)
+            if handler is None:
+                return self.refuse(405 if self.any_method or request.method in KNOWN_METHODS else 501)
+            return await handler(request, *values)
+        except LmqError as exc:
+            return self.on_error(exc)
+
+    def _authorise(self, request: Request, values: list[bytes]) -> None:
+        """Refuse what the client may not do.
+
+        Raises:
+            LmqError: ``unauthorized``, ``forbidden``, or ``bad_request`` if it is not said what the request is about.
+        """
+        if request.method not in self.methods:
+            return
+        need = self.needs.get(request.method, MANAGE)
+        subject = values[0] if values else b""
+        if need.scope is Scope.PATTERN:
+            subject = pattern_of(request.parameters())
+        request.principal.demand(need, subject)
+
+
+@dataclass(slots=True)
+class _Place:
+    """One position in the tree of paths."""
+
+    resource: Resource | None = None
+    literals: dict[bytes, _Place] = field(default_factory=dict)
+    variable: _Place | None = None
+
+
+class Router:
+    """Finds the resource of a path, in one step per segment."""
+
+    def __init__(self) -> None:
+        self._root = _Place()
+        self._paths: dict[str, Resource] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Resource]]:
+        """All paths with what stands behind them."""
+        return iter(self._paths.items())
+
+    def add(self, path: str, resource: Resource) -> None:
+        """Put a resource at a path such as ``/messages/{name}``."""
+        place = self._root
+        for segment in path.removesuffix("/").split("/")[1:]:
+            if segment.startswith("{"):
+                if place.variable is None:
+                    place.variable = _Place()
+                place = place.variable
+            else:
+                place = place.literals.setdefault(segment.encode(), _Place())
+        if place.resource is not None:
+            raise ValueError(f"there is a resource at {path} already")
+        place.resource = self._paths[path] = replace(resource, path=path, needs=needs_of(path))
+
+    def find(self, segments: list[bytes]) -> tuple[Resource | None, list[bytes]]:
+        """The resource at a path, or None, and the values of its variables. Literal segments win."""
+        place = self._root
+        values: list[bytes] = []
+        for segment in segments:
+            literal = place.literals.get(segment)
+            if literal is not None:
+                place = literal
+            elif place.variable is not None:
+                place = place.variable
+                values.append(segment)
+            else:
+                return None, values
+        return place.resource, values

@@ -1,0 +1,57 @@
+"""Requests that wait for a message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ....node.access import Principal
+
+__all__ = ["Waits"]
+
+T = TypeVar("T")
+
+
+class Waits:
+    """Keeps track of waiting requests, so that a node that stops can answer them as if their time were up."""
+
+    __slots__ = ("_ended", "_tasks")
+
+    def __init__(self) -> None:
+        self._ended = False
+        self._tasks: dict[asyncio.Task[Any], Principal] = {}
+
+    async def run(self, principal: Principal, operation: Coroutine[Any, Any, T], nothing: T) -> T:
+        """The result of an operation that may wait long, or `nothing` if the wait is ended meanwhile."""
+        task = asyncio.current_task()
+        if self.have_ended() or task is None:
+            operation.close()
+            return nothing
+        self._tasks[task] = principal
+        try:
+            return await operation
+        except asyncio.CancelledError:
+            # A client that hung up cancels too; then nobody reads the answer, and the connection says so.
+            if not self.have_ended() and not principal.is_revoked:
+                raise
+            task.uncancel()
+            return nothing
+        finally:
+            del self._tasks[task]
+
+    def have_ended(self) -> bool:
+        """Whether `end` was called: the node is stopping."""
+        return self._ended
+
+    def end(self) -> None:
+        """End all waits, now and from now on."""
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+
+    def end_revoked(self) -> None:
+        """End the waits of those whose token is good no more."""
+        for task, principal in self._tasks.items():
+            if principal.is_revoked:
+                task.cancel()

@@ -1,0 +1,84 @@
+"""Members of request bodies and query parameters of the ``/v1`` routes, checked. Everything raises ``bad_request``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....wire.errors import LmqError
+from ..server.target import Query
+from .media import content_of
+
+__all__ = ["choice", "list_of", "object_of", "seconds", "text_of", "whole", "whole_member"]
+
+
+def object_of(value: Any, known: set[str], where: str = "the body") -> dict[str, Any]:
+    """An object with no other members than those known; a body may be missing."""
+    if value is None and where == "the body":
+        return {}
+    if not isinstance(value, dict):
+        raise LmqError("bad_request", f"{where} must be an object, not {type(value).__name__}")
+    unknown = value.keys() - known
+    if unknown:
+        raise LmqError(
+            "bad_request", f"{where} has no member {min(map(str, unknown))[:80]!r}; it takes {', '.join(sorted(known))}"
+        )
+    return value
+
+
+def list_of(body: dict[str, Any], name: str, count_max: int) -> list[Any]:
+    """A member that is a list; one that is too long is ``too_large``."""
+    value = body.get(name)
+    if not isinstance(value, list):
+        raise LmqError("bad_request", f"{name} must be a list")
+    if len(value) > count_max:
+        raise LmqError("too_large", f"{name} has {len(value)} entries, more than {count_max}; send them in parts")
+    return value
+
+
+def text_of(value: Any, what: str, bytes_max: int) -> bytes | None:
+    """A string of 1 byte to `bytes_max`, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, (str, bytes)):
+        raise LmqError("bad_request", f"{what} must be a string, not {type(value).__name__}")
+    data = content_of(value, what)
+    if not 0 < len(data) <= bytes_max:
+        raise LmqError("bad_request", f"{what} has 1 to {bytes_max} bytes, not {len(data)}")
+    return data
+
+
+def seconds(value: Any) -> float | None:
+    """A time to wait, None for no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        raise LmqError("bad_request", "timeout must be a number of seconds, 0 or more, or null to wait without limit")
+    return min(float(value), 1e9)
+
+
+def whole_member(value: Any, name: str, least: int, most: int) -> int:
+    """A member that is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise LmqError("bad_request", f"{name} must be a whole number from {least} to {most}")
+    return value
+
+
+def whole(query: Query, name: str, least: int, most: int, default: int) -> int:
+    """A query parameter that is a whole number."""
+    text = query.get(name.encode())
+    if text is None:
+        return default
+    if not text.isdigit() or len(text) > 19 or not least <= int(text) <= most:
+        raise LmqError("bad_request", f"{name} must be a whole number from {least} to {most}")
+    return int(text)
+
+
+def choice(query: Query, name: str, choices: tuple[str, ...], default: str) -> str:
+    """A query parameter that is one of some words."""
+    text = query.get(name.encode())
+    if text is None:
+        return default
+    word = text.decode(errors="replace")
+    if word not in choices:
+        raise LmqError("bad_request", f"{name} must be one of {', '.join(choices)}, not {word[:40]!r}")
+    return word

@@ -1,0 +1,70 @@
+"""What a person wants to see at a glance: ``/v1/overview``, and the rates and waiting times of one queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....node.checkup import check_up
+from ..server.barrier_read import marked, not_found, refresh
+from ..server.problem import on_error, refuse
+from ..server.routing import Resource, Router
+from ..server.target import check_name
+from .media import reply_media
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ....node.node import Node
+    from ..server.reply import Reply
+    from ..server.request import Request
+    from ..server.routing import Handler
+
+__all__ = ["OverviewRoutes"]
+
+
+class OverviewRoutes:
+    """Figures of the whole cluster in one answer, cheap enough to be asked for every second by many."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        table: Mapping[str, Mapping[str, Handler]] = {
+            "/v1/overview": {"GET": self.overview},
+            "/v1/queues/{name}/stats": {"GET": self.queue_stats},
+        }
+        for path, methods in table.items():
+            router.add(path, Resource(methods, on_error, refuse(*methods)))
+
+    async def overview(self, request: Request) -> Reply:
+        """Sums over all queues, the cluster and how its members are; answered without a quorum too.
+
+        Nothing is asked of the cluster for it: queues are those of the local replica, and the other members' figures are a second
+        or two old. With ``history`` the sums of the last ten minutes, five seconds apart, come along.
+        """
+        node = self._node
+        await node.peer_vitals.look()
+        totals = await node.totals.current()
+        cluster = node.cluster_status()
+        for member in cluster["nodes"]:
+            member.update(node.peer_vitals.describe(member["id"]))
+        checks, _safe_to_stop = check_up(node)
+        answer: dict[str, Any] = {
+            "cluster": cluster,
+            "totals": totals.fields(),
+            "checks": [one._asdict() for one in checks],
+        }
+        if b"history" in request.parameters():
+            answer["history"] = [one.fields() for one in node.totals.history]
+        return reply_media(request).reply(answer)
+
+    async def queue_stats(self, request: Request, name: bytes) -> Reply:
+        """Rates over the last minutes and how long the messages delivered in the last minute had waited."""
+        check_name(name)
+        stale = await refresh(self._node.service)
+        info = self._node.service.queue(name)
+        if info is None:
+            raise not_found(name, stale=stale)
+        stats = self._node.stats.snapshot(name, pushed_total=info.pushed_total, pulled_total=info.pulled_total)
+        return marked(reply_media(request).reply(stats), stale=stale)

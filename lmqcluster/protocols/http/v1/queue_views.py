@@ -1,0 +1,126 @@
+"""What can be seen of queues under ``/v1``: the list, one queue, and its messages. Answered without a quorum too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ....node.peek import peek
+from ....node.queue_list import SORT_KEYS, QueueList
+from ....wire.errors import LmqError
+from ....wire.limits import PATTERN_BYTES_MAX
+from ..server.barrier_read import marked, not_found, refresh
+from ..server.shown_properties import shown
+from ..server.target import check_name
+from .long_list import reply_with_list
+from .media import reply_media
+from .members import choice, whole
+from .rendering import QUEUE_FIELDS, peeked_message, queue_row
+
+if TYPE_CHECKING:
+    from ....node.node import Node
+    from ..server.reply import Reply
+    from ..server.request import Request
+    from ..server.target import Query
+
+__all__ = ["QueueViews"]
+
+QUEUES_PER_PAGE_MAX = 10_000
+_OFFSET_MAX = 1_000_000_000
+PEEK_MAX = 1_000
+_PEEK_DEFAULT = 20
+CONTENT_BYTES_MAX = 1024 * 1024
+_CONTENT_BYTES_DEFAULT = 64 * 1024
+PEEK_BYTES_MAX = 8 * 1024 * 1024
+"""A page of messages ends with the one that exceeds this."""
+_RENDERED_FACTOR = 4
+_ROW_BYTES = 1024
+_SEQUENCE_MAX = (1 << 63) - 1
+
+
+class QueueViews:
+    """Translates requests that change nothing to the node's service."""
+
+    def __init__(self, node: Node) -> None:
+        self._service = node.service
+        self._access = node.access
+
+    async def list_queues(self, request: Request) -> Reply:
+        """A page of the queues that match, sorted as asked."""
+        query = request.parameters()
+        wanted, fields = _wanted(query), _fields(query)
+        principal = request.principal
+        if not principal.everywhere:
+            wanted = replace(wanted, visible=principal.covers)
+        stale = await refresh(self._service)
+        media = reply_media(request)
+        page = await self._service.list_queues(wanted, request.client(self._access))
+        following = None if page.following is None else media.name(page.following)
+        rest = {"total": page.total, "next": following, "stale": stale}
+        reply = await reply_with_list(media, "queues", page.queues, lambda info: queue_row(info, media, fields), rest)
+        return marked(reply, stale=stale)
+
+    async def show(self, request: Request, name: bytes) -> Reply:
+        """One queue: counts, its own and its effective properties."""
+        check_name(name)
+        stale = await refresh(self._service)
+        info = self._service.queue(name)
+        if info is None:
+            raise not_found(name, stale=stale)
+        media = reply_media(request)
+        properties = shown(sorted(self._service.properties(name).items()))
+        own = shown(self._service.own_properties(name).items())
+        row = {**queue_row(info, media), "properties": properties, "own_properties": own, "stale": stale}
+        return marked(media.reply(row), stale=stale)
+
+    async def peek(self, request: Request, name: bytes) -> Reply:
+        """Messages of a queue in order of their sequence, without taking any."""
+        check_name(name)
+        query = request.parameters()
+        limit = whole(query, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)
+        after = whole(query, "after", 0, _SEQUENCE_MAX, 0)
+        bytes_max = whole(query, "bytes", 0, CONTENT_BYTES_MAX, _CONTENT_BYTES_DEFAULT)
+        request.hold(_ROW_BYTES * limit + _RENDERED_FACTOR * min(limit * bytes_max, PEEK_BYTES_MAX + bytes_max))
+        stale = await refresh(self._service)
+        if self._service.queue(name) is None:
+            raise not_found(name, stale=stale)
+        media = reply_media(request)
+        found, more = await peek(self._service.machine(), name, after=after, limit=limit)
+        rows = []
+        size = 0
+        for one in found:
+            rows.append(peeked_message(one, media, self._service.receipts(), bytes_max))
+            size += min(one.size, bytes_max)
+            if size > PEEK_BYTES_MAX:
+                more = more or len(rows) < len(found)
+                break
+        rest = {"next": rows[-1]["sequence"] if more else None, "stale": stale}
+        return marked(await reply_with_list(media, "messages", rows, lambda row: row, rest), stale=stale)
+
+
+def _wanted(query: Query) -> QueueList:
+    sort = choice(query, "sort", tuple(SORT_KEYS), "name")
+    order = choice(query, "order", ("asc", "desc"), "asc" if sort == "name" else "desc")
+    pattern = query.get(b"pattern")
+    if pattern is not None and len(pattern) > PATTERN_BYTES_MAX:
+        raise LmqError("bad_pattern", f"a regular expression has at most {PATTERN_BYTES_MAX} bytes")
+    return QueueList(
+        name=query.get(b"name") or b"",
+        pattern=pattern,
+        sort=sort,
+        descending=order == "desc",
+        after=query.get(b"after"),
+        offset=whole(query, "offset", 0, _OFFSET_MAX, 0),
+        limit=whole(query, "limit", 1, QUEUES_PER_PAGE_MAX, QUEUES_PER_PAGE_MAX),
+    )
+
+
+def _fields(query: Query) -> tuple[str, ...]:
+    text = query.get(b"fields")
+    if text is None:
+        return QUEUE_FIELDS
+    wanted = [field for field in text.decode(errors="replace").split(",") if field and field != "name"]
+    unknown = [field for field in wanted if field not in QUEUE_FIELDS]
+    if unknown:
+        raise LmqError("bad_request", f"a queue has no field {unknown[0][:40]!r}; it has {', '.join(QUEUE_FIELDS)}")
+    return tuple(field for field in QUEUE_FIELDS if field in wanted)

@@ -1,0 +1,80 @@
+"""The ``/v1/subscriptions`` routes: who holds batch leases, and giving them back when the consumer is gone for good."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ....core import Role
+from ....node.naming import no_subscription
+from ..server.common_replies import no_content
+from ..server.problem import on_error, refuse
+from ..server.routing import Resource, Router
+from .media import Media, reply_media
+
+if TYPE_CHECKING:
+    from ....node.node import Node
+    from ....node.subscriptions import SubscriptionInfo
+    from ..server.reply import Reply
+    from ..server.request import Request
+    from ..server.routing import Handler
+
+__all__ = ["SubscriptionRoutes"]
+
+
+class SubscriptionRoutes:
+    """Translates requests to the node's subscriptions."""
+
+    def __init__(self, node: Node) -> None:
+        self._service = node.service
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        one = "/v1/subscriptions/{name}"
+        table: dict[str, dict[str, Handler]] = {
+            "/v1/subscriptions": {"GET": self.list_all},
+            one: {"GET": self.show, "DELETE": self.delete},
+            f"{one}/abandon": {"POST": self.abandon},
+        }
+        for path, methods in table.items():
+            router.add(path, Resource(methods, on_error, refuse(*methods)))
+
+    async def list_all(self, request: Request) -> Reply:
+        """All subscriptions by name."""
+        media = reply_media(request)
+        allows = request.principal.allows
+        found = [one for one in await self._service.subscriptions.show_all() if allows(Role.READ, one.name)]
+        return media.reply({"subscriptions": [_shown(one, media) for one in found]})
+
+    async def show(self, request: Request, name: bytes) -> Reply:
+        """One subscription."""
+        media = reply_media(request)
+        return media.reply(_shown(await self._known(name), media))
+
+    async def abandon(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
+        """Put the messages of all its batches back in their queues."""
+        await self._known(name)
+        await self._service.subscriptions.take_back(name)
+        return no_content()
+
+    async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
+        """Put the messages of all its batches back in their queues, and forget it."""
+        if not await self._service.subscriptions.delete(name):
+            raise no_subscription(name)
+        return no_content()
+
+    async def _known(self, name: bytes) -> SubscriptionInfo:
+        found = await self._service.subscriptions.show(name)
+        if found is None:
+            raise no_subscription(name)
+        return found
+
+
+def _shown(info: SubscriptionInfo, media: Media) -> dict[str, Any]:
+    return {
+        "name": media.name(info.name),
+        "owner": media.name(info.owner),
+        "session": info.session,
+        "settled": info.settled,
+        "batches": [asdict(one) for one in info.batches],
+    }

@@ -1,0 +1,84 @@
+"""``/v1/tokens`` and ``/v1/access``: who may use the cluster, and for what."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ....core import Role
+from ....node.tokens import create_token, delete_token, list_tokens
+from ....wire.errors import LmqError
+from ..server.common_replies import no_content
+from ..server.problem import on_error, refuse
+from ..server.routing import Resource, Router
+from .media import read_value, reply_media
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ....node.node import Node
+    from ..server.reply import Reply
+    from ..server.request import Request
+    from ..server.routing import Handler
+
+__all__ = ["TokenRoutes"]
+
+_BODY_BYTES_MAX = 64 * 1024
+_FIELDS = {"name", "role", "queues", "lifetime"}
+
+
+class TokenRoutes:
+    """Translates requests to the tokens of the cluster."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        table: Mapping[str, Mapping[str, Handler]] = {
+            "/v1/tokens": {"GET": self.list_all, "POST": self.create},
+            "/v1/tokens/{name}": {"DELETE": self.delete},
+            "/v1/access": {"GET": self.show_own},
+        }
+        for path, methods in table.items():
+            router.add(path, Resource(methods, on_error, refuse(*methods)))
+
+    async def list_all(self, request: Request) -> Reply:
+        """All tokens by name, without their secrets."""
+        tokens = [asdict(token) for token in await list_tokens(self._node)]
+        return reply_media(request).reply({"tokens": tokens})
+
+    async def show_own(self, request: Request) -> Reply:
+        """What the client that asks may do."""
+        principal = request.principal
+        fields = {
+            "name": principal.name,
+            "role": Role(principal.role).name.lower(),
+            "queues": principal.pattern.decode("utf-8", "backslashreplace"),
+            "required": self._node.access.anonymous is None,
+        }
+        return reply_media(request).reply(fields)
+
+    async def create(self, request: Request) -> Reply:
+        """Make a token; the answer is the only place where its secret is ever shown."""
+        media = reply_media(request)
+        name, role, queues, lifetime_s = _fields(await read_value(request, _BODY_BYTES_MAX))
+        secret = await create_token(self._node, name, role, queues, lifetime_s)
+        return media.reply({"name": name, "role": role, "queues": queues, "token": secret})
+
+    async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
+        """Delete a token."""
+        await delete_token(self._node, name.decode("utf-8", "surrogateescape"))
+        return no_content()
+
+
+def _fields(body: Any) -> tuple[str, str, str, float | None]:
+    if not isinstance(body, dict) or not {"name", "role"} <= body.keys() <= _FIELDS:
+        raise LmqError("bad_request", "the body must be an object with name and role, and perhaps queues and lifetime")
+    name, role, queues = body["name"], body["role"], body.get("queues", ".*")
+    if not all(isinstance(value, str) for value in (name, role, queues)):
+        raise LmqError("bad_request", "name, role and queues must be texts")
+    lifetime_s = body.get("lifetime")
+    if lifetime_s is not None and (isinstance(lifetime_s, bool) or not isinstance(lifetime_s, (int, float))):
+        raise LmqError("bad_request", "lifetime must be a number of seconds, or null for a token that does not expire")
+    return name, role, queues, lifetime_s
