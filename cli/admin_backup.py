@@ -12,11 +12,11 @@ from typing import Final
 
 import click
 
-from lmqcluster.node.address import Address
 from lmqcluster.replication import offline
 from lmqcluster.replication.node_storage import Disks
 from lmqcluster.replication.storage.disk import DamagedFileError, Folder
 from lmqcluster.replication.storage.snapshot_file import PREFIX
+from lmqcluster.wire.address import Address
 
 from .confirm import agreed, yes_option
 from .data_dir import hold_data_dir

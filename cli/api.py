@@ -11,7 +11,7 @@ import urllib.request
 from typing import Any, Final
 
 from lmqcluster.client.probe import Answers, Speaks, what_answers
-from lmqcluster.node.address import Address
+from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 from .credentials import credentials

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from lmqcluster import AsyncClient
 from lmqcluster.client.async_client import TIMEOUT_S_MAX
-from lmqcluster.node.address import Address
+from lmqcluster.wire.address import Address
 
 from .credentials import credentials
 from .output import Column, make_console, print_table

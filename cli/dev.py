@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.node.address import Address
 from lmqcluster.node.config import ConfigError
 from lmqcluster.node.config_values import memory_of_machine
+from lmqcluster.wire.address import Address
 
 from .api import Api
 from .certificates import write_new

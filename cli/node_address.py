@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from lmqcluster.node.address import Address
+from lmqcluster.wire.address import Address
 
 from .credentials import use_tls
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmqcluster.node.address import Address
+from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import LmqError
 
 from .api import Api

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from lmqcluster.node.address import Address
 from lmqcluster.node.config import ConfigError
+from lmqcluster.wire.address import Address
 
 __all__ = ["check_free"]
 

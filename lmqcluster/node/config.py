@@ -11,9 +11,9 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from ..wire.address import Address
 from ..wire.limits import MESSAGE_BYTES_MAX
 from . import config_values as values
-from .address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..replication.peer_tls import PeerTls
-from .access import read_admin_token
+from .access.access import read_admin_token
+from .access.tls import ServerTls
 from .config import OPTIONS, ConfigError, NodeConfig, Option
-from .tls import ServerTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .address import Address
+from ..wire.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,30 +22,32 @@ from ..replication.security import PeerSecurity
 from ..replication.settings import RaftSettings
 from ..replication.storage.disk import Disk, Folder
 from ..replication.storage.snapshot_store import SnapshotInfo
+from ..wire.address import is_loopback
 from ..wire.errors import LmqError
-from . import incarnation as incarnation_of_node
-from . import joining, raft_port, standing
-from .access import Access, read_admin_token, time_of_day_us
-from .address import is_loopback
+from .access import raft_port
+from .access.access import Access, read_admin_token, time_of_day_us
+from .access.tls import ServerTls
 from .config import NodeConfig
-from .event_journal import EventJournal
+from .events.journal import EventJournal
 from .gates import Gates
-from .identity import fresh_id
+from .membership import changes as joining
+from .membership import incarnation as incarnation_of_node
+from .membership import standing
+from .membership.identity import fresh_id
+from .membership.replica_digests import ReplicaDigests
 from .memory import stored_bytes
-from .metrics import Metrics
+from .metrics.page import Metrics
+from .metrics.stats import Stats
+from .metrics.statsd import StatsdSender
+from .metrics.totals import Totals
+from .node_figures import PeerVitals, own_vitals
 from .own_commands import OwnCommands
-from .pattern_views import PatternViews
-from .patterns import check_engine, compile_pattern
-from .pulls import Pulls
-from .replica_digests import ReplicaDigests
-from .service import QueueService
+from .queues.pattern_views import PatternViews
+from .queues.patterns import check_engine, compile_pattern
+from .queues.pulls import Pulls
+from .queues.service import QueueService
 from .state_log import StateLog
-from .stats import Stats
-from .statsd import StatsdSender
-from .tls import ServerTls
-from .totals import Totals
 from .turns import Turns
-from .vitals import PeerVitals, own_vitals
 
 __all__ = ["Node"]
 

@@ -12,12 +12,12 @@ from typing import Any
 import aiohttp
 import msgpack
 
-from lmqcluster.node.address import Address
+from lmqcluster.node.access.tokens import create_token
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.node import Node
-from lmqcluster.node.tokens import create_token
 from lmqcluster.protocols.http import HttpFrontEnd
 from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
+from lmqcluster.wire.address import Address
 
 from .cluster import ports
 

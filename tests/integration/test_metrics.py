@@ -15,7 +15,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from lmqcluster import Client
-from lmqcluster.node.metrics_table import BY_NAME, QUEUE_SECTION, SECTIONS, STANDARD
+from lmqcluster.node.metrics.table import BY_NAME, QUEUE_SECTION, SECTIONS, STANDARD
 
 from ..promtool import check_metrics
 from .cluster import Cluster, NodeProcess, wait_for

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.node.tokens import list_tokens
+from lmqcluster.node.access.tokens import list_tokens
 
 from .guarded_node import ADMIN, AsyncRpc, Guarded, guarded_node
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import IncompatibleVersionError, Machine
-from lmqcluster.node.address import Address
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.node import Node
+from lmqcluster.wire.address import Address
 
 from .cluster import ports
 

@@ -9,11 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import lmqcluster.node.incarnation
+import lmqcluster.node.membership.incarnation
+import lmqcluster.node.membership.replica_digests
 import lmqcluster.node.node
 import lmqcluster.node.own_commands
 import lmqcluster.node.proposer
-import lmqcluster.node.replica_digests
 import lmqcluster.replication.log_clock
 import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage

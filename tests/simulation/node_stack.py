@@ -14,9 +14,9 @@ import lmqcluster.replication.replica
 from lmqcluster.core import Machine, Op
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.node import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S, Node
-from lmqcluster.node.pattern_views import PatternViews
-from lmqcluster.node.patterns import compile_pattern
 from lmqcluster.node.proposer import Group
+from lmqcluster.node.queues.pattern_views import PatternViews
+from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.node.turns import Turns
 from lmqcluster.replication import messages
 from lmqcluster.replication.membership import PeerNode

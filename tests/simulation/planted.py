@@ -6,7 +6,7 @@ from typing import Any
 
 from pysyncobj import SyncObj
 
-from lmqcluster.node.replica_digests import ReplicaDigests
+from lmqcluster.node.membership.replica_digests import ReplicaDigests
 from lmqcluster.replication.log_clock import LogClock
 from lmqcluster.replication.raft_core import Entry, RaftCore
 from lmqcluster.replication.replica import Replica

@@ -8,7 +8,7 @@ from unittest import mock
 
 from pysyncobj import SyncObj
 
-import lmqcluster.node.incarnation
+import lmqcluster.node.membership.incarnation
 import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage
 import lmqcluster.replication.replica
@@ -267,7 +267,7 @@ def _patches() -> dict[str, Patches]:
         "receipts of a lost log": [(LostReceipts, "are_possible", False)],
         "origin and incarnation": [
             (meta, "_fresh_origin", lambda node_id: node_id),
-            (lmqcluster.node.incarnation, "outlive", _nothing),
+            (lmqcluster.node.membership.incarnation, "outlive", _nothing),
         ],
         "recovering": [(NodeStorage, "_has_forgotten", lambda _self: False)],
         "founding": [(NodeMeta, "open", staticmethod(_trusted_at_once))],

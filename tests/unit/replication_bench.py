@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 
 from lmqcluster.core import Machine
-from lmqcluster.node.pattern_views import PatternViews
-from lmqcluster.node.patterns import compile_pattern
 from lmqcluster.node.proposer import Group, Proposer
-from lmqcluster.node.pulls import Pulls
+from lmqcluster.node.queues.pattern_views import PatternViews
+from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.node.queues.pulls import Pulls
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
 

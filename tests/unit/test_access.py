@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import Role, Token, Tokens
-from lmqcluster.node.access import Access, Principal, digest_of, read_admin_token
-from lmqcluster.node.address import is_loopback
-from lmqcluster.node.patterns import compile_pattern
+from lmqcluster.node.access.access import Access, Principal, digest_of, read_admin_token
+from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.replication.storage.disk import Folder
+from lmqcluster.wire.address import is_loopback
 from lmqcluster.wire.errors import LmqError
 
 SECRET = b"lmq_secret-of-the-worker"

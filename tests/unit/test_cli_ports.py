@@ -7,8 +7,8 @@ import socket
 import pytest
 from lmqcluster_cli.ports import check_free
 
-from lmqcluster.node.address import Address
 from lmqcluster.node.config import ConfigError
+from lmqcluster.wire.address import Address
 
 
 def test_a_free_port_passes() -> None:

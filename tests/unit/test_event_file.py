@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.node.event_file import EventFiles
+from lmqcluster.node.events.files import EventFiles
 from tests.event_reader import files_of, read_file
 
 NOON_US = 1_793_707_200_000_000

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op, batch_leases
-from lmqcluster.node import event_journal
-from lmqcluster.node.event_journal import EventJournal
+from lmqcluster.node.events import journal as event_journal
+from lmqcluster.node.events.journal import EventJournal
 from lmqcluster.wire.ids import ReceiptFormat
 from tests.event_reader import read_events
 from tests.property.driver import SECOND, compile_pattern, copied, numbers

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import structlog
 
-from lmqcluster.node import event_writer
-from lmqcluster.node.event_file import EventFiles
-from lmqcluster.node.event_lines import Answered, Event, Pulled, Pushed, Record
-from lmqcluster.node.event_writer import EventWriter
+from lmqcluster.node.events import writer as event_writer
+from lmqcluster.node.events.files import EventFiles
+from lmqcluster.node.events.lines import Answered, Event, Pulled, Pushed, Record
+from lmqcluster.node.events.writer import EventWriter
 from tests.event_reader import files_of, read_events
 from tests.integration.cluster import wait_for
 

@@ -7,7 +7,7 @@ import re
 import msgpack
 import pytest
 
-from lmqcluster.node.service import Delivery, Part
+from lmqcluster.node.queues.service import Delivery, Part
 from lmqcluster.protocols.http.lmq import compound as compound_module
 from lmqcluster.protocols.http.lmq.compound import render
 

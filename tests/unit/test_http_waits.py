@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Role
-from lmqcluster.node.access import Principal
+from lmqcluster.node.access.access import Principal
 from lmqcluster.protocols.http.server.waits import Waits
 
 SOMEBODY = Principal("somebody", Role.WRITE, b".*")

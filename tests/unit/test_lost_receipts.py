@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.patterns import compile_pattern
+from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.replication.lost_receipts import LostReceipts
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.node_storage import JOURNAL, SNAPSHOTS, NodeStorage

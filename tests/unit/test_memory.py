@@ -9,7 +9,7 @@ import pytest
 from lmqcluster.core import Op
 from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.node.memory import MESSAGE_OVERHEAD_BYTES, QUEUE_BYTES, stored_bytes
-from lmqcluster.node.service import QueueService
+from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError
 from tests.property.work import counted
 

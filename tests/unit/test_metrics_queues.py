@@ -10,9 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.metrics_queues import queues_page
-from lmqcluster.node.patterns import compile_pattern
-from lmqcluster.node.queue_totals import QUEUES_PER_SLICE, sum_queues
+from lmqcluster.node.metrics.queue_totals import QUEUES_PER_SLICE, sum_queues
+from lmqcluster.node.metrics.queues_page import queues_page
+from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.node.turns import Turns
 from lmqcluster.replication.log_clock import LogClock
 from lmqcluster.wire.errors import LmqError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core.queue import COUNTERS
-from lmqcluster.node.metrics_table import BY_NAME, QUEUE_SECTION, SECTIONS, Definition, markdown
+from lmqcluster.node.metrics.table import BY_NAME, QUEUE_SECTION, SECTIONS, Definition, markdown
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -33,6 +33,6 @@ def test_the_counters_of_queues_are_all_there() -> None:
 
 
 def test_the_documentation_is_what_the_module_prints() -> None:
-    marker = "<!-- What follows is the output of: python -m lmqcluster.node.metrics_table -->\n"
+    marker = "<!-- What follows is the output of: python -m lmqcluster.node.metrics.table -->\n"
     _introduction, shown = DOCUMENT.read_text(encoding="utf-8").split(marker)
     assert shown == markdown()

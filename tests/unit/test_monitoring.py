@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.node.metrics_table import BY_NAME, STANDARD
+from lmqcluster.node.metrics.table import BY_NAME, STANDARD
 
 from ..promtool import run
 

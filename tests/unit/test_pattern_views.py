@@ -10,9 +10,10 @@ import pytest
 
 from lmqcluster.core import Op
 from lmqcluster.core.commands import Match
-from lmqcluster.node import pattern_views, patterns, turns
-from lmqcluster.node.pattern_views import CLIENT_VIEWS_MAX, VIEWS_MAX, PatternViews, View
-from lmqcluster.node.patterns import client_pattern
+from lmqcluster.node import turns
+from lmqcluster.node.queues import pattern_views, patterns
+from lmqcluster.node.queues.pattern_views import CLIENT_VIEWS_MAX, VIEWS_MAX, PatternViews, View
+from lmqcluster.node.queues.patterns import client_pattern
 from lmqcluster.wire.errors import LmqError
 
 from .replication_bench import Bench, until

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lmqcluster.core import Machine, Op
 from lmqcluster.node import proposer as module
-from lmqcluster.node.patterns import compile_pattern
 from lmqcluster.node.proposer import Group, Proposer
+from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.wire.errors import LmqError
 
 DEADLINE_S = module.UNKNOWN_AFTER_S + 2 * module.SWEEP_S

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.node.queue_list import SORT_KEYS, QueueList, QueuePage, list_queues
+from lmqcluster.node.queues.listing import SORT_KEYS, QueueList, QueuePage, list_queues
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
 from tests.property.driver import Driver

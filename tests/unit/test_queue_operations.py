@@ -9,7 +9,7 @@ import pytest
 
 from lmqcluster.core import Op
 from lmqcluster.core.operations import STEP_MAX
-from lmqcluster.node.service import QueueService
+from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError, Outcome
 
 from .replication_bench import Bench

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.patterns import compile_pattern
-from lmqcluster.node.replica_digests import ReplicaDigests
+from lmqcluster.node.membership.replica_digests import ReplicaDigests
+from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.replication.raft_core import FatalReplicationError
 
 MEMBERS = {"a", "b", "c"}

@@ -13,9 +13,9 @@ from lmqcluster.core import machine as machine_module
 from lmqcluster.core import queue as queue_module
 from lmqcluster.core.commands import Delivered
 from lmqcluster.node import proposer as proposer_module
-from lmqcluster.node import pulls as pulls_module
 from lmqcluster.node import turns
-from lmqcluster.node.pulls import Waiter
+from lmqcluster.node.queues import pulls as pulls_module
+from lmqcluster.node.queues.pulls import Waiter
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import PULL_COUNT_MAX
 

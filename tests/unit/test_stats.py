@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.node.stats import Stats, describe
+from lmqcluster.node.metrics.stats import Stats, describe
 
 SECOND = 1_000_000
 

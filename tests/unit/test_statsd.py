@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.address import Address
 from lmqcluster.node.config import ConfigError
 from lmqcluster.node.config_load import load_config
-from lmqcluster.node.patterns import compile_pattern
-from lmqcluster.node.statsd import DATAGRAM_BYTES_MAX, RETENTIONS_MAX, StatsdSender
+from lmqcluster.node.metrics.statsd import DATAGRAM_BYTES_MAX, RETENTIONS_MAX, StatsdSender
+from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.wire.address import Address
 
 
 def test_it_is_off_by_default_and_every_source_can_switch_it_on() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import hdrs
 
-from ...node.tls import handshake
+from ...node.access.tls import handshake
 from ...ports import Listener
 from ...wire.errors import LmqError
 from .console import ConsoleRoutes
@@ -37,7 +37,7 @@ from .v1.subscriptions import SubscriptionRoutes
 from .v1.tokens import TokenRoutes
 
 if TYPE_CHECKING:
-    from ...node.access import Principal
+    from ...node.access.access import Principal
     from ...node.node import Node
     from .server.request import Request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX, queues_page
+from ...node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX, queues_page
 from ...wire.errors import LmqError
 from .server import problem
 from .server.reply import Reply

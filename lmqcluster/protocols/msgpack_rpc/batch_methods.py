@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core import Role
 from ...core.message import Message, Meta
-from ...node.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
+from ...node.queues.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
 from ...wire.errors import LmqError
 from .arguments import arity, text
 from .connection import Connection, Handler

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import Op
 from ...core.commands import Delivered
-from ...node.access import Principal
-from ...node.address import is_loopback
-from ...node.clients import client_of
+from ...node.access.access import Principal
+from ...node.access.clients import client_of
 from ...node.proposer import Group
 from ...ports import Place
+from ...wire.address import is_loopback
 from ...wire.errors import LmqError, Outcome
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX

@@ -6,8 +6,8 @@ import asyncio
 
 import structlog
 
+from ...node.access.tls import handshake
 from ...node.node import Node
-from ...node.tls import handshake
 from ...ports import Ending, Listener, Place
 from .connection import Connection
 from .methods import METHODS

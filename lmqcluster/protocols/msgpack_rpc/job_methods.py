@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any
 
-from ...node.jobs import Jobs, Stream
+from ...node.queues.jobs import Jobs, Stream
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import PUSH_COUNT_MAX

@@ -9,9 +9,9 @@ from typing import Any
 from ...core import Op
 from ...core.commands import Delivered
 from ...node.proposer import Group
-from ...node.pulls import Waiter
-from ...node.push_copies import push_copies
-from ...node.rules import check_rules
+from ...node.queues.pulls import Waiter
+from ...node.queues.push_copies import push_copies
+from ...node.queues.rules import check_rules
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ...core import Role
-from ...node.access import Principal
-from ...node.needs import (
+from ...node.access.access import Principal
+from ...node.access.permissions import (
     LOOK,
     LOOK_AT_QUEUE,
     LOOK_AT_SUBSCRIPTION,

@@ -17,8 +17,8 @@ from .intake import SMALL_BYTES, Intake, RequestTooLargeError
 from .slow_answers import SlowAnswers
 
 if TYPE_CHECKING:
-    from ...node.access import Principal
-    from ...node.pulls import Waiter
+    from ...node.access.access import Principal
+    from ...node.queues.pulls import Waiter
     from .frontend import RpcFrontEnd
 
 __all__ = ["ANSWER_BYTES", "UNREAD_BYTES_MAX", "Stream", "checked_msgid"]

@@ -1,6 +1,6 @@
 """Figures from the nodes' event journals: arrivals, waiting times, redeliveries and drops, by queue and over time.
 
-The journals of all nodes are read together, since each event is in that of one node only; `lmqcluster.node.event_journal` tells
+The journals of all nodes are read together, since each event is in that of one node only; `lmqcluster.node.events.journal` tells
 what the lines mean. Deliveries that were put back are not counted, as nobody got them. A message counts as dropped when its last
 delivery was nacked, or stayed without an ack for `ReportSettings.lease_s` while the journals go on.
 """
@@ -84,7 +84,7 @@ def report(spark: SparkSession, settings: ReportSettings) -> dict[str, Any]:
 
 
 def _read(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
-    # A file whose end was cut off by a failing machine is read up to there, see lmqcluster.node.event_file.
+    # A file whose end was cut off by a failing machine is read up to there, see lmqcluster.node.events.files.
     reader = spark.read.schema(_SCHEMA).option("mode", "PERMISSIVE").option("ignoreCorruptFiles", "true")
     reader = reader.option("columnNameOfCorruptRecord", "_unreadable").option("recursiveFileLookup", "true")
     try:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs
 
-from ....node.naming import no_queue
-from ....node.service import PushFlag, PushItem
+from ....node.queues.naming import no_queue
+from ....node.queues.service import PushFlag, PushItem
 from ....wire.errors import LmqError
 from ....wire.headers import is_reserved
 from ..server.common_replies import OCTET_STREAM, no_content
@@ -23,7 +23,7 @@ from .errors import on_error, refuse
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.service import Delivery
+    from ....node.queues.service import Delivery
     from ..server.request import Request
     from ..server.waits import Waits
     from .parameters import CompoundFormat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 
-from ....node.metrics_queues import QUEUES_DEFAULT, QUEUES_MAX
+from ....node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX
 from ....wire.errors import ERRORS, Outcome
 from .lmq import LMQ_PATHS
 from .overview import OVERVIEW_SCHEMAS

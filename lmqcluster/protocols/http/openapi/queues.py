@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....node.queue_list import SORT_KEYS
+from ....node.queues.listing import SORT_KEYS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..v1.rendering import QUEUE_FIELDS
 from .parts import NAME, Json, operation, query

@@ -15,8 +15,8 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from ....node.address import is_loopback
 from ....ports import Ending, Place
+from ....wire.address import is_loopback
 from .body import REQUEST_S
 from .framing import HEAD_BYTES_MAX, Framing
 from .reply import Reply

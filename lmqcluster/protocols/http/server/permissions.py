@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ....node.needs import (
+from ....node.access.permissions import (
     LOOK,
     LOOK_AT_ALL,
     LOOK_AT_QUEUE,

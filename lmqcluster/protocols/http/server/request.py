@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import hdrs, web
 
-from ....node.access import NOBODY, Access, Principal
-from ....node.clients import client_of
+from ....node.access.access import NOBODY, Access, Principal
+from ....node.access.clients import client_of
 from ....wire.errors import LmqError
 from .body import BodyReader
 from .target import Query

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate
 
-from ....node.needs import MANAGE, Need, Scope
+from ....node.access.permissions import MANAGE, Need, Scope
 from ....wire.errors import LmqError
 from .permissions import needs_of
 from .reply import Reply

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from ....node.access import Principal
+from ....node.access.access import Principal
 
 __all__ = ["Waits"]
 

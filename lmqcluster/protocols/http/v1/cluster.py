@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.checkup import check_up
+from ....node.health_checks import check_up
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ..server import problem

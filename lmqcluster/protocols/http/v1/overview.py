@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....node.checkup import check_up
+from ....node.health_checks import check_up
 from ..server.barrier_read import marked, not_found, refresh
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router

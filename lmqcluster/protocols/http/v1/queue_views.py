@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ....node.peek import peek
-from ....node.queue_list import SORT_KEYS, QueueList
+from ....node.queues.listing import SORT_KEYS, QueueList
+from ....node.queues.peek import peek
 from ....wire.errors import LmqError
 from ....wire.limits import PATTERN_BYTES_MAX
 from ..server.barrier_read import marked, not_found, refresh

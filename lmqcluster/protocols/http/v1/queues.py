@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ....node.naming import no_queue
-from ....node.service import PushFlag, PushItem
+from ....node.queues.naming import no_queue
+from ....node.queues.service import PushFlag, PushItem
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ....wire.properties import parse_properties

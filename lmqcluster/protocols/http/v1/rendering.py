@@ -8,9 +8,9 @@ from ....core.message import Part
 from ..server.common_replies import OCTET_STREAM
 
 if TYPE_CHECKING:
-    from ....node.peek import PeekedMessage
-    from ....node.queue_info import QueueInfo
-    from ....node.service import Delivery
+    from ....node.queues.info import QueueInfo
+    from ....node.queues.peek import PeekedMessage
+    from ....node.queues.service import Delivery
     from ....wire.ids import ReceiptFormat
     from .media import Media
 

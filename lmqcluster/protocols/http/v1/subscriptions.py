@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.naming import no_subscription
+from ....node.queues.naming import no_subscription
 from ..server.common_replies import no_content
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
@@ -14,7 +14,7 @@ from .media import Media, reply_media
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.subscriptions import SubscriptionInfo
+    from ....node.queues.subscriptions import SubscriptionInfo
     from ..server.reply import Reply
     from ..server.request import Request
     from ..server.routing import Handler

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.tokens import create_token, delete_token, list_tokens
+from ....node.access.tokens import create_token, delete_token, list_tokens
 from ....wire.errors import LmqError
 from ..server.common_replies import no_content
 from ..server.problem import on_error, refuse

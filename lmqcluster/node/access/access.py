@@ -1,0 +1,369 @@
+"""Who may do what on the client ports.
+
+As long as the cluster has no tokens and the node no file with one, clients on the node's own machine may do everything and others
+nothing. With the first token everybody needs one, on whatever machine. Front ends turn a secret into a `Principal` and ask it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from ...core import EVERY_QUEUE, Role, Token, Tokens
+from ...replication.storage.disk import Disk
+from ...wire.errors import LmqError
+from ..queues.patterns import compile_pattern
+from .permissions import Need, Scope
+
+__all__ = ["NOBODY", "SECRET_BYTES_MIN", "Access", "Principal", "digest_of", "read_admin_token", "time_of_day_us"]
+
+log = structlog.get_logger("lmq.access")
+
+SECRET_BYTES_MIN = 16
+ADMIN_FILE_NAME = "admin_token_file"
+_MARK = "guarded"
+"""A file of this name in the data folder says that the cluster had tokens when the node last knew it."""
+_NAMES_MAX = 10_000
+_REVOKED = 0
+_WHOLE = frozenset({b"", EVERY_QUEUE})
+_GONE = (None, None)
+_UNGUESSABLE = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+
+
+class Principal:
+    """Somebody who may do something.
+
+    Attributes:
+        name: of the token.
+        owner: to whom the state machine counts what it keeps for it; empty for clients that need no token.
+        role: a `Role`, or 0 from the moment on that the token is revoked.
+        everywhere: whether its pattern finds all queues.
+        is_root: whether it may do everything.
+    """
+
+    __slots__ = ("_known", "_matches", "everywhere", "is_root", "name", "owner", "pattern", "role")
+
+    def __init__(self, name: str, role: Role, pattern: bytes, owner: bytes = b"") -> None:
+        self.name = name
+        self.owner = owner
+        self.role: int = role
+        self.pattern = pattern
+        self.everywhere = pattern in _WHOLE
+        self.is_root = self.everywhere and role == Role.ADMIN
+        self._matches = compile_pattern(pattern)
+        self._known: dict[bytes, bool] = {}
+
+    def allows(self, role: Role, queue: bytes) -> bool:
+        """Whether it has the role on a queue."""
+        return role <= self.role and (self.everywhere or self.covers(queue))
+
+    def allows_role(self, role: Role) -> bool:
+        """Whether its role includes another one."""
+        return role <= self.role
+
+    def covers(self, queue: bytes) -> bool:
+        """Whether its pattern is found in the name."""
+        known = self._known.get(queue)
+        if known is None:
+            if len(self._known) >= _NAMES_MAX:
+                self._known.clear()
+            known = self._known[queue] = self._matches(queue)
+        return known
+
+    def require(self, role: Role, queue: bytes) -> None:
+        """Refuse what it may not do to a queue.
+
+        Raises:
+            LmqError: ``forbidden``, or ``unauthorized`` if it was revoked.
+        """
+        self.require_role(role)
+        if not (self.everywhere or self.covers(queue)):
+            shown = queue[:80].decode("utf-8", "backslashreplace")
+            raise LmqError("forbidden", f"token {self.name!r} is good for {self._queues()}, not for {shown!r}")
+
+    def require_pattern(self, role: Role, pattern: bytes) -> None:
+        """Refuse what it may not do to the queues that a regular expression finds.
+
+        Whether one expression finds only what another finds cannot be told in general, so it has to be the token's own.
+
+        Raises: as `require`.
+        """
+        self.require_role(role)
+        if not (self.everywhere or pattern == self.pattern):
+            text = f"token {self.name!r} is good for {self._queues()}: use exactly this regular expression, or another token"
+            raise LmqError("forbidden", text)
+
+    def require_subscription(self, role: Role, name: bytes) -> None:
+        """Refuse what it may not do to a subscription, whose name has to match like that of a queue.
+
+        A name with a random UUID at its end, as Spark makes them, belongs to whoever knows it.
+
+        Raises: as `require`.
+        """
+        self.require_role(role)
+        if not _UNGUESSABLE.search(name):
+            self.require(role, name)
+
+    def require_all(self, role: Role) -> None:
+        """Refuse what it may not do to the whole cluster. Raises as `require`."""
+        self.require_role(role)
+        if not self.everywhere:
+            text = f"token {self.name!r} is good for {self._queues()} only; this needs one for all queues"
+            raise LmqError("forbidden", text)
+
+    def require_role(self, role: Role) -> None:
+        """Refuse what its role does not include. Raises as `require`."""
+        if role <= self.role:
+            return
+        if self.role == _REVOKED:
+            raise LmqError("unauthorized", f"token {self.name!r} was deleted or has expired")
+        own, needed = Role(self.role).name.lower(), role.name.lower()
+        raise LmqError("forbidden", f"token {self.name!r} has the role {own}; this needs {needed}")
+
+    def demand(self, need: Need, subject: bytes) -> None:
+        """Refuse what it may not do to a queue, a subscription or the queues of a pattern, whichever the need is about.
+
+        Raises: as `require`.
+        """
+        role, scope = need
+        if scope is Scope.QUEUE:
+            self.require(role, subject)
+        elif scope is Scope.SUBSCRIPTION:
+            self.require_subscription(role, subject)
+        elif scope is Scope.PATTERN:
+            self.require_pattern(role, subject)
+        elif scope is Scope.CLUSTER:
+            self.require_all(role)
+        elif scope is Scope.ANYTHING:
+            self.require_role(role)
+
+    def revoke(self) -> None:
+        """From now on it may do nothing."""
+        self.role = _REVOKED
+        self.is_root = False
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether its token is good no more."""
+        return self.role == _REVOKED
+
+    def _queues(self) -> str:
+        return f"queues that match {self.pattern.decode('utf-8', 'backslashreplace')!r}"
+
+
+NOBODY = Principal("nobody", Role.READ, EVERY_QUEUE)
+"""A client of whom nothing is known."""
+NOBODY.revoke()
+
+
+class Access:
+    """What this node knows of tokens.
+
+    Attributes:
+        anonymous: who a client on this machine is that shows no token; None if everybody needs one.
+        outside: why nobody is served, while the node belongs to no cluster.
+        revision: of the cluster's tokens, as last seen.
+        on_change: called when principals were revoked, or when `anonymous` has changed.
+    """
+
+    def __init__(self, admin_token: bytes | None) -> None:
+        self.anonymous: Principal | None = None
+        self.outside: LmqError | None = None
+        self.revision = -1
+        self.on_change: list[Callable[[], None]] = []
+        self._disk: Disk | None = None
+        self._marked = False
+        self._uncertain = False
+        self._principals: dict[bytes, tuple[Token, Principal]] = {}
+        self._next_expiry_us = 0
+        self._closed = False
+        self._admin: Principal | None = None
+        self._admin_digest = b""
+        self._set_admin(admin_token)
+
+    # --- knowing --------------------------------------------------------------------------------------------------
+
+    def open(self, disk: Disk) -> None:
+        """Remember from now on, in the node's folder, that there are tokens, as a former life may have done.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        self._disk = disk
+        self._marked = self._uncertain = _MARK in disk.names()
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the cluster may have tokens that have not come here yet; until `settle` nobody is served without one."""
+        return self._uncertain
+
+    def distrust(self) -> None:
+        """The node is about to get tokens that it does not know yet."""
+        self._uncertain = True
+        self._revise()
+
+    def settle(self) -> None:
+        """Everything that the cluster had decided a moment ago has come here."""
+        if self._uncertain:
+            self._uncertain = False
+            self._mark()
+            self._revise()
+
+    def forget(self) -> None:
+        """The node has left its cluster."""
+        self._uncertain = False
+
+    def exclude(self, reason: LmqError | None) -> None:
+        """The node belongs to no cluster, so that clients are refused with `reason`; or it does again."""
+        if reason is not self.outside:
+            self.outside = reason
+            self._revise(changed=True)
+
+    def follow(self, tokens: Tokens, now_us: int) -> None:
+        """Take over the tokens of the replicated state, those that have expired excepted."""
+        self.revision = tokens.revision
+        former = self._principals
+        self._principals = {}
+        self._next_expiry_us = 0
+        for token in tokens:
+            if token.expires_us and token.expires_us <= now_us:
+                continue
+            if token.expires_us:
+                self._next_expiry_us = min(self._next_expiry_us or token.expires_us, token.expires_us)
+            known = former.get(token.digest)
+            if known is None or known[0] != token:
+                name = token.name.decode("utf-8", "backslashreplace")
+                known = (token, Principal(name, token.role, token.pattern, token.name))
+            self._principals[token.digest] = known
+        gone = [
+            principal
+            for digest, (_, principal) in former.items()
+            if self._principals.get(digest, _GONE)[1] is not principal
+        ]
+        for principal in gone:
+            principal.revoke()
+            log.info("token revoked", name=principal.name)
+        self._closed = len(tokens) > 0
+        if self._closed:
+            self._uncertain = False
+        self._mark()
+        self._revise(changed=bool(gone))
+
+    def expire(self, tokens: Tokens, now_us: int) -> None:
+        """Revoke what has expired by this time of day."""
+        if self._next_expiry_us and self._next_expiry_us <= now_us:
+            self.follow(tokens, now_us)
+
+    def set_admin_token(self, secret: bytes | None) -> None:
+        """Take the content of ``admin_token_file`` anew; None if there is no such file."""
+        self._set_admin(secret)
+        self._revise(changed=True)
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def authenticate(self, secret: bytes) -> Principal:
+        """Who shows this secret.
+
+        Raises:
+            LmqError: ``unauthorized`` if nobody does; ``no_leader`` if this node cannot know yet.
+        """
+        digest = digest_of(secret)
+        if self._admin is not None and hmac.compare_digest(digest, self._admin_digest):
+            return self._admin
+        # Finding a digest takes a time that tells nothing of the secret.
+        found = self._principals.get(digest)
+        if found is not None and hmac.compare_digest(digest, found[0].digest):
+            return found[1]
+        raise self.refusal("the token is not known here: it is wrong, was deleted or has expired")
+
+    def refusal(self, reason: str | None = None) -> LmqError:
+        """The error for somebody of whom it is not known who he is."""
+        if self.outside is not None:
+            return self.outside
+        if self._uncertain:
+            return LmqError("no_leader", "this node has not heard yet which tokens the cluster has")
+        if self._closed or self._admin is not None:
+            return LmqError(
+                "unauthorized", reason or "a token is needed; the administrators of the cluster give them out"
+            )
+        text = (
+            "no tokens have been made yet, so only clients on a node's own machine are served; there, make the first one with"
+            " lmq-admin token create NAME --role admin, or start the node with admin_token_file"
+        )
+        return LmqError("unauthorized", text)
+
+    @property
+    def has_admin_file(self) -> bool:
+        """Whether this node has an administrator of its own, who can make and delete any token."""
+        return self._admin is not None
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _set_admin(self, secret: bytes | None) -> None:
+        digest = b"" if secret is None else digest_of(secret)
+        if digest == self._admin_digest:
+            return
+        if self._admin is not None:
+            self._admin.revoke()
+        self._admin = (
+            None if secret is None else Principal(ADMIN_FILE_NAME, Role.ADMIN, EVERY_QUEUE, ADMIN_FILE_NAME.encode())
+        )
+        self._admin_digest = digest
+
+    def _revise(self, *, changed: bool = False) -> None:
+        is_open = not (self._closed or self._uncertain or self._admin is not None)
+        if is_open and self.anonymous is None:
+            self.anonymous = Principal("local", Role.ADMIN, EVERY_QUEUE)
+            changed = True
+        elif not is_open and self.anonymous is not None:
+            self.anonymous.revoke()
+            self.anonymous = None
+            changed = True
+        if changed:
+            for call in self.on_change:
+                call()
+
+    def _mark(self) -> None:
+        """Keep the mark in step. A restarted node does not know the end of its log before it has heard from the others."""
+        guarded = self._closed or self._uncertain
+        if self._disk is None or guarded == self._marked:
+            return
+        try:
+            if guarded:
+                self._disk.create(_MARK).close()
+            else:
+                self._disk.remove(_MARK)
+            self._disk.sync()
+        except OSError as exc:
+            log.warning("cannot note whether there are tokens", path=self._disk.path(_MARK), reason=str(exc))
+        else:
+            self._marked = guarded
+
+
+def time_of_day_us() -> int:
+    """What tokens expire by: the node's clock, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def digest_of(secret: bytes) -> bytes:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret).digest()
+
+
+def read_admin_token(path: Path) -> bytes:
+    """The secret in a file, white space around it ignored.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: there are fewer than 16 bytes in it.
+    """
+    secret = path.read_bytes().strip()
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ValueError(f"a token has at least {SECRET_BYTES_MIN} bytes, this file holds {len(secret)}")
+    return secret

@@ -1,0 +1,60 @@
+"""The Raft port and tokens: who can talk to the nodes as a peer can do everything, whatever tokens there are.
+
+So with tokens in use the port is open only to those who show the cluster secret or a certificate. A node that is alone can do
+without peers: its port is closed. A cluster of several nodes gets no tokens before its nodes have a secret.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from ...wire.errors import LmqError
+
+if TYPE_CHECKING:
+    from ..node import Node
+
+__all__ = ["allow_tokens", "check", "follow", "may_be_open"]
+
+log = structlog.get_logger("lmq.membership")
+
+_REMEDY = "set LMQ_CLUSTER_SECRET_FILE (or LMQ_RAFT_TLS_CA) on all nodes, and restart them"
+_WHY = "clients need tokens, and without a cluster secret anybody on this machine could get round them through the Raft port"
+
+
+def may_be_open(node: Node) -> bool:
+    """Whether peers may connect."""
+    return node.security.keeps_strangers_out or node.access.anonymous is not None
+
+
+def check(node: Node) -> None:
+    """Refuse to start as one of several nodes whose tokens anybody on this machine could get round.
+
+    Raises:
+        ValueError: says what to do.
+    """
+    if may_be_open(node):
+        return
+    if len(node.replica.core.members()) > 1:
+        raise ValueError(f"{_WHY}: {_REMEDY}")
+    log.warning("the Raft port stays closed", reason=_WHY, remedy=_REMEDY)
+
+
+def follow(node: Node) -> None:
+    """Tokens have changed."""
+    if not may_be_open(node) and node.replica.transport.is_listening:
+        log.warning("the Raft port is closed", reason=_WHY, remedy=_REMEDY)
+        node.replica.transport.stop_listening()
+
+
+def allow_tokens(node: Node) -> None:
+    """Refuse to make a token that anybody on this machine could get round.
+
+    Raises:
+        LmqError: ``conflict``.
+    """
+    if node.security.keeps_strangers_out or len(node.replica.core.members()) <= 1:
+        return
+    text = "the nodes of this cluster have no secret, so anybody on their machine could get round tokens through the Raft port"
+    raise LmqError("conflict", f"{text}: {_REMEDY}; then make tokens", retryable=False)

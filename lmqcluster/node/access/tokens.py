@@ -1,0 +1,119 @@
+"""Making, listing and deleting tokens."""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...core import EVERY_QUEUE, Op, Role, TokenResult
+from ...core.tokens import NAME_BYTES_MAX, TOKENS_MAX
+from ...wire.errors import LmqError
+from ..queues.patterns import check_pattern
+from . import raft_port
+from .access import digest_of, time_of_day_us
+
+if TYPE_CHECKING:
+    from ..node import Node
+
+__all__ = ["ROLES", "TokenInfo", "create_token", "delete_token", "list_tokens"]
+
+SECRET_PREFIX = "lmq_"  # noqa: S105 - by which scanners for leaked secrets know it
+LIFETIME_S_MAX = 100 * 365 * 86_400
+ROLES = {role.name.lower(): role for role in Role}
+_NAME = re.compile(rb"[^\x00-\x20\x7f/]+")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """One token, without its secret.
+
+    Attributes:
+        role: read, write or admin.
+        queues: the pattern.
+        created_at, expires_at: seconds since 1970; None for never.
+    """
+
+    name: str
+    role: str
+    queues: str
+    created_at: float
+    expires_at: float | None
+    expired: bool
+
+
+async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s: float | None) -> str:
+    """Make a token; returns its secret, which is kept nowhere.
+
+    Raises:
+        LmqError: ``bad_request``, ``bad_pattern``, ``conflict`` if the name is taken, if nobody could make a second token,
+            or if the nodes have no secret, or ``overloaded`` if there are too many.
+    """
+    encoded = _checked_name(name)
+    if role not in ROLES:
+        raise LmqError("bad_request", f"a role is one of {', '.join(ROLES)}, not {role!r}")
+    pattern = queues.encode("utf-8", "surrogateescape") or EVERY_QUEUE
+    check_pattern(pattern)
+    if lifetime_s is not None and not 1 <= lifetime_s <= LIFETIME_S_MAX:
+        raise LmqError("bad_request", f"a lifetime is 1 to {LIFETIME_S_MAX} seconds, not {lifetime_s}")
+    raft_port.allow_tokens(node)
+    secret = SECRET_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+    lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
+    digest = digest_of(secret.encode())
+    command = [Op.SET_TOKEN, encoded, digest, int(ROLES[role]), pattern, lifetime_us, node.access.has_admin_file]
+    if node.service.machine().version >= 2:
+        # Log time stands still while the cluster does, and begins again where a backup was made.
+        command.append(time_of_day_us())
+    result = await node.service.propose(command, 256 + len(pattern))
+    if result == TokenResult.EXISTS:
+        raise LmqError("conflict", f"there is a token {name!r} already; delete it first", retryable=False)
+    if result == TokenResult.FULL:
+        raise LmqError("overloaded", f"there are {TOKENS_MAX} tokens, the limit; delete some", retryable=False)
+    if result == TokenResult.NO_ADMIN:
+        text = (
+            "the first token must have the role admin, be for all queues and not expire: else nobody could make another"
+        )
+        raise LmqError("conflict", text, retryable=False)
+    return secret
+
+
+async def delete_token(node: Node, name: str) -> None:
+    """Delete a token; whoever uses it is refused from now on.
+
+    Raises:
+        LmqError: ``token_not_found``, ``conflict`` if nobody could manage the others then.
+    """
+    command = [Op.DELETE_TOKEN, _checked_name(name), node.access.has_admin_file]
+    result = await node.service.propose(command, 128)
+    if result == TokenResult.UNKNOWN:
+        raise LmqError("token_not_found", f"there is no token {name!r}")
+    if result == TokenResult.NO_ADMIN:
+        text = f"token {name!r} is the last that manages the others; make another one, or delete the others first"
+        raise LmqError("conflict", text, retryable=False)
+
+
+async def list_tokens(node: Node) -> list[TokenInfo]:
+    """All tokens by name."""
+    await node.service.barrier()
+    now_us = time_of_day_us()
+    return [
+        TokenInfo(
+            name=token.name.decode("utf-8", "backslashreplace"),
+            role=token.role.name.lower(),
+            queues=token.pattern.decode("utf-8", "backslashreplace"),
+            created_at=token.created_us / 1e6,
+            expires_at=token.expires_us / 1e6 if token.expires_us else None,
+            expired=bool(token.expires_us) and token.expires_us <= now_us,
+        )
+        for token in node.service.machine().tokens
+    ]
+
+
+def _checked_name(name: str) -> bytes:
+    encoded = name.encode("utf-8", "surrogateescape")
+    if len(encoded) > NAME_BYTES_MAX or not _NAME.fullmatch(encoded):
+        text = f"a token's name has 1 to {NAME_BYTES_MAX} bytes, none of them a space, a slash or a control character"
+        raise LmqError("bad_request", text)
+    return encoded

@@ -1,0 +1,1 @@
+"""The event journal: what happened to messages, as files."""

@@ -1,0 +1,90 @@
+"""Finds what a batch lease took and gave up, for the event journal: results of commands tell numbers of messages only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ...core import Machine
+from ...core.batch_leases import BatchLease
+
+__all__ = ["BatchWatch", "Change", "Run"]
+
+Run = tuple[bytes, int, int]
+"""Queue, first delivery number, how many."""
+_SPARE = 100
+
+
+class Change(NamedTuple):
+    """What one epoch of a subscription holds that it did not hold before, or no longer holds.
+
+    Attributes:
+        settled: whether the epoch has been settled.
+        charged: whether the batch has used up a delivery of each message.
+    """
+
+    epoch: int
+    added: list[Run]
+    removed: list[Run]
+    settled: bool
+    charged: bool
+
+
+class BatchWatch:
+    """The deliveries of all batch leases, as they were when it was last asked."""
+
+    def __init__(self) -> None:
+        self._held: dict[bytes, dict[int, list[Run]]] = {}
+
+    def begin(self, machine: Machine) -> None:
+        """Take what there is as known."""
+        self._held = {}
+        for name in machine.batches.subscriptions:
+            self._held[name] = _held_by(machine, name)
+
+    def changes(self, machine: Machine, name: bytes) -> list[Change]:
+        """What has changed in a subscription since it was last asked for."""
+        before, now = self._held.get(name, {}), _held_by(machine, name)
+        if now:
+            self._held[name] = now
+        else:
+            self._held.pop(name, None)
+        if len(self._held) > 2 * len(machine.batches.subscriptions) + _SPARE:
+            # Subscriptions that nobody uses are forgotten.
+            self.begin(machine)
+        subscription = machine.batches.subscriptions.get(name)
+        settled = 0 if subscription is None else subscription.settled
+        found = []
+        for epoch in sorted(before.keys() | now.keys()):
+            old, new = before.get(epoch, []), now.get(epoch, [])
+            if old == new:
+                continue
+            # A batch grows and shrinks at its end; one that begins otherwise is another, of the same epoch.
+            shared = min(_count(old), _count(new)) if old and new and old[0][:2] == new[0][:2] else 0
+            batch = None if subscription is None else subscription.batches.get(epoch)
+            charged = batch is not None and batch.charged
+            found.append(Change(epoch, [*_after(new, shared)], [*_after(old, shared)], epoch <= settled, charged))
+        return found
+
+
+def _held_by(machine: Machine, name: bytes) -> dict[int, list[Run]]:
+    subscription = machine.batches.subscriptions.get(name)
+    if subscription is None:
+        return {}
+    return {epoch: _runs(batch) for epoch, batch in subscription.batches.items()}
+
+
+def _runs(batch: BatchLease) -> list[Run]:
+    return [(queue, first, count) for queue, first, count in batch.runs]
+
+
+def _count(runs: Iterable[Run]) -> int:
+    return sum(count for _queue, _first, count in runs)
+
+
+def _after(runs: Iterable[Run], skip: int) -> Iterator[Run]:
+    """The runs without their first `skip` deliveries."""
+    for queue, first, count in runs:
+        if skip < count:
+            yield queue, first + skip, count - skip
+        skip = max(0, skip - count)

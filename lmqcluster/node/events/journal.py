@@ -1,0 +1,288 @@
+"""The event journal of a node: what happened to messages, as gzip JSON lines for figures and audits.
+
+It is off unless ``event_journal`` names a folder. A node writes the events of the commands that it proposed itself, so each is in
+the journal of exactly one node of the cluster, the one that the client talked to; the journals of all nodes together tell
+everything. Where files are, how they are named, rotated and read after a crash is told in `event_file`.
+
+Every line is a JSON object (ASCII). Fields of all events:
+
+- ``time``: log time of the batch that the command was in, ISO 8601 in UTC with microseconds (``2026-11-03T14:15:16.123456Z``).
+  It is the cluster's time, the same whichever node writes, and does not go back. Events of one batch have the same time; pushes
+  stand first, then all others as they were carried out.
+- ``event``: ``push``, ``pull``, ``ack``, ``nack``, ``extend``, ``put_back``, ``delete``, ``purge`` or ``move``.
+- ``queue``: name of the queue; bytes that are not UTF-8 are written ``\\xNN``.
+- ``node``: name of the node that writes (option ``name``).
+
+``push``: messages were stored. One line for each queue and batch, since a batch may bring tens of thousands.
+
+- ``count``: how many messages. What was not stored because it had been before (a retry of a producer, or with an idempotency key)
+  does not count, so the sum over all lines is the number of arrivals.
+- ``bytes``: sum of their bodies as stored (what comes over MessagePack-RPC is stored packed). Where part of what was pushed had
+  been stored before, that of the last ``count`` bodies of the batch.
+- ``windows``: only if the queue accumulates: how many accumulation windows were opened, each of which becomes a compound message.
+
+``pull``: a message was delivered. One line for each delivery, those included that the node took for a waiting pull.
+
+- ``id``: message id of the delivery as clients see it. Unique; it joins the delivery to what is said of it.
+- ``sequence``: number of the message in order of arrival over all queues; the same for all deliveries of the message.
+- ``wait_us``: how long it had been due, in microseconds: since its push; for a compound message since the end of its window; for
+  one that was nacked since the nack; for one whose lease ended since then.
+- ``retry_remaining``: how many more deliveries there may be. If one with 0 is not acknowledged, the message is dropped.
+- ``redelivery``: whether the message was delivered before, that is, charged more deliveries than this one. Told by the queue's
+  ``retry``, so wrong for messages older than a change of that property; to be sure, count the pulls of a ``sequence``.
+- ``parts``: only for a compound message: how many messages were pushed for it.
+- ``subscription``, ``epoch``: only if it was for a batch lease: which one. Each message that a reservation took has a line;
+  what is read of it, and how often, is no event.
+
+``ack``, ``nack``, ``extend``, ``put_back``: something was said of a delivery. One line for each delivery named.
+
+- ``id``: of the delivery; null if it is no id of this cluster. The queue is the one that was named with it.
+- ``ok``: whether there was a lease; false if it had ended or was settled before, also if the queue does not exist.
+- ``subscription``, ``epoch``: only for ``ack`` and ``put_back``, if a batch lease was settled or abandoned: which one. To
+  renew batch leases is no event.
+
+``put_back`` undoes a delivery that nobody got, mostly by the node itself because a client had left: the pull with this ``id`` is
+not to be counted as a delivery, and the message's time of waiting went on.
+
+``delete``: a queue was deleted, with its messages.
+
+- ``ok``: whether it existed.
+
+``purge``: messages of a queue were removed. ``move``: messages of a queue were put into another one, where they have new
+numbers of arrival; they are no pushes. One line for each 10,000 messages at most.
+
+- ``count``: how many messages.
+- ``to``: only for ``move``: name of the other queue.
+
+The end of a lease and the drop of a message after its last delivery are nobody's commands and have no line: they show as
+a pull with ``redelivery`` whose predecessor has neither nack nor put_back, and as a last pull without an ack.
+
+What may be missing, never doubled: when a node is killed, up to a second of events and those of its commands under way; the
+commands of a node that was cut off for so long that it got a snapshot instead; and what was dropped because the disk was full or
+too slow, which the metrics ``lmq_events_dropped_total`` and ``lmq_event_journal_errors_total`` count and the log tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
+from ...core.commands import COPIES, PULLS, Command, Delivered
+from ...wire.ids import ReceiptFormat
+from .batches import BatchWatch, Change, Run
+from .files import EventFiles
+from .lines import Answered, Batch, Deleted, Event, Moved, Pulled, Purged, Pushed, Record
+from .writer import EventWriter
+
+__all__ = ["EventJournal"]
+
+_ANSWERS: Final = {Op.ACK: "ack", Op.NACK: "nack", Op.EXTEND: "extend", Op.PUT_BACK: "put_back"}
+_BATCHES: Final = (
+    Op.RESERVE, Op.RESERVE_FROM, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES, Op.DELETE_SUBSCRIPTION,
+)  # fmt: skip
+_NOTED_SPARE: Final = 1_000
+
+
+class EventJournal:
+    """Finds the events in what is applied, and hands them to a thread that writes them.
+
+    Args:
+        folder: created if absent.
+        node: the node's name.
+        bytes_max: size at which a file is followed by another.
+        files_max: how many files are kept.
+
+    Raises:
+        OSError: there is no such folder and it cannot be made.
+    """
+
+    def __init__(self, folder: Path, node: str, *, bytes_max: int, files_max: int) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise OSError(exc.errno, f"event_journal: the folder cannot be made ({exc.strerror})", str(folder)) from exc
+        self.writer = EventWriter(EventFiles(folder, node, bytes_max=bytes_max, files_max=files_max), node)
+        # How much had been pushed to each queue after the batch before: results do not tell what was stored already.
+        self._pushed_totals: dict[Queue, int] = {}
+        self._batches = BatchWatch()
+        self._salt = b""
+        self._id_prefix = ""
+
+    def begin(self, machine: Machine) -> None:
+        """What is in the machine now happened before; called whenever it is another one."""
+        self._pushed_totals = {queue: queue.pushed_total for queue in machine.queues.values()}
+        self._batches.begin(machine)
+
+    def batch_applied(self, machine: Machine, commands: list[Command], applied: Applied, *, own: bool) -> None:
+        """A batch was applied; its events are written if it is this node's own."""
+        if not applied.results:
+            return
+        changes = self._changes(machine, commands, applied)
+        if own:
+            events = self._events(machine, commands, applied)
+            for name, change, is_whole in changes:
+                events += _batch_events(machine, name, change, is_whole=is_whole)
+            if events:
+                self._put(machine, events)
+        totals = self._pushed_totals
+        for queue in applied.ready:
+            totals[queue] = queue.pushed_total
+        if len(totals) > 2 * len(machine.queues) + _NOTED_SPARE:
+            # Most of them have been deleted.
+            self.begin(machine)
+
+    def close(self) -> None:
+        """Write what waits. Blocks, so do not call it on the event loop."""
+        self.writer.close()
+
+    def _put(self, machine: Machine, events: list[Event]) -> None:
+        if machine.salt != self._salt:
+            self._salt = machine.salt
+            self._id_prefix = ReceiptFormat(machine.salt).prefix.decode() if machine.salt else ""
+        count = sum(map(_line_count, events))
+        self.writer.put(Record(machine.now_us, self._id_prefix, events, count))
+
+    def _changes(self, machine: Machine, commands: list[Command], applied: Applied) -> list[tuple[bytes, Change, bool]]:
+        """What has become of the batch leases of the subscriptions concerned, and whether all of a batch was acknowledged."""
+        broken: dict[bytes, set[int]] = {}
+        for command, result in zip(commands, applied.results, strict=True):
+            if not isinstance(result, Fault) and command[0] in _BATCHES:
+                epochs = broken.setdefault(command[1], set())
+                if command[0] == Op.SETTLE_BATCHES:
+                    epochs.update(result[0])
+        return [
+            (name, change, change.settled and change.epoch not in epochs)
+            for name, epochs in broken.items()
+            for change in self._batches.changes(machine, name)
+        ]
+
+    def _events(self, machine: Machine, commands: list[Command], applied: Applied) -> list[Event]:
+        offered: dict[bytes, _Offer] = {}
+        others: list[Event] = []
+        for command, result in zip(commands, applied.results, strict=True):
+            if isinstance(result, Fault):
+                continue
+            op = command[0]
+            if op in PULLS:
+                if result:
+                    others += _pulled(machine, result)
+            elif op in _ANSWERS:
+                if command[2]:
+                    others.append(Answered(_ANSWERS[op], command[1], command[2], result or False))
+            elif op == Op.DELETE:
+                others.append(Deleted(command[1], result))
+            elif op == Op.PURGE:
+                if result:
+                    others.append(Purged(command[1], result))
+            elif op == Op.MOVE:
+                if result:
+                    others.append(Moved(command[1], command[2], result))
+            else:
+                _note_offers(offered, command, result)
+        return [*self._pushes(offered, applied.ready), *others] if offered else others
+
+    def _pushes(self, offered: dict[bytes, _Offer], ready: Iterable[Queue]) -> Iterable[Event]:
+        for queue in dict.fromkeys(ready):
+            offer = offered.get(queue.name)
+            count = queue.pushed_total - self._pushed_totals.get(queue, 0)
+            if offer is not None and count:
+                yield Pushed(queue.name, count, offer.last_bytes(count), offer.windows())
+
+
+class _Offer:
+    """What one batch brought to a queue, whether it was stored or had been."""
+
+    __slots__ = ("bodies", "flags")
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.flags: list[int] = []
+
+    def last_bytes(self, count: int) -> int:
+        # What was stored before is sent before what is new.
+        return sum(map(len, self.bodies[-count:]))
+
+    def windows(self) -> int | None:
+        if not any(self.flags):
+            return None
+        return self.flags.count(PushFlag.WINDOW_OPENED)
+
+
+def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) -> None:
+    op = command[0]
+    if op == Op.PUSH:
+        _note(offered, command[1], command[3], result)
+    elif op == Op.PUSH_MARKED:
+        _note(offered, command[1], [item[0] for item in command[2]], [0] * result)
+    elif op == Op.PUSH_ITEMS:
+        _note(offered, command[1], [item[0] for item in command[2]], result)
+    elif op in COPIES:
+        for queue, flag in result:
+            _note(offered, queue, [command[2][0]], [flag])
+
+
+def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], flags: Sequence[int]) -> None:
+    offer = offered.get(queue)
+    if offer is None:
+        offer = offered[queue] = _Offer()
+    offer.bodies += bodies
+    offer.flags += [flag for flag in flags if flag < PushFlag.REPLAYED]
+
+
+def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bool) -> list[Event]:
+    """What a subscription took or gave up."""
+    batch = (name, change.epoch)
+    events = _pulled(machine, [one for run in change.added for one in _leased(machine, run, change)], batch)
+    op = Op.ACK if change.settled else Op.PUT_BACK
+    for queue, first, count in change.removed:
+        numbers = range(first, first + count)
+        # A queue that was deleted took its messages with it.
+        exists = queue in machine.queues
+        results = is_whole or [exists and machine.settled_by(op, queue, number) is True for number in numbers]
+        events.append(Answered(_ANSWERS[op], queue, numbers, results, batch))
+    return events
+
+
+def _leased(machine: Machine, run: Run, change: Change) -> Iterable[Delivered]:
+    """Deliveries of a run, as far as they have not been settled by the same batch of commands."""
+    uncharged = 0 if change.charged else 1
+    name, first, count = run
+    queue = machine.queues.get(name)
+    leased = {} if queue is None else queue.leases.messages
+    for number in range(first, first + count):
+        message = leased.get(number)
+        if message is not None:
+            yield name, number, message.remaining - uncharged, message
+
+
+def _pulled(machine: Machine, delivered: list[Delivered], batch: Batch | None = None) -> list[Event]:
+    """Deliveries of one command, a `Pulled` for each run from one queue."""
+    events: list[Event] = []
+    now_us = machine.now_us
+    name = None
+    full = 0
+    for queue, number, remaining, message in delivered:
+        if queue != name:
+            name, full = queue, _deliveries(machine, queue) - 1
+            rows: list[tuple[int, int, int, int, bool, int]] = []
+            events.append(Pulled(queue, rows, batch))
+        parts = len(message.content) if type(message.content) is list else 0
+        wait_us = max(0, now_us - message.ready_us)
+        rows.append((number, message.sequence, wait_us, remaining, remaining < full, parts))
+    return events
+
+
+def _deliveries(machine: Machine, name: bytes) -> int:
+    """How often a message pushed now may be delivered."""
+    queue = machine.queues.get(name)
+    if queue is not None:
+        return queue.settings.deliveries
+    return int(machine.properties(name)["retry"]) + 1
+
+
+def _line_count(event: Event) -> int:
+    if isinstance(event, Pulled):
+        return len(event.deliveries)
+    return len(event.numbers) if isinstance(event, Answered) else 1

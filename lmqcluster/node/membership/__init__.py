@@ -1,0 +1,1 @@
+"""How a node belongs to its cluster: joining, leaving, incarnations, standing."""

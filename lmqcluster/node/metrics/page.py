@@ -1,0 +1,196 @@
+"""Prometheus metrics of one node, read from the live objects at each scrape. What they mean stands in `metrics.table`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+
+from ...core import Op
+from ...replication.histogram import Histogram
+from ..queues.info import age_s
+from .exposition import Exposition
+from .queue_totals import QueueTotals, sum_queues
+
+if TYPE_CHECKING:
+    from ..node import Node
+
+__all__ = ["Metrics"]
+
+_WAITING_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+_LAG_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Metrics:
+    """What a node observes of itself, and the page that shows it.
+
+    Attributes:
+        connections: open connections by protocol; front ends add themselves.
+        in_flight: requests under way by protocol; likewise.
+        requests: durations of requests by (protocol, operation, code).
+        time_in_queue: seconds that delivered messages had been due.
+        loop_lag: seconds that a timer was late.
+        apply_faults: committed commands that could not be carried out.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.connections: dict[str, Callable[[], int]] = {}
+        self.in_flight: dict[str, Callable[[], int]] = {}
+        self.requests: dict[tuple[str, str, str], Histogram] = {}
+        self.time_in_queue = Histogram(_WAITING_S)
+        self.loop_lag = Histogram(_LAG_S)
+        self.apply_faults = 0
+        self._node = node
+        self._standard = CollectorRegistry()
+        ProcessCollector(registry=self._standard)
+        PlatformCollector(registry=self._standard)
+        GCCollector(registry=self._standard)
+
+    def request_done(self, protocol: str, operation: str, code: str, seconds: float) -> None:
+        """Count a request that was answered."""
+        key = (protocol, operation, code)
+        durations = self.requests.get(key)
+        if durations is None:
+            durations = self.requests[key] = Histogram()
+        durations.observe(seconds)
+
+    async def page(self) -> bytes:
+        """The text format, version 0.0.4."""
+        totals = await sum_queues(self._node.replica.machine)
+        return _Scrape(self._node, totals).text() + generate_latest(self._standard)
+
+
+class _Scrape:
+    """What one scrape sees."""
+
+    def __init__(self, node: Node, totals: QueueTotals) -> None:
+        self._node = node
+        self._totals = totals
+        self._page = Exposition()
+
+    def text(self) -> bytes:
+        """The metrics of the table."""
+        self._queues()
+        self._requests()
+        self._raft()
+        self._peers()
+        self._process()
+        self._events()
+        self._statsd()
+        self._tls()
+        return self._page.text()
+
+    def _queues(self) -> None:
+        page = self._page
+        totals, replica = self._totals, self._node.replica
+        machine = replica.machine
+        page.value("lmq_queues", totals.queues)
+        states = {"ready": totals.ready, "delayed": totals.delayed, "leased": totals.leased}
+        page.values("lmq_messages", (((state,), count) for state, count in states.items()))
+        page.value("lmq_message_bytes", totals.body_bytes)
+        for counter, count in totals.counters.items():
+            page.value(f"lmq_messages_{counter}", count)
+        page.value("lmq_oldest_message_age_seconds", age_s(totals.oldest_us, replica.clock.now_us()) or 0.0)
+        page.histogram("lmq_time_in_queue_seconds", self._node.metrics.time_in_queue)
+        page.value("lmq_idempotency_keys", len(machine.keys) + len(machine.key_scopes))
+        page.value("lmq_subscriptions", len(machine.batches.subscriptions))
+
+    def _requests(self) -> None:
+        page = self._page
+        metrics, service = self._node.metrics, self._node.service
+        proposer, pulls = service.proposer, service.pulls
+        page.histograms("lmq_request_duration_seconds", list(metrics.requests.items()))
+        in_flight = (((protocol,), count()) for protocol, count in metrics.in_flight.items())
+        page.values("lmq_requests_in_flight", in_flight)
+        durations = (((Op(op).name.lower(),), one) for op, one in proposer.durations.items())
+        page.histograms("lmq_operation_duration_seconds", durations)
+        page.value("lmq_operations_total", proposer.items_total)
+        page.value("lmq_empty_pulls_total", pulls.empty_total)
+        page.value("lmq_waiters", pulls.waiting())
+        connections = (((protocol,), count()) for protocol, count in metrics.connections.items())
+        page.values("lmq_connections", connections)
+        gates = self._node.gates
+        page.values("lmq_stranger_connections", (((gate.port,), len(gate.strangers)) for gate in gates.all))
+        ended = (((gate.port, why.value), count) for gate in gates.all for why, count in gate.endings.items())
+        page.values("lmq_connections_ended_total", ended)
+        held = {"clients": gates.memory.clients_bytes, "strangers": gates.memory.strangers_bytes}
+        page.values("lmq_client_memory_bytes", (((of,), size) for of, size in held.items()))
+
+    def _raft(self) -> None:
+        page = self._page
+        node, replica = self._node, self._node.replica
+        core, snapshots, proposer = replica.core, replica.snapshots, node.service.proposer
+        latest = snapshots.latest()
+        page.value("lmq_raft_members", len(core.members()))
+        page.value("lmq_raft_has_leader", node.has_leader())
+        page.value("lmq_raft_is_leader", core.is_leader())
+        page.value("lmq_raft_leader_changes_total", node.leader_changes)
+        page.value("lmq_raft_term", core.term())
+        page.value("lmq_raft_commit_index", core.commit_index())
+        page.value("lmq_raft_applied_index", core.applied_index())
+        page.value("lmq_raft_snapshot_index", 0 if latest is None else latest.index)
+        page.value("lmq_raft_log_entries", len(replica.journal))
+        page.value("lmq_raft_log_bytes", replica.journal.size_bytes)
+        page.value("lmq_batches_total", proposer.batches_total)
+        page.value("lmq_batches_resent_total", proposer.resends_total)
+        page.value("lmq_raft_proposals_committed_total", replica.applied_batches)
+        page.value("lmq_raft_proposals_pending", proposer.pending())
+        failed = (((code,), count) for code, count in proposer.failed_total.items())
+        page.values("lmq_raft_proposals_failed_total", failed)
+        page.histogram("lmq_raft_commit_duration_seconds", proposer.commit_durations)
+        page.histogram("lmq_raft_journal_sync_duration_seconds", replica.sync_durations)
+        page.value("lmq_raft_log_syncs_total", replica.syncs_total)
+        page.histogram("lmq_raft_snapshot_duration_seconds", snapshots.durations)
+        page.value("lmq_raft_snapshots_taken_total", snapshots.taken_total)
+        page.value("lmq_raft_snapshots_failed_total", snapshots.failed_total)
+        page.value("lmq_raft_snapshots_installed_total", snapshots.installed_total)
+        page.value("lmq_raft_apply_faults_total", node.metrics.apply_faults + replica.skipped_total)
+
+    def _peers(self) -> None:
+        page = self._page
+        node, replica = self._node, self._node.replica
+        core = replica.core
+        peers = {one: (one, node.name_of(one)) for one in sorted(core.members()) if one != node.id}
+        up = replica.transport.connected_ids()
+        page.values("lmq_raft_peer_connected", ((labels, one in up) for one, labels in peers.items()))
+        indexes = {one: core.match_index(one) for one in peers} if core.is_leader() else {}
+        matched = ((peers[one], index) for one, index in indexes.items() if index is not None)
+        page.values("lmq_raft_peer_match_index", matched)
+        trips = ((labels, core.round_trips[one]) for one, labels in peers.items() if one in core.round_trips)
+        page.histograms("lmq_raft_peer_round_trip_seconds", trips)
+
+    def _process(self) -> None:
+        page = self._page
+        node = self._node
+        build = (node.version, node.config.durability)
+        page.values("lmq_build_info", [(build, 1)])
+        page.value("lmq_ready", all(passed for _name, passed, _detail in node.health()))
+        page.value("lmq_memory_used_bytes", node.service.stored_bytes)
+        page.value("lmq_memory_limit_bytes", node.config.memory_bytes_max)
+        disk = shutil.disk_usage(node.config.data_dir)
+        page.value("lmq_disk_free_bytes", disk.free)
+        page.value("lmq_disk_size_bytes", disk.total)
+        page.histogram("lmq_event_loop_lag_seconds", node.metrics.loop_lag)
+
+    def _events(self) -> None:
+        page = self._page
+        events = self._node.events
+        if events is None:
+            return
+        page.value("lmq_events_written_total", events.writer.written_total)
+        page.value("lmq_events_dropped_total", events.writer.dropped_total)
+        page.value("lmq_event_journal_errors_total", events.writer.errors_total)
+
+    def _statsd(self) -> None:
+        page = self._page
+        statsd = self._node.statsd
+        if statsd is None:
+            return
+        page.value("lmq_statsd_datagrams_sent_total", statsd.sent_total)
+        page.value("lmq_statsd_datagrams_dropped_total", statsd.dropped_total)
+
+    def _tls(self) -> None:
+        if self._node.tls is not None:
+            self._page.value("lmq_tls_certificate_expiry_seconds", self._node.tls.expires_s)

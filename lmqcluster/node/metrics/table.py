@@ -1,0 +1,340 @@
+"""Every metric of a node: name, kind, labels, meaning. The pages of metrics, their documentation and its test follow this table.
+
+``python -m lmqcluster.node.metrics.table`` prints the tables of ``docs/metrics.md``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["BY_NAME", "QUEUE_SECTION", "SECTIONS", "STANDARD", "Definition", "Section", "markdown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric.
+
+    Attributes:
+        name: as it is scraped; for a histogram without ``_bucket``, ``_sum`` and ``_count``.
+        labels: their names, in order.
+        when: the condition under which a node shows it; empty for always.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram", "info"]
+    help: str
+    labels: tuple[str, ...] = ()
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Metrics that belong together, and what holds for all of them."""
+
+    title: str
+    note: str
+    metrics: tuple[Definition, ...]
+
+
+_ONCE_PUSHED: Final = "once something was pushed"
+
+SECTIONS: Final = (
+    Section(
+        "Queues",
+        "State of the cluster, as this node's replica has it: every node shows the same, so take the median over the nodes, "
+        "`quantile(0.5, ...)`, and not the sum. Counters go on over restarts, where they are counted up again as the log is "
+        "replayed, and do not fall when a queue is deleted.",
+        (
+            Definition("lmq_queues", "gauge", "Queues that exist."),
+            Definition(
+                "lmq_messages",
+                "gauge",
+                "Messages by state: ready to be pulled, delayed (accumulating, or put back), leased to a consumer.",
+                ("state",),
+            ),
+            Definition("lmq_message_bytes", "gauge", "Bytes of all bodies."),
+            Definition("lmq_messages_pushed_total", "counter", "Messages stored."),
+            Definition("lmq_messages_pulled_total", "counter", "Deliveries."),
+            Definition("lmq_messages_acked_total", "counter", "Messages acknowledged."),
+            Definition("lmq_messages_nacked_total", "counter", "Messages given back by their consumers."),
+            Definition("lmq_messages_redelivered_total", "counter", "Leases that ended without an answer."),
+            Definition("lmq_messages_dropped_total", "counter", "Messages dropped after their last delivery."),
+            Definition("lmq_messages_purged_total", "counter", "Messages removed by a purge."),
+            Definition("lmq_messages_moved_out_total", "counter", "Messages moved from one queue to another."),
+            Definition("lmq_messages_moved_in_total", "counter", "The same, counted where they arrived."),
+            Definition(
+                "lmq_oldest_message_age_seconds",
+                "gauge",
+                "How long the message that has waited longest in any queue could have been pulled; 0 if none waits.",
+            ),
+            Definition(
+                "lmq_time_in_queue_seconds",
+                "histogram",
+                "How long messages could have been pulled before they were: the first message of every pull command that this "
+                "node has applied since its start.",
+            ),
+            Definition("lmq_idempotency_keys", "gauge", "Idempotency keys that are remembered."),
+            Definition("lmq_subscriptions", "gauge", "Subscriptions, which hold batch leases."),
+        ),
+    ),
+    Section(
+        "Requests",
+        "What clients asked of this node: sum over the nodes.",
+        (
+            Definition(
+                "lmq_request_duration_seconds",
+                "histogram",
+                "HTTP requests from their head to the end of the answer's making, waiting pulls included; operation is method "
+                "and route, code the status.",
+                ("protocol", "operation", "code"),
+                "once HTTP was used",
+            ),
+            Definition("lmq_requests_in_flight", "gauge", "HTTP requests that are not answered yet.", ("protocol",)),
+            Definition(
+                "lmq_operation_duration_seconds",
+                "histogram",
+                "Operations of all protocols from the moment they were taken until they were applied. Operations that were "
+                "replicated in one command count with the time of the first.",
+                ("operation",),
+                _ONCE_PUSHED,
+            ),
+            Definition("lmq_operations_total", "counter", "Operations proposed."),
+            Definition("lmq_empty_pulls_total", "counter", "Pulls whose wait ended without a message."),
+            Definition("lmq_waiters", "gauge", "Pulls that wait for a message."),
+            Definition("lmq_connections", "gauge", "Open connections of clients.", ("protocol",)),
+            Definition(
+                "lmq_stranger_connections",
+                "gauge",
+                "Accepted connections, those in their TLS handshake included, on which nobody has said yet who he is.",
+                ("port",),
+            ),
+            Definition(
+                "lmq_connections_ended_total",
+                "counter",
+                "Connections that the node ended or did not take: client_full, port_full, strangers_full and memory for want of "
+                "room, not_authenticated and too_slow for want of time, handshake and bad_request for what came, idle.",
+                ("port", "reason"),
+            ),
+            Definition(
+                "lmq_client_memory_bytes",
+                "gauge",
+                "Unfinished requests, decoded values and unread answers: of known clients, and of strangers.",
+                ("of",),
+            ),
+        ),
+    ),
+    Section(
+        "Raft",
+        "",
+        (
+            Definition("lmq_raft_members", "gauge", "Members of the cluster."),
+            Definition("lmq_raft_has_leader", "gauge", "1 if a leader is known and can be reached."),
+            Definition("lmq_raft_is_leader", "gauge", "1 if this node leads."),
+            Definition("lmq_raft_leader_changes_total", "counter", "Leaders that took over, as seen by this node."),
+            Definition("lmq_raft_term", "gauge", "Current term."),
+            Definition("lmq_raft_commit_index", "gauge", "Highest log index known to be committed."),
+            Definition("lmq_raft_applied_index", "gauge", "Highest log index applied here."),
+            Definition("lmq_raft_snapshot_index", "gauge", "Log index of the newest snapshot, 0 without one."),
+            Definition("lmq_raft_log_entries", "gauge", "Entries in the log."),
+            Definition("lmq_raft_log_bytes", "gauge", "Bytes of the entries in the log."),
+            Definition("lmq_batches_total", "counter", "Batches of operations that this node proposed."),
+            Definition(
+                "lmq_batches_resent_total", "counter", "Batches sent again, after a change of leader for example."
+            ),
+            Definition(
+                "lmq_raft_proposals_committed_total",
+                "counter",
+                "Batches of any node that were committed and applied here.",
+            ),
+            Definition(
+                "lmq_raft_proposals_pending", "gauge", "Commands and batches of this node that are not applied."
+            ),
+            Definition(
+                "lmq_raft_proposals_failed_total",
+                "counter",
+                "Operations that were taken and then failed, by error code; unknown_outcome may have been applied.",
+                ("reason",),
+                "once one failed",
+            ),
+            Definition(
+                "lmq_raft_commit_duration_seconds",
+                "histogram",
+                "Batches of this node from their making until they were applied here.",
+            ),
+            Definition(
+                "lmq_raft_journal_sync_duration_seconds",
+                "histogram",
+                "Writes of the log to the disk, with their sync. Stays empty with a durability other than disk.",
+            ),
+            Definition("lmq_raft_log_syncs_total", "counter", "Syncs of the log to the disk."),
+            Definition(
+                "lmq_raft_snapshot_duration_seconds", "histogram", "Snapshots, from the decision to the durable file."
+            ),
+            Definition("lmq_raft_snapshots_taken_total", "counter", "Snapshots written."),
+            Definition("lmq_raft_snapshots_failed_total", "counter", "Snapshots that could not be written."),
+            Definition(
+                "lmq_raft_snapshots_installed_total", "counter", "Snapshots received from a leader and installed."
+            ),
+            Definition(
+                "lmq_raft_apply_faults_total",
+                "counter",
+                "Committed commands that could not be carried out, on every node alike. It is a bug: please report it.",
+            ),
+            Definition(
+                "lmq_raft_peer_connected",
+                "gauge",
+                "1 if this node can send to the member.",
+                ("peer", "peer_name"),
+                "with other members",
+            ),
+            Definition(
+                "lmq_raft_peer_match_index",
+                "gauge",
+                "Highest log index that the member is known to have.",
+                ("peer", "peer_name"),
+                "on the leader, with other members",
+            ),
+            Definition(
+                "lmq_raft_peer_round_trip_seconds",
+                "histogram",
+                "From a message to a member until its answer, the member's sync included, while this node led.",
+                ("peer", "peer_name"),
+                "once this node has led, with other members",
+            ),
+        ),
+    ),
+    Section(
+        "The node",
+        "Beside these there are the standard metrics of Prometheus' Python client: `process_*` and `python_*`.",
+        (
+            Definition("lmq_build_info", "info", "Version and settings; the value is 1.", ("version", "durability")),
+            Definition("lmq_ready", "gauge", "1 if the node can serve, as /readyz says."),
+            Definition(
+                "lmq_memory_used_bytes",
+                "gauge",
+                "Memory that the messages and keys stored here take, as counted for the limit.",
+            ),
+            Definition(
+                "lmq_memory_limit_bytes",
+                "gauge",
+                "The option memory_bytes_max: beyond it pushes are refused as overload.",
+            ),
+            Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data folder is."),
+            Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data folder is."),
+            Definition(
+                "lmq_tls_certificate_expiry_seconds",
+                "gauge",
+                "When the certificate of the client ports expires, in seconds since 1970.",
+                when="with TLS",
+            ),
+            Definition(
+                "lmq_event_loop_lag_seconds",
+                "histogram",
+                "How late a timer of the node is that runs four times a second.",
+            ),
+            Definition(
+                "lmq_events_written_total", "counter", "Events in the event journal.", when="with an event journal"
+            ),
+            Definition(
+                "lmq_events_dropped_total", "counter", "Events that the journal has lost.", when="with an event journal"
+            ),
+            Definition(
+                "lmq_event_journal_errors_total",
+                "counter",
+                "Attempts to write the event journal that failed.",
+                when="with an event journal",
+            ),
+            Definition("lmq_statsd_datagrams_sent_total", "counter", "Datagrams sent to StatsD.", when="with StatsD"),
+            Definition(
+                "lmq_statsd_datagrams_dropped_total",
+                "counter",
+                "Datagrams for StatsD that could not be sent.",
+                when="with StatsD",
+            ),
+        ),
+    ),
+)
+
+QUEUE_SECTION: Final = Section(
+    "One queue",
+    "State of the cluster, but for `lmq_queue_waiters`: scrape one node, or take the median. The names differ from those of "
+    "`/metrics` so that nothing is counted twice when one job scrapes both.",
+    (
+        Definition("lmq_queue_messages", "gauge", "Messages by state, as in lmq_messages.", ("queue", "state")),
+        Definition("lmq_queue_message_bytes", "gauge", "Bytes of its bodies.", ("queue",)),
+        Definition(
+            "lmq_queue_oldest_message_age_seconds",
+            "gauge",
+            "How long the message that has waited longest could have been pulled; 0 if none waits.",
+            ("queue",),
+        ),
+        Definition("lmq_queue_suspended", "gauge", "1 if it hands out nothing until it is resumed.", ("queue",)),
+        Definition("lmq_queue_waiters", "gauge", "Pulls that wait for it by name at this node.", ("queue",)),
+        Definition("lmq_queue_messages_pushed_total", "counter", "Messages stored.", ("queue",)),
+        Definition("lmq_queue_messages_pulled_total", "counter", "Deliveries.", ("queue",)),
+        Definition("lmq_queue_messages_acked_total", "counter", "Messages acknowledged.", ("queue",)),
+        Definition("lmq_queue_messages_nacked_total", "counter", "Messages given back by their consumers.", ("queue",)),
+        Definition(
+            "lmq_queue_messages_redelivered_total", "counter", "Leases that ended without an answer.", ("queue",)
+        ),
+        Definition(
+            "lmq_queue_messages_dropped_total", "counter", "Messages dropped after their last delivery.", ("queue",)
+        ),
+        Definition("lmq_queue_messages_purged_total", "counter", "Messages removed by a purge.", ("queue",)),
+        Definition("lmq_queue_messages_moved_out_total", "counter", "Messages moved to other queues.", ("queue",)),
+        Definition(
+            "lmq_queue_messages_moved_in_total", "counter", "Messages moved here from other queues.", ("queue",)
+        ),
+        Definition(
+            "lmq_queue_metrics_omitted",
+            "gauge",
+            "Queues that were asked for and are not on the page because of its limit: name fewer of them, or raise it.",
+        ),
+    ),
+)
+"""The metrics of ``/metrics/queues``."""
+
+STANDARD: Final = (
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+)
+"""What Prometheus' client shows of the process."""
+
+BY_NAME: Final = {one.name: one for section in (*SECTIONS, QUEUE_SECTION) for one in section.metrics}
+
+
+def markdown() -> str:
+    """The tables as they stand in the documentation."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    for section in SECTIONS:
+        yield from _table(f"## {section.title}", section)
+        yield ""
+    yield from _table("## `/metrics/queues`", QUEUE_SECTION)
+
+
+def _table(title: str, section: Section) -> Iterator[str]:
+    yield title
+    yield ""
+    if section.note:
+        yield section.note
+        yield ""
+    yield "| Metric | Kind | Meaning |"
+    yield "|---|---|---|"
+    for one in section.metrics:
+        labels = f" {{{', '.join(one.labels)}}}" if one.labels else ""
+        condition = f" Shown {one.when}." if one.when else ""
+        yield f"| `{one.name}`{labels} | {one.kind} | {one.help}{condition} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,160 @@
+"""Pushes of writers that number what they write, as front ends use them; see `lmqcluster.core.marks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core import Op
+from ...core.marks import NOTE_BYTES_MAX
+from ...wire.errors import LmqError
+from ...wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
+
+if TYPE_CHECKING:
+    from .service import QueueService
+
+__all__ = ["JobInfo", "Jobs", "MarkInfo", "Stream"]
+
+NOTES_SLICE_BYTES = 4 * 1024 * 1024
+"""Most bytes of notes in one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream, by its job's name and its own, and to whom the job belongs."""
+
+    job: bytes
+    name: bytes
+    owner: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MarkInfo:
+    """How far a stream is stored.
+
+    Attributes:
+        position: of its next message.
+        done: whether it is complete.
+        note_bytes: how long its notes are.
+        notes: a part of them.
+    """
+
+    position: int
+    done: bool
+    note_bytes: int
+    notes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job of a writer.
+
+    Attributes:
+        messages: how many are stored in all its streams.
+        note_bytes: how long their notes are.
+        idle_s: seconds of log time since the last push.
+    """
+
+    owner: bytes
+    name: bytes
+    streams: int
+    messages: int
+    note_bytes: int
+    idle_s: float
+
+
+class Jobs:
+    """The jobs of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
+
+    def __init__(self, service: QueueService) -> None:
+        self._service = service
+
+    async def push(
+        self, queue: bytes, rows: list[list[Any]], stream: Stream, first: int, *, note: bytes, done: bool
+    ) -> int:
+        """Store the next messages of a stream, ``[content, content type, headers]``, or nothing if they are stored already.
+
+        Returns:
+            How many were stored.
+
+        Raises:
+            LmqError: among others ``out_of_sequence`` if `first` is not the stream's position, ``quota_exceeded``.
+        """
+        service = self._service
+        service.check_version()
+        service.check_name(queue)
+        for name in (stream.job, stream.name):
+            _check_name(name)
+        if not 0 <= first < 1 << 61:
+            raise LmqError("bad_request", f"a position must be 0 or more, not {first}")
+        if len(note) > NOTE_BYTES_MAX:
+            raise LmqError("too_large", f"a note may have {NOTE_BYTES_MAX} bytes, this has {len(note)}")
+        if len(rows) > PUSH_COUNT_MAX:
+            raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(rows)}")
+        size = 128 + len(note)
+        for content, content_type, headers in rows:
+            service.check_push(len(content))
+            size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
+        command = [Op.PUSH_MARKED, queue, rows, stream.job, stream.name, first, note, done, stream.owner]
+        stored: int = await service.propose(command, size)
+        return stored
+
+    async def mark(self, stream: Stream, notes_from: int = 0) -> MarkInfo | None:
+        """How far a stream is stored, with its notes from a byte on; None if it is not known."""
+        self._service.check_version()
+        await self._service.barrier()
+        found = self._service.machine().marks.find(stream.owner, stream.job, stream.name)
+        if found is None:
+            return None
+        notes = _part(found.notes, notes_from, NOTES_SLICE_BYTES)
+        return MarkInfo(found.position, found.done, found.note_bytes, notes)
+
+    async def end(self, names: Sequence[bytes], owner: bytes) -> int:
+        """Forget an owner's jobs; returns how many streams they had."""
+        self._service.check_version()
+        if len(names) > PUSH_COUNT_MAX:
+            raise LmqError("too_large", f"a request may name at most {PUSH_COUNT_MAX} jobs, this names {len(names)}")
+        ended: int = await self._service.propose([Op.END_JOBS, list(names), owner], 64 + sum(map(len, names)))
+        return ended
+
+    async def show(self, owner: bytes | None) -> list[JobInfo]:
+        """An owner's jobs (None: everybody's), the least recently used first."""
+        await self._service.barrier()
+        machine = self._service.machine()
+        return [
+            JobInfo(
+                whose,
+                name,
+                len(job.streams),
+                sum(mark.position for mark in job.streams.values()),
+                job.note_bytes,
+                (machine.now_us - job.used_us) / 1e6,
+            )
+            for whose, name, job in machine.marks.jobs()
+            if owner is None or whose == owner
+        ]
+
+
+def _part(chunks: list[bytes], start: int, size: int) -> bytes:
+    """Up to `size` bytes from `start` on of the chunks joined together."""
+    taken: list[bytes] = []
+    at = have = 0
+    for chunk in chunks:
+        begin = max(0, start - at)
+        at += len(chunk)
+        if begin < len(chunk):
+            taken.append(chunk[begin : begin + size - have])
+            have += len(taken[-1])
+            if have == size:
+                break
+    return b"".join(taken)
+
+
+def _header_bytes(header: Sequence[bytes]) -> int:
+    return sum(map(len, header)) + 8
+
+
+def _check_name(name: bytes) -> None:
+    if not 0 < len(name) <= NAME_BYTES_MAX:
+        raise LmqError("bad_name", f"a job and a stream have 1 to {NAME_BYTES_MAX} bytes, this one has {len(name)}")

@@ -1,0 +1,167 @@
+"""Pulls that wait at a node: in lines, one for each queue and for each pattern, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ...core import Machine, Op
+from ...core.commands import Command, Delivered
+from ...replication.log_clock import LogClock
+from ...wire.errors import LmqError
+from ..proposer import Group
+from .pattern_views import PatternViews, View
+
+__all__ = ["CANDIDATES_MAX", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter"]
+
+CANDIDATES_MAX = 16
+"""Most queues that one claim for a pattern names."""
+
+
+class Puller(Protocol):
+    """Where the outcome of a pull goes: a connection or a coroutine."""
+
+    @property
+    def closed(self) -> bool:
+        """It is gone; what arrives for it is put back."""
+
+    @property
+    def waiting(self) -> set[Waiter]:
+        """Its waiters that stand in a line; kept by `Pulls`."""
+
+    def pulled(self, token: Any, delivered: list[Delivered]) -> None:
+        """Messages, or none at the end of the wait."""
+
+    def pull_failed(self, token: Any, error: LmqError) -> None:
+        """The pull was refused, or its outcome is unknown."""
+
+
+Ticket = tuple[Puller, Any, int, float | None]
+"""One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
+
+
+class Waiter:
+    """A pull that stands in a line."""
+
+    __slots__ = ("count", "is_over", "line", "open", "puller", "timer", "token")
+
+    def __init__(self, line: Line, puller: Puller, token: Any, count: int) -> None:
+        self.line: Line | None = line
+        self.puller = puller
+        self.token = token
+        self.count = count
+        self.open = True
+        self.is_over = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Line(ABC):
+    """Waiters for the same, first come, first served.
+
+    Attributes:
+        live, wanted: how many waiters are not closed, and how many messages they want.
+        over: waiters whose time is over and who wait for the claim under way.
+        claim: the pull that the node has under way for the line.
+        timer: when to look again.
+    """
+
+    __slots__ = ("claim", "live", "over", "timer", "waiters", "wanted")
+
+    def __init__(self) -> None:
+        self.waiters: deque[Waiter] = deque()
+        self.over: list[Waiter] = []
+        self.live = 0
+        self.wanted = 0
+        self.claim: Group | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    @abstractmethod
+    def head(self) -> tuple[int | None, int]:
+        """Earliest due time of what the line waits for, and how many messages may be ready."""
+
+    @abstractmethod
+    def command(self, count: int) -> Command:
+        """A pull for the line."""
+
+    def is_needed(self) -> bool:
+        """Whether somebody waits, or something is under way."""
+        return self.live > 0 or self.claim is not None
+
+    def drop(self) -> None:
+        """It is not needed."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class QueueLine(Line):
+    """A line for one queue."""
+
+    __slots__ = ("_lines", "_machine", "key")
+
+    def __init__(self, lines: dict[bytes, QueueLine], key: bytes, machine: Callable[[], Machine]) -> None:
+        super().__init__()
+        self.key = key
+        self._lines = lines
+        self._machine = machine
+
+    def head(self) -> tuple[int | None, int]:
+        queue = self._machine().queues.get(self.key)
+        return (None, 0) if queue is None else (queue.head_us(), len(queue.ready))
+
+    def command(self, count: int) -> Command:
+        return [Op.PULL, self.key, count]
+
+    def drop(self) -> None:
+        super().drop()
+        if self._lines.get(self.key) is self:
+            del self._lines[self.key]
+
+
+class PatternLine(Line):
+    """A line for all queues that a pattern finds.
+
+    Attributes:
+        looking: how many pulls have not found out yet whether there is a message for them.
+    """
+
+    __slots__ = ("_clock", "_lines", "_machine", "_views", "key", "looking", "view")
+
+    def __init__(
+        self,
+        lines: dict[bytes, PatternLine],
+        view: View,
+        views: PatternViews,
+        machine: Callable[[], Machine],
+        clock: LogClock,
+    ) -> None:
+        super().__init__()
+        self.key = view.pattern
+        self.view = view
+        self.looking = 0
+        self._lines = lines
+        self._views = views
+        self._machine = machine
+        self._clock = clock
+
+    def head(self) -> tuple[int | None, int]:
+        earliest = self.view.earliest() if self.view.is_complete else None
+        return (None, 0) if earliest is None else (earliest[0], len(earliest[1].ready))
+
+    def command(self, count: int) -> Command:
+        if self._machine().version < 2:
+            return [Op.PULL_ANY, self.key, count]
+        found = self.view.first(CANDIDATES_MAX, max(self._clock.now_us(), self._machine().now_us))
+        return [Op.PULL_FIRST, [queue.name for queue in found], count]
+
+    def is_needed(self) -> bool:
+        return super().is_needed() or self.looking > 0
+
+    def drop(self) -> None:
+        super().drop()
+        if self._lines.get(self.key) is self:
+            del self._lines[self.key]
+            self._views.release(self.view)

@@ -1,0 +1,116 @@
+"""What operators do to whole queues: commands repeated until they are complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from ...core import Op
+from ...core.operations import STEP_MAX
+from ...wire.errors import LmqError
+from ...wire.limits import NAME_BYTES_MAX
+from .naming import no_queue
+
+if TYPE_CHECKING:
+    from .service import QueueService
+
+__all__ = ["QueueOperations"]
+
+log = structlog.get_logger("lmq.operations")
+
+_COUNT_MAX = 1 << 62
+
+
+class QueueOperations:
+    """Purge, move, suspend and resume.
+
+    The methods send their first command when they are called, so that it keeps its place among the requests of a client, and
+    raise `LmqError` if the node takes none. What they return has to be awaited and raises it too: ``queue_not_found``, and
+    ``unknown_outcome`` if it failed half-way.
+    """
+
+    def __init__(self, service: QueueService) -> None:
+        self._service = service
+
+    def purge(self, queue: bytes) -> Coroutine[Any, Any, int]:
+        """Remove all messages that are not leased; returns how many there were.
+
+        It ends when nothing is left, or when as many are gone as the queue held when it began: what is pushed meanwhile
+        stands behind those.
+        """
+        return self._repeat([Op.PURGE, queue], _COUNT_MAX)
+
+    def move(
+        self, queue: bytes, destination: bytes, count: int | None = None, owner: bytes = b""
+    ) -> Coroutine[Any, Any, int]:
+        """Put up to `count` messages (None: all) that can be pulled now at the end of another queue, as fresh messages.
+
+        Raises:
+            LmqError: at once: ``bad_name``, or ``bad_request`` if the count is out of range or both queues are one.
+        """
+        self._service.check_name(destination, owner)
+        if queue == destination:
+            raise LmqError("bad_request", "a queue cannot be moved to itself")
+        if count is not None and not 0 < count <= _COUNT_MAX:
+            raise LmqError("bad_request", f"a move takes 1 message or more, not {count}")
+        return self._repeat([Op.MOVE, queue, destination], count or _COUNT_MAX)
+
+    def suspend(self, queue: bytes) -> Coroutine[Any, Any, None]:
+        """Have the queue hand out nothing until it is resumed; everything else goes on."""
+        return self._finish(queue, self._send([Op.SUSPEND, queue, True]), "queue suspended")
+
+    def resume(self, queue: bytes) -> Coroutine[Any, Any, None]:
+        """Have the queue hand out messages again, to those first who have waited."""
+        return self._finish(queue, self._send([Op.SUSPEND, queue, False]), "queue resumed")
+
+    @staticmethod
+    async def _finish(queue: bytes, found: asyncio.Future[bool | None], event: str) -> None:
+        if await found is None:
+            raise no_queue(queue)
+        log.info(event, queue=_shown(queue))
+
+    def _repeat(self, command: list[Any], count: int) -> Coroutine[Any, Any, int]:
+        first = self._send([*command, min(count, STEP_MAX)])
+        return self._go_on(first, command, count)
+
+    def _send(self, command: list[Any]) -> asyncio.Future[Any]:
+        if len(command[1]) > NAME_BYTES_MAX:
+            raise no_queue(command[1])
+        return self._service.send(command, 64 + 2 * NAME_BYTES_MAX)
+
+    async def _go_on(self, first: asyncio.Future[int | None], command: list[Any], count: int) -> int:
+        queue: bytes = command[1]
+        step = min(count, STEP_MAX)
+        gone = await first
+        if gone is None:
+            raise no_queue(queue)
+        done = gone
+        left = min(count - done, self._size(queue))
+        while gone == step and left > 0:
+            step = min(left, STEP_MAX)
+            gone = await self._next(command, step, done)
+            done += gone
+            left -= gone
+        log.info("messages purged" if command[0] == Op.PURGE else "messages moved", queue=_shown(queue), count=done)
+        return done
+
+    async def _next(self, command: list[Any], step: int, done: int) -> int:
+        try:
+            # A queue that is deleted meanwhile has nothing left.
+            return int(await self._send([*command, step]) or 0)
+        except LmqError as exc:
+            # A part of it has been done, so this is not what a refused request looks like.
+            is_purge = command[0] == Op.PURGE
+            reason = f"{done} messages were {'purged' if is_purge else 'moved'} before this: {exc.message}"
+            raise LmqError("unknown_outcome", reason, retryable=is_purge) from exc
+
+    def _size(self, queue: bytes) -> int:
+        found = self._service.machine().queues.get(queue)
+        return 0 if found is None else len(found)
+
+
+def _shown(queue: bytes) -> str:
+    return queue[:NAME_BYTES_MAX].decode("utf-8", "backslashreplace")

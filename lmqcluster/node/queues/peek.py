@@ -1,0 +1,92 @@
+"""Looking at the messages of a queue without taking them."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+
+from ...core import Machine, Message, Queue
+from ...core.message import content_bytes
+from .naming import no_queue
+
+__all__ = ["PeekedMessage", "peek"]
+
+_Row = tuple[int, Message, int]
+"""Sequence, message, number of its delivery or 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessage:
+    """A message as it was when it was looked at.
+
+    Attributes:
+        state: ``ready``, ``delayed``, ``accumulating`` (an open window) or ``leased``.
+        delivery: number of the delivery whose lease lives; None without one, or if it was made in this very moment.
+        age_s: seconds since it could first be pulled, or could again after a nack; 0 if it cannot yet.
+        due_in_s: seconds until it can be pulled (again), 0 if it can now.
+        deliveries_left: how many more there may be.
+        size: bytes of the body, of all parts of a compound message.
+    """
+
+    message: Message
+    state: str
+    delivery: int | None
+    age_s: float
+    due_in_s: float
+    deliveries_left: int
+    size: int
+
+    @property
+    def sequence(self) -> int:
+        """The number of the message in the cluster, in the order of pushes."""
+        return self.message.sequence
+
+
+async def peek(machine: Machine, name: bytes, *, after: int, limit: int) -> tuple[list[PeekedMessage], bool]:
+    """Up to `limit` messages of a queue behind the sequence `after`, in order of their sequence, and whether there are more.
+
+    Raises:
+        LmqError: ``queue_not_found``.
+    """
+    queue = machine.queues.get(name)
+    if queue is None:
+        raise no_queue(name)
+    # Plain copies of what is there: pairs of a million leases would take longer.
+    ready, delayed = list(queue.ready), list(queue.delayed)
+    numbers, leased = list(queue.leases.messages), list(queue.leases.messages.values())
+    rows = chain(
+        ((message.sequence, message, 0) for message in ready),
+        ((sequence, message, 0) for _, sequence, message in delayed),
+        ((message.sequence, message, number) for number, message in zip(numbers, leased, strict=True)),
+    )
+    # Going through a long queue must not keep the node from its other work.
+    first = await asyncio.to_thread(_first, rows, after, limit + 1)
+    found = [_peeked(queue, message, number, machine.now_us) for _, message, number in first[:limit]]
+    return found, len(first) > limit
+
+
+def _first(rows: Iterator[_Row], after: int, count: int) -> list[_Row]:
+    return heapq.nsmallest(count, (row for row in rows if row[0] > after), key=itemgetter(0))
+
+
+def _peeked(queue: Queue, message: Message, number: int, now_us: int) -> PeekedMessage:
+    due_us = message.due_us
+    if due_us <= now_us:
+        state = "ready"
+    elif message.ready_us != due_us:
+        state = "leased"
+    else:
+        state = "accumulating" if message is queue.window else "delayed"
+    return PeekedMessage(
+        message=message,
+        state=state,
+        delivery=number if queue.leases.messages.get(number) is message and state == "leased" else None,
+        age_s=max(0, now_us - message.ready_us) / 1e6,
+        due_in_s=max(0, due_us - now_us) / 1e6,
+        deliveries_left=max(0, message.remaining),
+        size=content_bytes(message.content),
+    )

@@ -1,0 +1,411 @@
+"""Pulls: proposed at once, and if nothing is there, waiting at this node in order of arrival.
+
+A waiter is this node's business alone; nothing of it is replicated, so no waiter can be left behind by a dead node. When
+the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own, one at a time for
+each line. A wait whose time is over meanwhile ends with the claim, because whoever waited asks again: messages put back
+then would stand in the log behind that next pull, which would overtake them. What nobody wants when it arrives, because its
+client is gone, is put back, uncharged and in its old place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+from ...core import Machine, Op, Queue
+from ...core.commands import Delivered
+from ...core.idle_queues import TOUCH_US
+from ...replication.log_clock import LogClock
+from ...wire.errors import LmqError, Outcome
+from ...wire.limits import PULL_COUNT_MAX
+from ..proposer import Group, Proposer
+from .lines import Line, PatternLine, Puller, QueueLine, Ticket, Waiter
+from .pattern_pulls import PatternPulls
+from .pattern_views import PatternViews
+
+__all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
+
+_CLAIM_MAX = 512
+_AGAIN_S = 0.002
+KEEP_PERIOD_S = 600.0
+_KEEP_MAX = 500
+_DELIVERY_BYTES = 16
+"""What a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
+
+
+class Pulls:
+    """All pulls of this node.
+
+    Args:
+        proposer: takes pull commands.
+        machine: returns the local replica's machine, which a snapshot may replace.
+        clock: estimates log time.
+        views: what patterns find.
+
+    Attributes:
+        empty_total: how many pulls ended without a message.
+        closing: why no more pulls wait, None as long as they do.
+    """
+
+    def __init__(
+        self, proposer: Proposer, machine: Callable[[], Machine], clock: LogClock, views: PatternViews
+    ) -> None:
+        self._proposer = proposer
+        self._machine = machine
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._queues: dict[bytes, QueueLine] = {}
+        self._patterns: dict[bytes, PatternLine] = {}
+        self.empty_total = 0
+        self.closing: LmqError | None = None
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
+        self._claims = _ClaimSink(self)
+        self._returns = _ReturnSink()
+        self._again: set[Group] = set()
+        self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
+
+    # --- starting and ending --------------------------------------------------------------------------------------
+
+    def start(self, queue: bytes, ticket: Ticket) -> None:
+        """Pull from a queue.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        tail = self._proposer.tail
+        if (
+            tail is not None
+            and tail.sink is self
+            and tail.command[1] == queue
+            and tail.command[0] == Op.PULL
+            and tail.command[2] + ticket[2] <= PULL_COUNT_MAX
+        ):
+            tail.command[2] += ticket[2]
+            tail.tickets.append(ticket)
+            self._proposer.grew(tail, _DELIVERY_BYTES * ticket[2])
+        else:
+            group = Group([Op.PULL, queue, ticket[2]], [ticket], self)
+            self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
+
+    def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
+        """Pull one message from any queue whose name the pattern finds, see `PatternPulls`.
+
+        Returns:
+            Whether the command that decides is on its way; otherwise this node has to look first, and what is sent next may
+            be carried out before.
+
+        Raises:
+            LmqError: the node takes no more requests; ``bad_pattern``; ``quota_exceeded`` or ``overloaded`` if there are too many
+                patterns.
+        """
+        return self._any.start(pattern, ticket, client)
+
+    def cancel(self, puller: Puller, token: Any) -> bool:
+        """End one wait early, as if its time were over. Returns whether there was a pull with that token.
+
+        A pull whose first command has not come back from the log yet may not be seen.
+        """
+        for waiter in puller.waiting:
+            if waiter.token == token and not waiter.is_over:
+                self._expire(waiter)
+                return True
+        for tickets in chain((group.tickets for group in self._again), self._any.tickets()):
+            for position, (who, its_token, count, wait_s) in enumerate(tickets):
+                if who.waiting is puller.waiting and its_token == token and wait_s != 0.0:
+                    tickets[position] = (who, its_token, count, 0.0)
+                    return True
+        return False
+
+    def abandon(self, puller: Puller) -> None:
+        """The puller is gone with all its pulls; `closed` must be set. What is on its way is put back when it arrives."""
+        for waiter in list(puller.waiting):
+            self._finish(waiter)
+
+    def close(self, error: LmqError) -> None:
+        """Answer all waiters with `error`, now and from now on."""
+        self.closing = error
+        self._keeper.cancel()
+        self._any.close(error)
+        for line in [*self._queues.values(), *self._patterns.values()]:
+            self.end_line(line, error)
+
+    def end_line(self, line: Line, error: LmqError) -> None:
+        """Answer all who wait in a line with `error`."""
+        for waiter in list(line.waiters):
+            if waiter.open:
+                self._finish(waiter)
+                waiter.puller.pull_failed(waiter.token, error)
+
+    def reopen(self) -> None:
+        """Let pulls wait again after `close`."""
+        self.closing = None
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
+
+    def waiting(self) -> int:
+        """How many pulls wait."""
+        return sum(line.live for line in self._queues.values()) + sum(line.live for line in self._patterns.values())
+
+    def waiting_for(self, queue: bytes) -> int:
+        """How many pulls wait for this queue by its name."""
+        line = self._queues.get(queue)
+        return 0 if line is None else line.live
+
+    # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
+
+    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+        """Hand out what a pull group got: to those who wait longer first, unless a claim for them is on its way."""
+        if self._again:
+            self._again.discard(group)
+        if delivered is None:
+            self._pull_again(group)
+            return
+        line = self._queues.get(group.command[1])
+        empty_handed = self.hand_out(line, group, delivered)
+        if empty_handed:
+            if line is None:
+                key = group.command[1]
+                line = self._queues[key] = QueueLine(self._queues, key, self._machine)
+            self.queue_up(line, empty_handed)
+
+    def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
+        """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
+        if line is not None and line.claim is None and delivered:
+            delivered = self._serve(line, delivered)
+        empty_handed: list[Ticket] = []
+        position = 0
+        for ticket in group.tickets:
+            puller, token, count, _ = ticket
+            if puller.closed:
+                continue
+            share = delivered[position : position + count]
+            if share:
+                position += len(share)
+                puller.pulled(token, share)
+            else:
+                empty_handed.append(ticket)
+        # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
+        group.tickets = []
+        if position < len(delivered):
+            self.put_back(delivered[position:])
+        return empty_handed
+
+    def _pull_again(self, group: Group) -> None:
+        """The pull met only exhausted messages, as many as one command may drop."""
+        tickets, group.tickets = group.tickets, []
+        again = Group(group.command, tickets, self)
+        try:
+            self._proposer.add(again, 64)
+        except LmqError as exc:
+            self.failed(again, exc)
+        else:
+            self._again.add(again)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """The pull command was refused."""
+        self._again.discard(group)
+        tickets, group.tickets = group.tickets, []
+        for puller, token, _, _ in tickets:
+            if not puller.closed:
+                puller.pull_failed(token, error)
+
+    # --- lines ----------------------------------------------------------------------------------------------------
+
+    def queue_up(self, line: Line, tickets: list[Ticket]) -> None:
+        """Let pulls that found nothing wait in a line as long as they want to."""
+        for puller, token, count, wait_s in tickets:
+            if wait_s is not None and wait_s <= 0:
+                self.empty_total += 1
+                puller.pulled(token, [])
+                continue
+            if self.closing is not None:
+                puller.pull_failed(token, self.closing)
+                continue
+            waiter = Waiter(line, puller, token, count)
+            line.waiters.append(waiter)
+            line.live += 1
+            line.wanted += count
+            puller.waiting.add(waiter)
+            if wait_s is not None:
+                waiter.timer = self._loop.call_later(wait_s, self._expire, waiter)
+        if line.is_needed():
+            self.poke(line)
+        else:
+            line.drop()
+
+    def _expire(self, waiter: Waiter) -> None:
+        """The wait is over: now, or with the claim that may hold messages for it."""
+        if not waiter.open:
+            return
+        if waiter.line is not None and waiter.line.claim is not None:
+            waiter.is_over = True
+            waiter.line.over.append(waiter)
+            return
+        self._finish(waiter)
+        self.empty_total += 1
+        waiter.puller.pulled(waiter.token, [])
+
+    def _finish(self, waiter: Waiter) -> None:
+        waiter.open = False
+        self._leave_line(waiter)
+
+    def _leave_line(self, waiter: Waiter) -> None:
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+        line = waiter.line
+        if line is None:
+            return
+        waiter.line = None
+        waiter.puller.waiting.discard(waiter)
+        line.live -= 1
+        line.wanted -= waiter.count
+        # Closed waiters are skipped when their turn comes; sweep them when they are the majority.
+        if len(line.waiters) > 2 * line.live + 16:
+            line.waiters = deque(w for w in line.waiters if w.open)
+        if not line.is_needed():
+            line.drop()
+
+    def _serve(self, line: Line, delivered: list[Delivered]) -> list[Delivered]:
+        """Give messages to the line; returns what is left."""
+        position = 0
+        while position < len(delivered) and line.waiters:
+            waiter = line.waiters.popleft()
+            if not waiter.open:
+                continue
+            share = delivered[position : position + waiter.count]
+            position += len(share)
+            self._finish(waiter)
+            waiter.puller.pulled(waiter.token, share)
+        return delivered[position:]
+
+    def _keep_queues(self) -> None:
+        """Pull anew for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
+        self._keep_some(list(self._queues.values()))
+
+    def _keep_some(self, lines: list[QueueLine]) -> None:
+        now_us, queues = self._clock.now_us(), self._machine().queues
+        for line in lines[:_KEEP_MAX]:
+            queue = queues.get(line.key)
+            is_ending = queue is not None and queue.idle_us and now_us - queue.idle_us > TOUCH_US
+            if is_ending and line.live and line.claim is None:
+                self._claim(line, 1)
+        if len(lines) > _KEEP_MAX:
+            self._loop.call_soon(self._keep_some, lines[_KEEP_MAX:])
+
+    # --- claims ---------------------------------------------------------------------------------------------------
+
+    def notice(self, queues: list[Queue]) -> None:
+        """Queues that may have gained messages. Lines of patterns hear of them from their views."""
+        for queue in queues:
+            line = self._queues.get(queue.name)
+            if line is not None:
+                self.poke(line)
+
+    def notice_all(self) -> None:
+        """Anything may have changed: a snapshot was installed."""
+        for line in list(self._queues.values()):
+            self.poke(line)
+
+    def poke(self, line: Line) -> None:
+        """Claim messages for a line if any are due, or set a timer for the first that will be."""
+        if line.claim is not None or not line.live:
+            return
+        head_us, stock = line.head()
+        if head_us is None:
+            return
+        wait_us = head_us - self._clock.now_us()
+        if wait_us > 0:
+            self._arm(line, wait_us / 1e6)
+            return
+        self._claim(line, max(1, min(line.wanted, stock, _CLAIM_MAX)))
+
+    def _arm(self, line: Line, delay_s: float) -> None:
+        if line.timer is not None:
+            line.timer.cancel()
+        line.timer = self._loop.call_later(delay_s, self._timer_fired, line)
+
+    def _timer_fired(self, line: Line) -> None:
+        line.timer = None
+        self.poke(line)
+
+    def _claim(self, line: Line, count: int) -> None:
+        claim = Group(line.command(count), [line], self._claims)
+        try:
+            self._proposer.add(claim, 64)
+        except LmqError:
+            # The node is over its bounds or stopping; the next message or the retry below finds the line again.
+            self._arm(line, 0.1)
+            return
+        line.claim = claim
+
+    def claim_ended(self, claim: Group, delivered: list[Delivered], error: LmqError | None = None) -> None:
+        """A claim is settled, with or without messages, or given up with an error."""
+        line: Line = claim.tickets[0]
+        # After an unknown outcome a claim may end a second time, when the line has another one.
+        if line.claim is claim:
+            line.claim = None
+        rest = self._serve(line, delivered) if delivered else []
+        if rest:
+            self.put_back(rest)
+        if line.claim is None:
+            self._end_waits_that_are_over(line, error)
+        if not line.is_needed():
+            line.drop()
+        elif delivered:
+            self.poke(line)
+        else:
+            # Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin.
+            head_us, _ = line.head()
+            if head_us is not None:
+                self._arm(line, max(_AGAIN_S, (head_us - self._clock.now_us()) / 1e6))
+
+    def _end_waits_that_are_over(self, line: Line, error: LmqError | None) -> None:
+        over, line.over = line.over, []
+        for waiter in over:
+            if not waiter.open:
+                continue
+            self._finish(waiter)
+            if error is not None and error.outcome is Outcome.UNKNOWN:
+                waiter.puller.pull_failed(waiter.token, error)
+            else:
+                self.empty_total += 1
+                waiter.puller.pulled(waiter.token, [])
+
+    def put_back(self, delivered: list[Delivered]) -> None:
+        """Return deliveries that reached nobody."""
+        by_queue: dict[bytes, list[int]] = {}
+        for name, number, _remaining, _message in delivered:
+            by_queue.setdefault(name, []).append(number)
+        self.put_back_numbers(by_queue)
+
+    def put_back_numbers(self, by_queue: dict[bytes, list[int]]) -> None:
+        """Return deliveries by their numbers."""
+        for name, numbers in by_queue.items():
+            self._proposer.add_first(Group([Op.PUT_BACK, name, numbers], [], self._returns))
+
+
+class _ClaimSink:
+    """Outcomes of claims that the node made for a line."""
+
+    def __init__(self, pulls: Pulls) -> None:
+        self._pulls = pulls
+
+    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+        self._pulls.claim_ended(group, delivered or [])
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self._pulls.claim_ended(group, [], error)
+
+
+class _ReturnSink:
+    """Nobody waits for messages that are put back."""
+
+    def completed(self, group: Group, result: object) -> None:
+        """Done."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """The lease will end by itself."""

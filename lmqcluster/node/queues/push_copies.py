@@ -1,0 +1,71 @@
+"""One message for every queue that a pattern finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core import Op
+from ...core.named_queues import NAMES_MAX
+from ...wire.errors import LmqError
+from .patterns import check_pattern
+
+if TYPE_CHECKING:
+    from .service import QueueService
+
+__all__ = ["QUEUES_MAX", "push_copies"]
+
+QUEUES_MAX = 100_000
+"""Most queues that one call reaches."""
+
+
+async def push_copies(service: QueueService, pattern: bytes, row: list[Any], client: bytes) -> list[tuple[bytes, int]]:
+    """Store a copy in every queue whose name the pattern finds; returns (queue, flag) sorted by queue.
+
+    It reaches every queue whose creation was acknowledged before the call and that is not deleted meanwhile; a queue that comes
+    while it is under way may get a copy or not. Of more than 1,000 queues it reaches so many at a time.
+
+    Args:
+        service: the node's service.
+        pattern: what is searched for in names.
+        row: the message as in the command `PUSH_ITEMS`.
+        client: who asks.
+
+    Raises:
+        LmqError: ``bad_pattern``, ``too_large``, ``overloaded``, ``quota_exceeded``, ``no_leader``; ``unknown_outcome`` if it
+            failed half-way.
+    """
+    size = len(row[0])
+    check_pattern(pattern)
+    service.check_push(size)
+    if service.machine().version < 2:
+        stored: list[tuple[bytes, int]] = await service.propose([Op.PUSH_ALL, pattern, row], size + 64 + len(pattern))
+        return stored
+    names = await _names(service, pattern, client)
+    service.check_push(size, copies=len(names))
+    stored = []
+    for start in range(0, len(names), NAMES_MAX):
+        part = names[start : start + NAMES_MAX]
+        try:
+            stored += await service.propose([Op.PUSH_EACH, part, row], size + 64 + sum(map(len, part)))
+        except LmqError as exc:
+            if not stored:
+                raise
+            reason = f"{len(stored)} of {len(names)} queues had got their copies before this: {exc.message}"
+            raise LmqError("unknown_outcome", reason) from exc
+    return stored
+
+
+async def _names(service: QueueService, pattern: bytes, client: bytes) -> list[bytes]:
+    """The queues that the pattern finds, sorted."""
+    view = service.views.open(pattern, client)
+    try:
+        await service.barrier()
+        await service.views.settled(view)
+        if len(view.queues) > QUEUES_MAX:
+            reason = (
+                f"the regular expression finds {len(view.queues)} queues, more than {QUEUES_MAX}; use narrower ones"
+            )
+            raise LmqError("too_large", reason)
+        return sorted(view.queues)
+    finally:
+        service.views.release(view)

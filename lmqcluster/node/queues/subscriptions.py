@@ -1,0 +1,347 @@
+"""Batch leases as front ends use them: commands repeated until they are complete, and reads that are up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...core import Op, Queue
+from ...core.batch_leases import STEP_MAX, BatchLeases, BatchState, Reserved
+from ...core.commands import Delivered
+from ...core.message import Message, content_bytes
+from ...wire.errors import LmqError
+from ...wire.limits import NAME_BYTES_MAX
+from .info import ready_count
+from .patterns import check_pattern
+
+if TYPE_CHECKING:
+    from .service import QueueService
+
+__all__ = ["Backlog", "BatchInfo", "SubscriptionInfo", "Subscriptions"]
+
+LEASE_S_MAX = 30 * 86_400
+SLICE_BYTES_MAX = 16 * 1024 * 1024
+"""A slice ends with the message that exceeds this, however many were asked for."""
+_STEP_BYTES = 128 + 16 * STEP_MAX
+_NAMED_MAX = 256
+"""Most queues that a reservation from a pattern names at a time."""
+_NAMES = {state: state.name.lower() for state in BatchState}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """One batch lease.
+
+    Attributes:
+        state: ``live``, ``empty`` (nothing was there), ``settled`` or ``expired``.
+        expires_in_s: seconds until the lease ends, 0 if there is none.
+    """
+
+    epoch: int
+    state: str
+    count: int
+    expires_in_s: float
+
+
+class SubscriptionInfo(NamedTuple):
+    """A subscription.
+
+    Attributes:
+        owner: whose it is; empty for clients that need no token.
+        session: the one that may use it; None if it was never claimed.
+        settled: the highest settled epoch.
+        batches: those that are not settled.
+    """
+
+    name: bytes
+    owner: bytes
+    session: int | None
+    settled: int
+    batches: list[BatchInfo]
+
+
+class Backlog(NamedTuple):
+    """What can be pulled now.
+
+    Attributes:
+        messages: how many there are.
+        oldest_due_us: log time in microseconds since which the oldest one waits.
+        fitting: how many of the first ones have about so many bytes as were asked for, at least one.
+    """
+
+    messages: int
+    oldest_due_us: int | None
+    fitting: int
+
+
+class Subscriptions:
+    """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
+
+    def __init__(self, service: QueueService) -> None:
+        self._service = service
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    async def reserve(
+        self,
+        name: bytes,
+        epoch: int,
+        source: bytes,
+        client: bytes,
+        *,
+        is_pattern: bool,
+        count: int,
+        lease_s: float,
+        session: int | None = None,
+        owner: bytes = b"",
+    ) -> BatchInfo:
+        """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that a pattern finds, for an epoch.
+
+        An epoch that has a batch already keeps it, whatever the other arguments are. Here and below, a subscription that was
+        claimed asks for the session of the latest claim; otherwise the error is ``fenced``, and nothing is done.
+        """
+        _check_name(name)
+        if is_pattern:
+            check_pattern(source)
+        else:
+            self._service.check_name(source)
+        _check_range("an epoch", epoch, 1 << 61)
+        _check_range("a count", count, BatchLeases.COUNT_MAX)
+        lease_us = _microseconds(lease_s)
+        used = self._used(session, owner)
+        if is_pattern and self._service.machine().version >= 2:
+            return await self._reserve_any(name, epoch, source, client, count, [lease_us, *used])
+        command = [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us, *used]
+        while True:
+            reserved: Reserved = await self._service.propose(command, _STEP_BYTES)
+            if reserved.sealed:
+                return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+
+    async def _reserve_any(
+        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, tail: list[int | bytes]
+    ) -> BatchInfo:
+        """Reserve from the queues that a pattern finds; the node names those that have something, so many at a time."""
+        service = self._service
+        view = service.views.open(pattern, client)
+        try:
+            await service.barrier()
+            while True:
+                await service.views.settled(view)
+                queues = [queue.name for queue in view.first(_NAMED_MAX + 1, service.machine().now_us)]
+                named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
+                command = [Op.RESERVE_FROM, name, epoch, named, are_all, count, *tail]
+                reserved: Reserved = await service.propose(command, _STEP_BYTES + sum(map(len, named)))
+                if reserved.sealed:
+                    return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+        finally:
+            service.views.release(view)
+
+    async def claim(self, name: bytes, owner: bytes = b"") -> int:
+        """Begin a new session of a subscription, which is made if need be; returns it. Every session before ends."""
+        _check_name(name)
+        self._service.check_version()
+        session: int = await self._service.propose([Op.CLAIM, name, owner], 64)
+        return session
+
+    async def renew(self, name: bytes, lease_s: float, session: int | None = None) -> int:
+        """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
+        _check_name(name)
+        renewed: int = await self._service.propose([Op.RENEW, name, _microseconds(lease_s), *self._used(session)], 64)
+        return renewed
+
+    async def settle(self, name: bytes, epoch: int, session: int | None = None, owner: bytes = b"") -> list[int]:
+        """Ack all batches up to an epoch; returns those whose lease had ended, so that messages may have come again."""
+        _check_name(name)
+        _check_range("an epoch", epoch, 1 << 61)
+        expired: list[int] = []
+        more = True
+        while more:
+            command = [Op.SETTLE_BATCHES, name, epoch, *self._used(session, owner)]
+            found, more = await self._service.propose(command, 64)
+            expired += found
+        return expired
+
+    async def abandon(self, name: bytes, session: int | None = None) -> None:
+        """Put the messages of all batches of a subscription back in their places, uncharged.
+
+        A subscription that has settled nothing is deleted then.
+        """
+        _check_name(name)
+        while await self._service.propose([Op.ABANDON_BATCHES, name, *self._used(session)], 64):
+            pass
+
+    async def take_back(self, name: bytes) -> None:
+        """As `abandon`, but whoever has claimed the subscription; its session ends."""
+        _check_name(name)
+        found = self._service.machine().batches.subscriptions.get(name)
+        claimed = found is not None and found.session
+        await self.abandon(name, await self.claim(name, found.owner) if found is not None and claimed else None)
+
+    async def delete(self, name: bytes) -> bool:
+        """As `abandon`, and forget the subscription, whoever has claimed it; False if there is none."""
+        _check_name(name)
+        self._service.check_version()
+        more: bool | None = True
+        existed = False
+        while more:
+            more = await self._service.propose([Op.DELETE_SUBSCRIPTION, name], 64)
+            existed = existed or more is not None
+        return existed
+
+    def _used(self, session: int | None, *owner: bytes) -> list[int | bytes]:
+        """The last arguments of a command on a subscription; none as long as old programs could not read them."""
+        if self._service.machine().version < 2:
+            if session is not None:
+                self._service.check_version()
+            return []
+        return [session or 0, *owner]
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def read(
+        self, name: bytes, epoch: int, start: int, count: int, session: int | None = None
+    ) -> list[Delivered]:
+        """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end."""
+        await self._service.barrier()
+        batches = self._service.machine().batches
+        if not batches.may_use(name, session or 0):
+            raise LmqError("fenced", f"subscription {_shown(name)} was taken over by a later consumer, or deleted")
+        state = batches.state(name, epoch)
+        if state == BatchState.EMPTY:
+            raise LmqError("batch_not_found", f"subscription {_shown(name)} has no batch for epoch {epoch}")
+        found = batches.read(name, epoch, start, min(count, STEP_MAX)) if state == BatchState.LIVE else None
+        if found is None:
+            reason = {
+                BatchState.LIVE: "some of its messages were settled one by one, or their queue was deleted",
+                BatchState.SETTLED: "it was settled",
+                BatchState.EXPIRED: "its lease ended; its messages are in their queues again, without a delivery charged",
+            }[state]
+            raise LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
+        return found[: _fitting([message for _, _, _, message in found])]
+
+    async def show(self, name: bytes) -> SubscriptionInfo | None:
+        """One subscription, None if it is not known."""
+        await self._service.barrier()
+        return self._subscription(name)
+
+    async def show_all(self) -> list[SubscriptionInfo]:
+        """All subscriptions by name."""
+        await self._service.barrier()
+        found = [self._subscription(name) for name in sorted(self._service.machine().batches.subscriptions)]
+        return [one for one in found if one is not None]
+
+    async def backlog(self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None) -> Backlog:
+        """What can be pulled now from a queue, or from all queues that a pattern finds."""
+        if is_pattern:
+            check_pattern(source)
+            queues = await self._found(source, client)
+        else:
+            await self._service.barrier()
+            found = self._service.machine().queues.get(source)
+            queues = [] if found is None else [found]
+        messages, oldest_us = 0, None
+        async for queue in self._service.turns.each(queues, client):
+            now_us = self._service.machine().now_us
+            head_us = queue.head_us()
+            if head_us is not None and head_us <= now_us:
+                oldest_us = head_us if oldest_us is None else min(oldest_us, head_us)
+            if not queue.suspended:
+                messages += ready_count(queue, now_us)
+        return Backlog(messages, oldest_us, messages if bytes_max is None else _fitting_count(queues, bytes_max))
+
+    async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
+        view = self._service.views.open(pattern, client)
+        try:
+            await self._service.barrier()
+            await self._service.views.settled(view)
+            return list(view.queues.values())
+        finally:
+            self._service.views.release(view)
+
+    async def peek(self, queue: bytes, count: int, start_sequence: int) -> list[Message]:
+        """Up to `count` messages (at most 10,000 and about 16 MiB) that are not leased, in order of their sequence from
+        `start_sequence` on. Nothing is taken.
+        """
+        _check_range("a count", count, 1 << 61)
+        await self._service.barrier()
+        found = self._service.machine().queues.get(queue)
+        if found is None:
+            raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
+        waiting = [*found.ready, *(message for _, _, message in found.delayed)]
+        # Going through a long queue must not keep the node from its other work.
+        return await asyncio.to_thread(_first_from, waiting, min(count, STEP_MAX), start_sequence)
+
+    def _subscription(self, name: bytes) -> SubscriptionInfo | None:
+        batches = self._service.machine().batches
+        found = batches.subscriptions.get(name)
+        if found is None:
+            return None
+        # An unsealed batch is one whose consumer died while it was made: it is shown as it is, live.
+        rows = [
+            self._info(
+                epoch,
+                BatchState.LIVE if batch.deadline_us > self._service.machine().now_us else BatchState.EXPIRED,
+                batch.count,
+                batch.deadline_us,
+            )
+            for epoch, batch in found.batches.items()
+        ]
+        return SubscriptionInfo(name, found.owner, found.session or None, found.settled, rows)
+
+    def _info(self, epoch: int, state: int, count: int, deadline_us: int) -> BatchInfo:
+        left_s = max(0, deadline_us - self._service.machine().now_us) / 1e6
+        return BatchInfo(epoch, _NAMES[BatchState(state)], count, left_s)
+
+
+def _first_from(messages: list[Message], count: int, start_sequence: int) -> list[Message]:
+    from_start = (message for message in messages if message.sequence >= start_sequence)
+    found = heapq.nsmallest(count, from_start, key=lambda message: message.sequence)
+    return found[: _fitting(found)]
+
+
+def _fitting(messages: list[Message]) -> int:
+    """How many of the messages make a slice."""
+    size = 0
+    for position, message in enumerate(messages, 1):
+        size += content_bytes(message.content)
+        if size > SLICE_BYTES_MAX:
+            return position
+    return len(messages)
+
+
+def _fitting_count(queues: list[Queue], bytes_max: int) -> int:
+    """How many messages of the queues have so many bytes: those at the head of one queue, average ones of several."""
+    total = sum(queue.body_bytes for queue in queues)
+    if total <= bytes_max:
+        return BatchLeases.COUNT_MAX
+    if len(queues) > 1:
+        return max(1, bytes_max * sum(map(len, queues)) // total)
+    size = 0
+    for count, message in enumerate(islice(queues[0].ready, BatchLeases.COUNT_MAX), 1):
+        size += content_bytes(message.content)
+        if size >= bytes_max:
+            return count
+    return BatchLeases.COUNT_MAX
+
+
+def _check_name(name: bytes) -> None:
+    if not 0 < len(name) <= NAME_BYTES_MAX:
+        raise LmqError("bad_name", f"a subscription's name must have 1 to {NAME_BYTES_MAX} bytes, this has {len(name)}")
+
+
+def _check_range(what: str, value: int, most: int) -> None:
+    if not 0 < value <= most:
+        raise LmqError("bad_request", f"{what} must be 1 to {most}, not {value}")
+
+
+def _microseconds(lease_s: float) -> int:
+    if not 0 < lease_s <= LEASE_S_MAX:
+        raise LmqError("bad_request", f"a lease must be more than 0 and at most {LEASE_S_MAX} seconds, not {lease_s}")
+    return max(1, int(lease_s * 1_000_000))
+
+
+def _shown(name: bytes) -> str:
+    return repr(name.decode("utf-8", "backslashreplace"))
