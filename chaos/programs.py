@@ -25,18 +25,17 @@ _PACKAGE: Final = "lmqcluster"
 _GIT: Final = "git:"
 _GIT_S: Final = 60.0
 _NOW: Final = """\
-from lmqcluster_cli.lmq import main
+from runpy import run_module
 
-if __name__ == "__main__":
-    main()
+run_module("lmqcluster_cli.lmq", run_name="__main__")
 """
 _NEXT: Final = """\
-from lmqcluster.core.machine import Machine
-from lmqcluster_cli.lmq import main
+from runpy import run_module
 
-if __name__ == "__main__":
-    Machine.VERSION_MAX += 1
-    main()
+from lmqcluster.core.machine import Machine
+
+Machine.VERSION_MAX += 1
+run_module("lmqcluster_cli.lmq", run_name="__main__")
 """
 
 

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 import click
-from lmqcluster_cli.admin import cli
+from lmqcluster_cli.admin.program import cli
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, expect
 
 DEADLINE_MS = 120_000

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lmqcluster_cli.certificates import Authority
+from lmqcluster_cli.shared.certificates import Authority
 
 from lmqcluster.node.config_load import load_config
 from tests.integration.cluster import ports, wait_for

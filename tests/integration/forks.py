@@ -204,7 +204,7 @@ def main() -> None:
     """Entry point of the process that forks."""
     # What ``lmq start`` imports.
     import uvloop  # noqa: F401
-    from lmqcluster_cli import lmq, lmq_start  # noqa: F401
+    from lmqcluster_cli.lmq import program, start  # noqa: F401
 
     import lmqcluster.server  # noqa: F401
 
@@ -212,7 +212,7 @@ def main() -> None:
     sys.argv = ["lmq", *arguments]
     # As PYTHONUNBUFFERED says.
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]  # it is a text file
-    lmq.main()
+    program.main()
 
 
 if __name__ == "__main__":

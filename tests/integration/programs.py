@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from unittest import mock
 
-from lmqcluster_cli import admin
+from lmqcluster_cli.admin import program as admin
 
 from .cluster import clean_environment, reaper
 

@@ -16,8 +16,8 @@ import click
 import pytest
 from click.testing import CliRunner
 from cryptography import x509
-from lmqcluster_cli.admin import cli
-from lmqcluster_cli.errors import CliError
+from lmqcluster_cli.admin.program import cli
+from lmqcluster_cli.shared.errors import CliError
 
 from lmqcluster import Client, LmqError
 from lmqcluster.node.config import ConfigError

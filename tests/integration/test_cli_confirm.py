@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 import pytest
-from lmqcluster_cli.admin import cli as lmq_admin
-from lmqcluster_cli.lmq import cli as lmq
+from lmqcluster_cli.admin.program import cli as lmq_admin
+from lmqcluster_cli.lmq.program import cli as lmq
 
 from lmqcluster import Client
 

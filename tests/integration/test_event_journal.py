@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lmqcluster_cli.dev import DevNode, DevSettings
+from lmqcluster_cli.lmq.local_cluster import DevNode, DevSettings
 
 from lmqcluster.client import Client
 from tests.event_reader import files_of, read_events, read_file

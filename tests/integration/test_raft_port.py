@@ -252,7 +252,7 @@ def test_a_cluster_changes_over_to_tls_by_rolling_restarts_under_load(cluster: C
 
 def test_dev_draws_a_secret_that_nobody_else_can_read(tmp_path: Path) -> None:
     """Covered with a running cluster in test_cli_dev; here: the file, and that it is used again."""
-    from lmqcluster_cli.dev import _secret_file
+    from lmqcluster_cli.lmq.local_cluster import _secret_file
 
     path = _secret_file(tmp_path / "var")
     secret = path.read_text()

@@ -27,7 +27,7 @@ Invoke = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Invoke:
     """Runs the program in this process, in the session that runs already if the test has one; gives status, output and errors."""
-    from lmqcluster_cli.pipeline import main
+    from lmqcluster_cli.pipeline.program import main
 
     for name in [name for name in os.environ if name.startswith("LMQ_")]:
         monkeypatch.delenv(name)

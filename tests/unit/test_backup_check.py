@@ -11,7 +11,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from lmqcluster_cli.errors import ExitCode
+from lmqcluster_cli.shared.errors import ExitCode
 
 from lmqcluster.core import Machine
 from lmqcluster.core.snapshot import with_salt

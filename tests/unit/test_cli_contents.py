@@ -6,7 +6,7 @@ import datetime as dt
 
 import msgpack
 import pytest
-from lmqcluster_cli.contents import Show, content_bytes, content_json, json_value, shown
+from lmqcluster_cli.admin.contents import Show, content_bytes, content_json, json_value, shown
 
 MSGPACK = "application/x-msgpack"
 TWO_LINES = """\

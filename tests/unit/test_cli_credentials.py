@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from lmqcluster_cli.certificates import Authority
-from lmqcluster_cli.credentials import credential_options, credentials
-from lmqcluster_cli.errors import CliError
+from lmqcluster_cli.shared.certificates import Authority
+from lmqcluster_cli.shared.credentials import credential_options, credentials
+from lmqcluster_cli.shared.errors import CliError
 
 
 @click.group()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lmqcluster_cli.data_dir import hold_data_dir
+from lmqcluster_cli.shared.data_folder import hold_data_dir
 
 from lmqcluster.node.config import ConfigError
 

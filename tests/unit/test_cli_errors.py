@@ -7,10 +7,10 @@ import re
 
 import click
 import pytest
-from lmqcluster_cli.admin import cli as admin_cli
-from lmqcluster_cli.errors import CliError, ExitCode, exit_code_of, run
-from lmqcluster_cli.lmq import cli as lmq_cli
-from lmqcluster_cli.pipeline import cli as pipeline_cli
+from lmqcluster_cli.admin.program import cli as admin_cli
+from lmqcluster_cli.lmq.program import cli as lmq_cli
+from lmqcluster_cli.pipeline.program import cli as pipeline_cli
+from lmqcluster_cli.shared.errors import CliError, ExitCode, exit_code_of, run
 
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.errors import ERRORS, LmqError, Outcome

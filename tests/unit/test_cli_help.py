@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from lmqcluster_cli.admin import cli as lmq_admin
-from lmqcluster_cli.lmq import cli as lmq
-from lmqcluster_cli.pipeline import cli as lmq_pipeline
+from lmqcluster_cli.admin.program import cli as lmq_admin
+from lmqcluster_cli.lmq.program import cli as lmq
+from lmqcluster_cli.pipeline.program import cli as lmq_pipeline
 
 SHARED = ("--node", "--token", "--token-file", "--ca-file", "--cert-file", "--debug")
 

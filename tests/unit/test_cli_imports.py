@@ -7,9 +7,9 @@ import sys
 
 import click
 import pytest
-from lmqcluster_cli.admin import cli as lmq_admin
-from lmqcluster_cli.aliases import AliasGroup, Deferred
-from lmqcluster_cli.lmq import cli as lmq
+from lmqcluster_cli.admin.program import cli as lmq_admin
+from lmqcluster_cli.lmq.program import cli as lmq
+from lmqcluster_cli.shared.aliases import AliasGroup, Deferred
 
 import lmqcluster
 import lmqcluster.client
@@ -32,7 +32,7 @@ NOBODY = "127.0.0.1:1"
 
 SCRIPT = """
 import sys
-from lmqcluster_cli.{module} import main
+from lmqcluster_cli.{module}.program import main
 sys.argv = {words!r}
 try:
     main()
@@ -66,7 +66,7 @@ def imported(program: str, *words: str) -> set[str]:
 )
 def test_a_command_imports_nothing_that_others_need(program: str, words: list[str]) -> None:
     modules = imported(program, *words)
-    assert "lmqcluster_cli.errors" in modules
+    assert "lmqcluster_cli.shared.errors" in modules
     assert modules & HEAVY == set()
 
 

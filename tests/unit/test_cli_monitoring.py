@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 import pytest
-from lmqcluster_cli.errors import CliError, ExitCode
-from lmqcluster_cli.monitoring import Finding, MonitoringCommand, State, graded, line_of, worst
+from lmqcluster_cli.admin.monitoring import Finding, MonitoringCommand, State, graded, line_of, worst
+from lmqcluster_cli.shared.errors import CliError, ExitCode
 
 from lmqcluster.wire.errors import LmqError
 

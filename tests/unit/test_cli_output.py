@@ -7,7 +7,7 @@ import json
 
 import click
 import pytest
-from lmqcluster_cli.output import Column, Form, View, human_bytes, print_json, print_table
+from lmqcluster_cli.shared.output import Column, Form, View, human_bytes, print_json, print_table
 
 COLUMNS = [Column("Queue", "queue"), Column("Ready", "ready", right=True), Column("Bytes", "bytes", unit="bytes")]
 

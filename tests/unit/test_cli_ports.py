@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from lmqcluster_cli.ports import check_free
+from lmqcluster_cli.lmq.ports import check_free
 
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.address import Address

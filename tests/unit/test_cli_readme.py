@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import click
-from lmqcluster_cli.admin import cli
+from lmqcluster_cli.admin.program import cli
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from click.testing import CliRunner
-from lmqcluster_cli.errors import EXIT_CODES_HELP
-from lmqcluster_cli.lmq import cli
+from lmqcluster_cli.lmq.program import cli
+from lmqcluster_cli.shared.errors import EXIT_CODES_HELP
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 

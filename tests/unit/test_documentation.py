@@ -11,9 +11,9 @@ from typing import NamedTuple
 import click
 import pytest
 from lmqcluster_chaos.cli import main as lmq_drill
-from lmqcluster_cli.admin import cli as lmq_admin
-from lmqcluster_cli.lmq import cli as lmq
-from lmqcluster_cli.pipeline import cli as lmq_pipeline
+from lmqcluster_cli.admin.program import cli as lmq_admin
+from lmqcluster_cli.lmq.program import cli as lmq
+from lmqcluster_cli.pipeline.program import cli as lmq_pipeline
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.md")])

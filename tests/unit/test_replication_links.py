@@ -14,7 +14,7 @@ import msgpack
 import pytest
 import uvloop
 from cryptography import x509
-from lmqcluster_cli.certificates import Authority
+from lmqcluster_cli.shared.certificates import Authority
 
 from lmqcluster.replication import handshake, messages
 from lmqcluster.replication.dialling import ask, dial
@@ -298,7 +298,7 @@ def test_a_certificate_that_is_not_marked_as_a_nodes_is_refused_by_both_sides(
     """That of a client or of another server, though the same authority has signed it."""
     ours = authorities["ours"]
     with monkeypatch.context() as patch:
-        patch.setattr("lmqcluster_cli.certificates.NODE_MARK", "urn:example:client:")
+        patch.setattr("lmqcluster_cli.shared.certificates.NODE_MARK", "urn:example:client:")
         Authority.open(ours).issue("client", ["127.0.0.1"], 10, replace=True)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="is not marked as a node's"):
         guarded(ours, "client")

@@ -1,0 +1,250 @@
+"""``lmq-admin status | stats | join | leave | remove | transfer-leader | snapshot``: the cluster as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from ..shared.api import Api
+from ..shared.confirm import agreed, destructive_options
+from ..shared.errors import CliError, ExitCode
+from ..shared.output import Column, human_bytes, plural, print_json
+from ..shared.reads import Report, reads
+from ..shared.target import Target, completes, queue_text, target_options
+from .peer import peer_to_join
+from .queues import all_queues
+
+__all__ = ["join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader"]
+
+MEMBERSHIP_TIMEOUT_S: Final = 900.0
+_NODE_COLUMNS: Final = [
+    Column("Node", "node"),
+    Column("State", "state"),
+    Column("HTTP", "http"),
+    Column("MessagePack-RPC", "rpc", rank=1),
+    Column("Raft", "raft", rank=2),
+    Column("Log index", "match_index", right=True, rank=3),
+]
+_WINDOWS: Final = (("one", "1min"), ("five", "5min"), ("fifteen", "15min"), ("day", "1day"))
+_SHOWN_WINDOWS: Final = _WINDOWS[:3]
+_STATS_COLUMNS: Final = [
+    Column("Queue", "queue"),
+    Column("Messages", "size", right=True),
+    *(
+        Column(f"{kind.capitalize()} {text}", f"{kind}_{text}", right=True, rank=rank, digits=2)
+        for kind in ("push", "pull")
+        for rank, (_key, text) in zip((0, 2, 3), _SHOWN_WINDOWS, strict=True)
+    ),
+    Column("Wait median", "retention_median", right=True, rank=1),
+    Column("Wait max", "retention_max", right=True, rank=1),
+]
+
+
+def _members(api: Api, _incomplete: str) -> list[object]:
+    return [node["name"] or node["id"] for node in api.get("/v1/cluster")["nodes"]]
+
+
+@click.command()
+@click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin status printed.")
+@reads(_NODE_COLUMNS)
+def status(target: Target, as_lmq: bool) -> Report:
+    """Show the nodes of the cluster. Exits with 69 if there is no quorum."""
+    if as_lmq:
+        return Report(None, [], [], text="\n".join(_lmq_status(target.api.get("/stats"))))
+    cluster = target.api.get("/v1/cluster")
+    failure = None
+    if not cluster["has_quorum"]:
+        failure = CliError(f"{target.node} {_why_no_quorum(cluster)}", ExitCode.UNAVAILABLE)
+    return _cluster_report(cluster, failure)
+
+
+@click.command(short_help="Show rates and waiting times of all queues.")
+@click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin stats printed.")
+@reads(_STATS_COLUMNS)
+def stats(target: Target, as_lmq: bool) -> Report:
+    """Show rates and waiting times of all queues, as this one node has counted them.
+
+    Rates are pushes and pulls per second over the last minutes; waiting times are seconds that the messages delivered in
+    the last minute had been ready (LMQ's retention).
+    """
+    answer = target.api.get("/stats")
+    if as_lmq:
+        return Report(None, [], [], text="\n".join(_lmq_stats(answer)))
+    rows = [_stats_row(name, queue) for name, queue in answer["queues"].items()]
+    return Report(answer, _STATS_COLUMNS, rows, empty="No queues.")
+
+
+@click.command(short_help="Make the node join a peer's cluster.")
+@click.argument("peer")
+@click.option("--discard-data", is_flag=True, help="Throw away the messages that the node holds.")
+@target_options
+def join(target: Target, peer: str, discard_data: bool) -> None:
+    """Make the node join the cluster that PEER belongs to.
+
+    PEER is an HTTP or Raft address, HOST:PORT; LMQ's lmq@HOST is understood. The node gets the cluster's data first, and counts
+    for its quorum from then on. A node that holds messages of its own is refused without --discard-data; at a terminal it is
+    asked about.
+    """
+    discard_data = discard_data or _may_discard(target)
+    request = {"peer": peer_to_join(peer), "discard_data": discard_data}
+    cluster = target.api.post("/v1/cluster/join", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(target, cluster, f"{target.node} is now one of {plural(len(cluster['nodes']), 'node')}.")
+
+
+@click.command(short_help="Take the node out of its cluster.")
+@destructive_options
+@target_options
+def leave(target: Target, yes: bool, dry_run: bool) -> None:
+    """Take the node out of its cluster. The others keep everything.
+
+    The node finishes what it has taken, is empty then, and refuses clients until it joins a cluster (lmq-admin join), also after
+    a restart. To let it begin anew as a cluster of its own, stop it and delete its data folder. It asks first;
+    where nobody can be asked it needs --yes.
+    """
+    if not yes or dry_run:
+        others = len(target.api.get("/v1/cluster")["nodes"]) - 1
+        what = (
+            f"take {target.node} out of its cluster and empty it; {plural(others, 'other node')} would keep everything"
+        )
+        if not agreed(what, yes=yes, dry_run=dry_run):
+            return
+    cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(target, cluster, f"{target.node} has left, is empty, and refuses clients until it joins a cluster.")
+
+
+@click.command(short_help="Take a dead node out of the cluster.")
+@click.argument("member", metavar="NODE", shell_complete=completes(_members))
+@click.option("--force", is_flag=True, help="Remove it though it is alive.")
+@destructive_options
+@target_options
+def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -> None:
+    """Take a dead node out of the cluster. NODE is its name or id, as status shows it.
+
+    It asks first; where nobody can be asked it needs --yes. A live node is better told to leave. If the removed one comes
+    back, it can no longer take part, and has to join anew.
+    """
+    if not yes or dry_run:
+        nodes = target.api.get("/v1/cluster")["nodes"]
+        state = next((node["state"] for node in nodes if member in (node["name"], node["id"])), "unknown here")
+        what = f"remove {member} ({state}), which leaves {plural(len(nodes) - 1, 'node')}"
+        if not agreed(what, yes=yes, dry_run=dry_run):
+            return
+    cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(target, cluster, f"{member} is removed; the cluster has {plural(len(cluster['nodes']), 'node')} now.")
+
+
+@click.command("transfer-leader", short_help="Have the leader hand over.")
+@click.argument("member", metavar="[NODE]", required=False, shell_complete=completes(_members))
+@target_options
+def transfer_leader(target: Target, member: str | None) -> None:
+    """Have the leader hand over to NODE (name or id), or to the node that is most up to date."""
+    request = {} if member is None else {"to": member}
+    cluster = target.api.post("/v1/cluster/transfer", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    names = {node["id"]: node["name"] or node["id"] for node in cluster["nodes"]}
+    _done(target, cluster, f"{names.get(cluster['leader'], 'another node')} leads now.")
+
+
+@click.command(short_help="Have the node write a snapshot of its state now.")
+@target_options
+def snapshot(target: Target) -> None:
+    """Have the node write a snapshot of its state now, so that it starts faster and its log gets shorter."""
+    info = target.api.post("/v1/snapshots", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    _done(
+        target,
+        info,
+        f"{target.node} has written a snapshot of entry {info['index']:,}, {human_bytes(info['size_bytes'])}.",
+    )
+
+
+def _done(target: Target, answer: Mapping[str, Any], text: str) -> None:
+    if target.as_json:
+        print_json(answer)
+    elif sys.stdout.isatty():
+        print(text)
+
+
+def _may_discard(target: Target) -> bool:
+    """Ask a person whether messages that the node holds may go. Where nobody can be asked, the node refuses to lose any."""
+    if not sys.stdin.isatty():
+        return False
+    queues = list(all_queues(target.api, fields="size"))
+    count = sum(queue["size"] for queue in queues)
+    if not count:
+        return False
+    what = f"throw away {plural(count, 'message')} in {plural(len(queues), 'queue')} that {target.node} holds"
+    return agreed(what, yes=False)
+
+
+def _why_no_quorum(cluster: Mapping[str, Any]) -> str:
+    nodes, quorum = cluster["nodes"], cluster["quorum"]
+    if cluster["problem"] is not None:
+        return f"says: {cluster['problem']}"
+    present = sum(1 for node in nodes if node["state"] != "unreachable")
+    if present < quorum:
+        return (
+            f"has no quorum: it reaches {present} of {len(nodes)} nodes, {quorum} are needed; start or reconnect others"
+        )
+    return f"has no leader, though it reaches {present} of {len(nodes)} nodes; an election takes a second or two"
+
+
+_FEW_NODES: Final = {
+    1: "This one node is all there is: while it is down nothing is served, and with its disk everything is lost.",
+    2: "Two nodes survive the loss of neither: while one is down nothing is served. Three survive the loss of one.",
+}
+
+
+def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Report:
+    nodes = sorted(cluster["nodes"], key=lambda node: (node["name"] or "", node["id"]))
+    leader = next((node["name"] or node["id"] for node in nodes if node["id"] == cluster["leader"]), None)
+    state = f"leader {leader} in term {cluster['term']}" if leader else "no leader"
+    if any(node["state"] == "left" for node in nodes):
+        leader = None
+        state = "in no cluster"
+    count = plural(len(nodes), "node")
+    heading = (
+        f"{count}, quorum {cluster['quorum']}, {state}, commit index {cluster['commit_index']:,}, "
+        f"durability {cluster['durability']}, version {cluster['version']}"
+    )
+    columns = _NODE_COLUMNS
+    if sys.stdout.isatty() and all(node["match_index"] is None for node in nodes):
+        # Only the leader knows how far the others are.
+        columns = [column for column in columns if column.key != "match_index"]
+    # A node that was never reached has not told its name.
+    rows = [[node["name"] or node["id"], *(node[column.key] for column in columns[1:])] for node in nodes]
+    remark = _FEW_NODES.get(len(nodes), "") if cluster["has_quorum"] else ""
+    return Report(cluster, columns, rows, heading=heading, remark=remark, failure=failure)
+
+
+def _stats_row(name: str, queue: Mapping[str, Any]) -> list[object]:
+    figures = queue["stats"]
+    rates = [float(figures[kind][key]) for kind in ("push", "pull") for key, _text in _SHOWN_WINDOWS]
+    retention = figures["retention"]
+    return [queue_text(name), queue["size"], *rates, float(retention["median"]), float(retention["max"])]
+
+
+def _lmq_status(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield f"   All nodes: {', '.join(answer['all_nodes'])}"
+    yield f"Active nodes: {', '.join(answer['active_nodes'])}"
+    for name, queue in answer["queues"].items():
+        props = queue["props"]
+        yield ""
+        yield f"{name[:40]:<40} {queue['size']:>7} messages {queue['memory']:>15} bytes"
+        accum, timeout = float(props["accum"]) / 1000, float(props["timeout"])
+        yield f"  accum: {accum}, retry: {props['retry']}, timeout: {timeout}"
+
+
+def _lmq_stats(answer: Mapping[str, Any]) -> Iterator[str]:
+    for name, queue in answer["queues"].items():
+        yield name
+        figures = queue["stats"]
+        for kind in ("push", "pull"):
+            rates = ", ".join(f"{text} {figures[kind][key]:.2f}" for key, text in _WINDOWS)
+            yield f"  {kind} rate: {rates}"
+        retention = figures["retention"]
+        yield (
+            f"  retention time: min {retention['min']:.3f}, max {retention['max']:.3f}, "
+            f"mean {retention['arithmetic_mean']:.3f}, median {retention['median']:.3f}"
+        )

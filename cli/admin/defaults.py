@@ -1,0 +1,169 @@
+"""``lmq-admin defaults``: the default properties, rules of a regular expression and what queues it finds get."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.properties import parse_rules
+
+from ..shared.aliases import AliasGroup
+from ..shared.api import Api
+from ..shared.confirm import agreed, destructive_options
+from ..shared.errors import CliError, ExitCode
+from ..shared.output import Column, make_console, plural
+from ..shared.reads import Report, reads
+from ..shared.target import Target, completes, target_options
+
+__all__ = ["defaults"]
+
+Rules = list[list[Any]]
+_PATH: Final = "/properties"
+_COLUMNS: Final = [
+    Column("Rule", "rule", right=True),
+    Column("Queues", "pattern"),
+    Column("Properties", "properties"),
+]
+
+
+def _patterns(api: Api, _incomplete: str) -> list[object]:
+    return [pattern for pattern, _properties in api.get(_PATH)]
+
+
+@click.group(cls=AliasGroup)
+def defaults() -> None:
+    """Show and change the default properties of queues.
+
+    They are rules of a regular expression and properties; the first rule that finds a queue's name counts for it.
+    """
+
+
+@defaults.command("show")
+@reads(_COLUMNS)
+def defaults_show(target: Target) -> Report:
+    """Show the default properties in their order."""
+    rules = target.api.get(_PATH)
+    rows = [(place, pattern, _text(properties)) for place, (pattern, properties) in enumerate(rules, 1)]
+    return Report(rules, _COLUMNS, rows, empty="No default properties.")
+
+
+@defaults.command("set", short_help="Replace all rules by those in a file.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@destructive_options
+@target_options
+def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
+    """Replace all rules by those in FILE (- for standard input): JSON as `defaults show --json` prints it.
+
+    The difference is shown before it is applied.
+    """
+    with click.open_file(file, "rb") as stream:
+        rules = _checked("standard input" if file == "-" else file, stream.read())
+    _replace(target, lambda _now: rules, yes=yes, dry_run=dry_run)
+
+
+@defaults.command("edit", short_help="Change the rules in an editor.")
+@destructive_options
+@target_options
+def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
+    """Change the rules in the editor that VISUAL or EDITOR names. The difference is shown before it is applied."""
+
+    def edited(now: Rules) -> Rules:
+        text = click.edit("[\n" + ",\n".join(f"  {_line(rule)}" for rule in now) + "\n]\n", extension=".json")
+        return now if text is None else _checked("the edited text", text.encode())
+
+    _replace(target, edited, yes=yes, dry_run=dry_run)
+
+
+@defaults.command("add", short_help="Add a rule.")
+@click.argument("pattern", metavar="REGEXP")
+@click.option("--accum", type=float, help="Accumulation window in seconds; 0 switches accumulation off.")
+@click.option("--retry", type=int, help="How often a message is delivered again.")
+@click.option("--timeout", type=float, help="Seconds until a delivered message is delivered again.")
+@click.option("--last", is_flag=True, help="Put it behind the others instead of before them.")
+@destructive_options
+@target_options
+def defaults_add(
+    target: Target, pattern: str, last: bool, yes: bool, dry_run: bool, **properties: float | None
+) -> None:
+    """Add a rule for queues whose names REGEXP finds, before the others; a rule of the same REGEXP is replaced in its place."""
+    given = {key: value for key, value in properties.items() if value is not None}
+    if not given:
+        raise click.UsageError("give at least one of --accum, --retry, --timeout")
+    rule: list[Any] = [pattern, given]
+
+    def added(now: Rules) -> Rules:
+        if any(old[0] == pattern for old in now):
+            return [rule if old[0] == pattern else old for old in now]
+        return [*now, rule] if last else [rule, *now]
+
+    _replace(target, added, yes=yes, dry_run=dry_run)
+
+
+@defaults.command("rm", short_help="Remove a rule.")
+@click.argument("pattern", metavar="REGEXP", shell_complete=completes(_patterns))
+@destructive_options
+@target_options
+def defaults_rm(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
+    """Remove the rule of this very REGEXP. Exits with 66 if there is none."""
+
+    def removed(now: Rules) -> Rules:
+        kept = [rule for rule in now if rule[0] != pattern]
+        if len(kept) == len(now):
+            raise CliError(f"{target.node}: there is no rule {pattern!r}", ExitCode.NOT_FOUND)
+        return kept
+
+    _replace(target, removed, yes=yes, dry_run=dry_run)
+
+
+def _checked(where: str, data: bytes) -> Rules:
+    """Rules out of a file, checked before anything is asked or sent.
+
+    Raises:
+        CliError: they are malformed.
+    """
+    try:
+        rules = json.loads(data)
+        parse_rules(rules)
+    except ValueError as exc:
+        raise CliError(f"{where} is not JSON: {exc}", ExitCode.BAD_DATA) from exc
+    except LmqError as exc:
+        raise CliError(f"{where}: {exc.message}", ExitCode.BAD_DATA) from exc
+    return rules  # type: ignore[no-any-return]  # parse_rules has looked
+
+
+def _replace(target: Target, change: Callable[[Rules], Rules], *, yes: bool, dry_run: bool) -> None:
+    """Show what a change makes of the rules, ask, and apply it."""
+    now = target.api.get(_PATH)
+    then = change(now)
+    before, after = [_line(rule) for rule in now], [_line(rule) for rule in then]
+    if before == after:
+        click.echo("lmq-admin: nothing changes", err=True)
+        return
+    _print_difference(before, after)
+    count = plural(len(then), "rule")
+    if agreed(f"replace the default properties of the cluster by {count}, as shown", yes=yes, dry_run=dry_run):
+        target.api.put(_PATH, then)
+
+
+def _print_difference(before: list[str], after: list[str]) -> None:
+    """A unified difference on standard error, which leaves standard output to what was asked for."""
+    console = make_console(stderr=True)
+    for line in difflib.unified_diff(before, after, "now", "then", lineterm="", n=1000):
+        style = {"+": "green", "-": "red"}.get(line[0], "dim" if line.startswith("@") else "")
+        if not line.startswith("@@"):
+            console.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def _line(rule: list[Any]) -> str:
+    return json.dumps(rule, ensure_ascii=False)
+
+
+def _text(properties: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{key} {value if isinstance(value, (int, float)) else json.dumps(value)}" for key, value in properties.items()
+    )

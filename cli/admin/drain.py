@@ -1,0 +1,166 @@
+"""``lmq-admin drain``: everything out of queues, into a file of JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from ..shared.errors import CliError, ExitCode
+from ..shared.interrupt import run_until_interrupted
+from ..shared.output import plural, print_json
+from ..shared.target import Target, complete_queue, target_options
+from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
+from .drainer import Drain, DrainReport
+from .queues import all_queues, require_queue
+
+__all__ = ["drain"]
+
+
+@click.command(short_help="Write all messages of queues as JSON lines.")
+@click.argument("names", metavar="[QUEUE]...", nargs=-1, shell_complete=complete_queue)
+@click.option("--match", metavar="REGEXP", help="Also drain the queues whose names this regular expression finds.")
+@click.option("--output", default="-", show_default=True, metavar="FILE", help="A new file to write; - for stdout.")
+@click.option(
+    "--wait",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds a queue must offer nothing before it counts as empty.",
+)
+@nodes_option
+@patience_option
+@target_options
+def drain(
+    target: Target,
+    names: tuple[str, ...],
+    match: str | None,
+    output: str,
+    wait: float,
+    nodes: str | None,
+    patience: float,
+) -> int:
+    """Pull all messages of queues and write them as JSON lines, each acknowledged once it is written.
+
+    Messages that others hold under lease come back only after their timeout: choose --wait longer than that to get
+    these too. Ctrl-C stops gracefully. The counts go to standard error if the messages go to standard output.
+    """
+    if not names and match is None:
+        raise click.UsageError("name queues, or give --match REGEXP")
+    pattern = _pattern(match)
+    run = _Run(wait_s=wait, patience_s=patience)
+    # What is wrong with the command line itself is said before the cluster is asked for anything.
+    with _writer(output) as write:
+        addresses = rpc_addresses(target, nodes)
+        queues = _queues(target, names, pattern)
+        with progress_line("drain", None) as run.show:
+            run_until_interrupted(lambda stop: run.pull(addresses, queues, write, stop))
+    _print_report(target, run.report, queues, to_stdout=output == "-")
+    if run.report.unconfirmed:
+        click.echo(
+            f"lmq-admin: {plural(run.report.unconfirmed, 'message')} could not be acknowledged in time; they may come again",
+            err=True,
+        )
+    if run.trouble is not None:
+        raise run.trouble
+    if run.interrupted:
+        raise CliError("interrupted: every message written is acknowledged", ExitCode.INTERRUPTED)
+    return ExitCode.DONE
+
+
+class _Run:
+    """One run of the command, between its options and `Drain`."""
+
+    def __init__(self, *, wait_s: float, patience_s: float) -> None:
+        self._wait_s = wait_s
+        self._patience_s = patience_s
+        self.show: Callable[[int, int], None] = lambda _messages, _position: None
+        self.report = DrainReport()
+        self.trouble: CliError | None = None
+        self.interrupted = False
+
+    async def pull(
+        self, addresses: list[str], queues: list[bytes], write: Callable[[Iterable[str]], None], stop: asyncio.Event
+    ) -> None:
+        """Drain everything; afterwards the outcome stands in the attributes."""
+        async with clients_of(addresses, self._patience_s) as clients:
+            work = Drain(
+                clients,
+                wait_s=self._wait_s,
+                write=write,
+                on_progress=lambda report: self.show(report.queues.total(), 0),
+            )
+            self.report = work.report
+            try:
+                await work.run(queues, stop)
+            except CliError as exc:
+                self.trouble = exc
+            else:
+                self.interrupted = stop.is_set()
+
+
+def _pattern(match: str | None) -> re.Pattern[str] | None:
+    if match is None:
+        return None
+    try:
+        return re.compile(match)
+    except re.error as exc:
+        raise click.UsageError(f"--match: {match!r} is not a regular expression: {exc}") from exc
+
+
+def _queues(target: Target, names: Iterable[str], pattern: re.Pattern[str] | None) -> list[bytes]:
+    for name in names:
+        require_queue(target.api, name)
+    queues = {name.encode(errors="surrogateescape") for name in names}
+    if pattern is not None:
+        found = (item["name"] for item in all_queues(target.api))
+        queues.update(name.encode() for name in found if isinstance(name, str) and pattern.search(name))
+    return sorted(queues)
+
+
+@contextmanager
+def _writer(output: str) -> Iterator[Callable[[Iterable[str]], None]]:
+    """A function that stores lines; on disk, if it is a file, when it returns. A failure before the first line leaves no file."""
+    if output == "-":
+        yield lambda lines: _write(sys.stdout.buffer, lines)
+        return
+    try:
+        # Never over an existing file: what stands there may be all that is left of an earlier drain.
+        file = Path(output).open("xb")  # noqa: SIM115  closed below
+    except OSError as exc:
+        raise click.UsageError(f"cannot create {output}: {exc.strerror}") from exc
+    with file:
+
+        def store(lines: Iterable[str]) -> None:
+            _write(file, lines)
+            os.fsync(file.fileno())
+
+        try:
+            yield store
+        except BaseException:
+            if file.tell() == 0:
+                Path(output).unlink()
+            raise
+
+
+def _write(stream: BinaryIO, lines: Iterable[str]) -> None:
+    stream.writelines(f"{line}\n".encode() for line in lines)
+    stream.flush()
+
+
+def _print_report(target: Target, report: DrainReport, queues: list[bytes], *, to_stdout: bool) -> None:
+    counts = {queue.decode(errors="replace"): report.queues[queue] for queue in queues}
+    if to_stdout:
+        for name, count in sorted(counts.items()):
+            click.echo(f"{name}\t{count}", err=True)
+    elif target.as_json:
+        print_json({"messages": report.queues.total(), "unconfirmed": report.unconfirmed, "queues": counts})
+    else:
+        print_counts(counts)

@@ -1,0 +1,125 @@
+"""What ``lmq-admin top`` shows: rates as differences of counters between two looks at a node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..shared.api import Api
+from ..shared.output import Column
+from ..shared.target import queue_text
+from .queues import all_queues
+
+__all__ = ["NODE_COLUMNS", "QUEUE_COLUMNS", "Picture", "Sample", "look", "picture"]
+
+QUEUE_COLUMNS: Final = [
+    Column("Queue", "queue", cut=True),
+    Column("Ready", "ready", right=True),
+    Column("Leased", "leased", right=True),
+    Column("Push/s", "push_per_s", right=True, digits=1),
+    Column("Pull/s", "pull_per_s", right=True, digits=1),
+    Column("Ack/s", "ack_per_s", right=True, digits=1),
+    Column("Nack/s", "nack_per_s", right=True, digits=1, rank=2),
+    Column("Redelivered/s", "redelivered_per_s", right=True, digits=1, rank=2),
+    Column("Bytes", "bytes", right=True, unit="bytes", rank=1),
+]
+_COUNTERS: Final = {
+    "push_per_s": "pushed_total",
+    "pull_per_s": "pulled_total",
+    "ack_per_s": "acked_total",
+    "nack_per_s": "nacked_total",
+    "redelivered_per_s": "redelivered_total",
+}
+_FIELDS: Final = ",".join(("ready", "leased", "bytes", *_COUNTERS.values()))
+NODE_COLUMNS: Final = [
+    Column("Node", "node"),
+    Column("State", "state"),
+    Column("Log lag", "log_lag", right=True),
+    Column("Waiting pulls", "waiting_pulls", right=True, rank=2),
+    Column("Messages", "stored_bytes", right=True, unit="bytes", rank=1),
+    Column("Process", "process_bytes", right=True, unit="bytes", rank=3),
+    Column("Log", "log_bytes", right=True, unit="bytes", rank=3),
+    Column("Disk free", "disk_free_bytes", right=True, unit="bytes", rank=1),
+    Column("Round trip (ms)", "round_trip_ms", right=True, digits=1, rank=2),
+    Column("HTTP", "http", rank=2),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look.
+
+    Attributes:
+        at_s: when the queues were asked for, in seconds of a clock that never goes back.
+        took_s: how long the look took.
+        overview: the node's ``/v1/overview``.
+        queues: all queues by name.
+    """
+
+    at_s: float
+    took_s: float
+    overview: Mapping[str, Any]
+    queues: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What two looks show.
+
+    Attributes:
+        totals: sums over all queues, with rates.
+        nodes: a line for each node, as `NODE_COLUMNS` describe it.
+        queues: a line for each queue, as `QUEUE_COLUMNS` describe it; a rate is None for a queue that was not there before.
+        cluster: the node's view of the cluster.
+    """
+
+    totals: Mapping[str, Any]
+    nodes: list[list[object]]
+    queues: list[list[object]]
+    cluster: Mapping[str, Any]
+
+
+def look(api: Api) -> Sample:
+    """Ask a node how things are. Raises as `Api.get`."""
+    begun = time.monotonic()
+    queues = {queue_text(queue["name"]): queue for queue in all_queues(api, fields=_FIELDS)}
+    overview = api.get("/v1/overview")
+    return Sample(begun, time.monotonic() - begun, overview, queues)
+
+
+def picture(before: Sample, now: Sample) -> Picture:
+    """What has happened between two looks."""
+    seconds = now.at_s - before.at_s
+    queues = [
+        [name, queue["ready"], queue["leased"], *_rates(before.queues.get(name), queue, seconds), queue["bytes"]]
+        for name, queue in now.queues.items()
+    ]
+    sums, sums_before = now.overview["totals"], before.overview["totals"]
+    rates = dict(zip(_COUNTERS, _rates(sums_before, sums, sums["at_s"] - sums_before["at_s"]), strict=True))
+    totals = {key: sums[key] for key in ("queues", "ready", "delayed", "leased", "bytes")} | rates
+    cluster = now.overview["cluster"]
+    return Picture(totals, [*_nodes(cluster)], queues, cluster)
+
+
+def _rates(before: Mapping[str, Any] | None, now: Mapping[str, Any], seconds: float) -> Iterator[float | None]:
+    for counter in _COUNTERS.values():
+        if before is None or seconds <= 0:
+            yield None
+        else:
+            # A queue that was deleted and made anew counts from zero again.
+            yield max(0.0, (now[counter] - before[counter]) / seconds)
+
+
+def _nodes(cluster: Mapping[str, Any]) -> Iterator[list[object]]:
+    nodes = sorted(cluster["nodes"], key=lambda node: (node["name"] or "", node["id"]))
+    for node in nodes:
+        vitals = node["vitals"] or {}
+        trip = node["round_trip_s"]
+        known: dict[str, object] = {
+            "node": node["name"] or node["id"],
+            "log_lag": node["lag"],
+            "round_trip_ms": None if trip is None else trip * 1000,
+        }
+        yield [known[c.key] if c.key in known else node.get(c.key, vitals.get(c.key)) for c in NODE_COLUMNS]

@@ -1,0 +1,192 @@
+"""``lmq-admin message``: push, pull, settle and look at single messages."""
+
+from __future__ import annotations
+
+import sys
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from ..shared.aliases import AliasGroup
+from ..shared.api import Api
+from ..shared.errors import CliError, ExitCode
+from ..shared.output import Column, human_bytes, print_json, print_table
+from ..shared.reads import Report, reads
+from ..shared.target import Target, complete_queue, target_options
+from .contents import Show, content_bytes, content_json, shown
+from .queues import require_queue
+
+__all__ = ["message"]
+
+PULL_REPLY_S: Final = 10.0
+BATCH_MAX: Final = 10_000
+_ID_COLUMNS: Final = [Column("Message", "id"), Column("Result", "result")]
+_PEEK_COLUMNS: Final = [
+    Column("Sequence", "sequence", right=True),
+    Column("State", "state"),
+    Column("Age (s)", "age_s", right=True, digits=1),
+    Column("Deliveries left", "deliveries_left", right=True, rank=1),
+    Column("Content type", "content_type", rank=2),
+    Column("Bytes", "size", right=True, unit="bytes", rank=1),
+    Column("Content", "content", cut=True),
+]
+_QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+_IDS_ARGUMENT = click.argument("ids", metavar="ID...", nargs=-1, required=True)
+_show_option = click.option(
+    "--show",
+    type=click.Choice([show.value for show in Show]),
+    default=Show.AUTO.value,
+    show_default=True,
+    help="Show contents so; auto decodes MessagePack and shows what is no text in hexadecimal.",
+)
+
+
+@click.group(cls=AliasGroup)
+def message() -> None:
+    """Push, pull, settle and look at single messages."""
+
+
+@message.command("push")
+@_QUEUE_ARGUMENT
+@click.argument("content", required=False)
+@click.option("--content-type", help="Content type to store with the message.")
+@click.option("--key", help="Idempotency key: a second push with the same key within five minutes stores nothing.")
+@target_options
+def message_push(target: Target, name: str, content: str | None, **options: str | None) -> None:
+    """Push one message: CONTENT, or standard input if it is not given."""
+    data = sys.stdin.buffer.read() if content is None else content.encode(errors="surrogateescape")
+    item = {"content": content_json(data), **{key: value for key, value in options.items() if value is not None}}
+    answer = target.api.post(f"{_path(name)}/messages", {"messages": [item]})
+    if target.as_json:
+        print_json(answer)
+    elif sys.stdout.isatty():
+        print(f"One message of {human_bytes(len(data))} is in queue {name}.")
+
+
+@message.command("pull", short_help="Pull, print and acknowledge messages.")
+@_QUEUE_ARGUMENT
+@click.option("--max", "count", default=1, show_default=True, type=click.IntRange(1, BATCH_MAX), help="Most messages.")
+@click.option("--wait", default=0.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for one.")
+@click.option("--no-ack", is_flag=True, help="Leave them under lease, to be delivered again after their timeout.")
+@_show_option
+@click.option("--raw", is_flag=True, help="Print the bytes as they are stored, with nothing between messages.")
+@target_options
+def message_pull(target: Target, name: str, count: int, wait: float, no_ack: bool, show: str, raw: bool) -> None:
+    """Pull messages, print their contents, one a line, and acknowledge them. Exits with 66 if there is none.
+
+    A queue that does not exist is waited for with --wait.
+
+    With --no-ack use --json: it tells the ids that `message ack | nack | extend` take.
+    """
+    if not wait:
+        require_queue(target.api, name)
+    answer = target.api.post(f"{_path(name)}/pull", {"max": count, "timeout": wait}, timeout_s=wait + PULL_REPLY_S)
+    messages = answer["messages"]
+    if target.as_json:
+        print_json(answer)
+    else:
+        for data in _contents(messages, Show(show), raw=raw):
+            sys.stdout.buffer.write(data)
+    sys.stdout.flush()
+    if messages and not no_ack:
+        # What is printed and not acknowledged in time is delivered again, which a person wants to know.
+        results = target.api.post(f"{_path(name)}/ack", {"ids": [item["id"] for item in messages]})["results"]
+        if not all(results):
+            text = (
+                f"{target.node}: {results.count(False)} of {len(results)} leases ended before the ack; they come again"
+            )
+            raise CliError(text, ExitCode.NOT_FOUND)
+    if not messages:
+        raise CliError(f"{target.node}: no message is ready in queue {name}", ExitCode.NOT_FOUND)
+
+
+def _settle(target: Target, name: str, verb: str, ids: tuple[str, ...]) -> None:
+    answer = target.api.post(f"{_path(name)}/{verb}", {"ids": list(ids)})
+    results = answer["results"]
+    if target.as_json:
+        print_json(answer)
+    elif len(ids) > 1:
+        print_table(
+            _ID_COLUMNS, [(one, "done" if ok else "no such lease") for one, ok in zip(ids, results, strict=True)]
+        )
+    if not any(results):
+        require_queue(target.api, name)
+    if not all(results):
+        text = (
+            f"{target.node}: {results.count(False)} of {len(ids)} messages of queue {name} are not under such a lease"
+        )
+        raise CliError(text, ExitCode.NOT_FOUND)
+
+
+@message.command("ack", short_help="Acknowledge messages.")
+@_QUEUE_ARGUMENT
+@_IDS_ARGUMENT
+@target_options
+def message_ack(target: Target, name: str, ids: tuple[str, ...]) -> None:
+    """Acknowledge messages under lease: they are done. Exits with 66 if a lease had ended."""
+    _settle(target, name, "ack", ids)
+
+
+@message.command("nack", short_help="Give messages back.")
+@_QUEUE_ARGUMENT
+@_IDS_ARGUMENT
+@target_options
+def message_nack(target: Target, name: str, ids: tuple[str, ...]) -> None:
+    """Give messages under lease back at once; it costs each a retry. Exits with 66 if a lease had ended."""
+    _settle(target, name, "nack", ids)
+
+
+@message.command("extend", short_help="Start leases anew.")
+@_QUEUE_ARGUMENT
+@_IDS_ARGUMENT
+@target_options
+def message_extend(target: Target, name: str, ids: tuple[str, ...]) -> None:
+    """Start the leases of messages anew. Exits with 66 if a lease had ended."""
+    _settle(target, name, "extend", ids)
+
+
+@message.command("peek", short_help="Look at messages without taking them.")
+@_QUEUE_ARGUMENT
+@click.option("--max", "count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Most messages.")
+@click.option("--after", type=click.IntRange(0), help="Start behind the message of this sequence.")
+@_show_option
+@reads(_PEEK_COLUMNS)
+def message_peek(target: Target, name: str, count: int, after: int | None, show: str) -> Report:
+    """Look at messages in the order in which they were pushed, leased ones among them, without taking any.
+
+    At most 64 KiB of each are fetched; people see the beginning, scripts all of that.
+    """
+    query = {"limit": count} if after is None else {"limit": count, "after": after}
+    answer = target.api.get(f"{_path(name)}/messages?{urllib.parse.urlencode(query)}")
+    rows = [_peek_row(item, Show(show)) for item in answer["messages"]]
+    if not answer["messages"]:
+        require_queue(target.api, name)
+    remark = f"(There are more: --after {answer['next']} goes on.)" if answer["next"] is not None else ""
+    return Report(answer, _PEEK_COLUMNS, rows, empty=f"Queue {name} is empty.", remark=remark)
+
+
+def _peek_row(item: Mapping[str, Any], show: Show) -> list[object]:
+    content = " | ".join(
+        shown(content_bytes(part["content"]), part["content_type"], show, dump=False) for part in _parts(item)
+    )
+    return [*(item[column.key] for column in _PEEK_COLUMNS[:-1]), content]
+
+
+def _contents(messages: list[dict[str, Any]], show: Show, *, raw: bool) -> Iterator[bytes]:
+    if raw:
+        yield from (content_bytes(part["content"]) for item in messages for part in _parts(item))
+        return
+    for part in (part for item in messages for part in _parts(item)):
+        data = content_bytes(part["content"])
+        yield shown(data, part["content_type"], show, for_terminal=sys.stdout.isatty()).encode() + b"\n"
+
+
+def _parts(item: Mapping[str, Any]) -> list[Any]:
+    """A compound message holds several contents, any other one."""
+    return item["content"] if item["type"] == "compound" else [item]
+
+
+def _path(name: str) -> str:
+    return f"/v1/queues/{Api.segment(name)}"

@@ -1,0 +1,286 @@
+"""``lmq-admin queue``: single queues, their properties, and what can be done to all messages of one."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from lmqcluster.wire.errors import LmqError
+
+from ..shared.aliases import AliasGroup
+from ..shared.api import Api
+from ..shared.confirm import agreed, destructive_options
+from ..shared.output import Column, plural, print_json
+from ..shared.reads import Report, reads
+from ..shared.target import Target, complete_queue, queue_text, target_options
+from .contents import content_bytes
+
+__all__ = ["all_queues", "queue", "queue_exists", "require_queue"]
+
+_QUEUE_COLUMNS: Final = [
+    Column("Queue", "queue"),
+    Column("Ready", "ready", right=True),
+    Column("Leased", "leased", right=True),
+    Column("Delayed", "delayed", right=True, rank=3),
+    Column("Accumulating", "accumulating", right=True, rank=3),
+    Column("Bytes", "bytes", right=True, unit="bytes"),
+    Column("Oldest (s)", "oldest_age_s", right=True, digits=1, rank=2),
+    Column("Pushed", "pushed_total", right=True, rank=1),
+    Column("Pulled", "pulled_total", right=True, rank=1),
+    Column("State", "state", rank=2),
+]
+_SORTS: Final = {
+    "queue": "name",
+    "ready": "ready",
+    "leased": "leased",
+    "delayed": "delayed",
+    "bytes": "bytes",
+    "oldest_age_s": "oldest",
+    "pushed_total": "pushed",
+    "pulled_total": "pulled",
+}
+_WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value"), Column("Set", "set")]
+PAGE_MAX: Final = 10_000
+BULK_TIMEOUT_S: Final = 600.0
+_QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+
+
+def all_queues(api: Api, **query: str | bytes) -> Iterator[dict[str, Any]]:
+    """Every queue of the cluster that the query matches, page by page, sorted by name."""
+    after: dict[str, bytes] = {}
+    while True:
+        page = api.get(f"/v1/queues?{urllib.parse.urlencode({**query, **after})}")
+        yield from page["queues"]
+        following = page["next"]
+        if following is None:
+            return
+        after = {"after": content_bytes(following)}
+
+
+def require_queue(api: Api, name: str) -> None:
+    """Return if there is such a queue.
+
+    Raises:
+        LmqError: ``queue_not_found``, as every command ends that is given the name of a queue which is not there.
+    """
+    api.get(_path(name))
+
+
+def queue_exists(api: Api, name: str) -> bool:
+    """Whether there is such a queue."""
+    try:
+        require_queue(api, name)
+    except LmqError as exc:
+        if exc.code != "queue_not_found":
+            raise
+        return False
+    return True
+
+
+@click.group(cls=AliasGroup)
+def queue() -> None:
+    """List, show, change, empty and delete queues."""
+
+
+@queue.command("ls")
+@click.option("--name", metavar="TEXT", help="Only queues with this in their names, in upper or lower case.")
+@click.option("--match", metavar="REGEXP", help="Only queues in whose names this regular expression is found.")
+@click.option("--limit", type=click.IntRange(1, PAGE_MAX), help="Only the first so many, in the order of --sort.")
+@reads(_QUEUE_COLUMNS)
+def queue_ls(target: Target, name: str | None, match: str | None, limit: int | None) -> Report:
+    """List queues with their counts."""
+    # Words that are not UTF-8 go as the bytes that they are.
+    given = (("name", name), ("pattern", match))
+    query = {key: value.encode(errors="surrogateescape") for key, value in given if value is not None}
+    if limit is None:
+        queues = list(all_queues(target.api, **query))
+        answer: dict[str, Any] = {"queues": queues, "total": len(queues), "next": None}
+    else:
+        answer = target.api.get(f"/v1/queues?{urllib.parse.urlencode({**query, **_order(target), 'limit': limit})}")
+    rows = [_queue_row(item) for item in answer["queues"]]
+    further = answer["total"] - len(rows)
+    remark = f"({further:,} further queues match.)" if further else ""
+    return Report(answer, _QUEUE_COLUMNS, rows, empty="No queues.", remark=remark, is_sorted=limit is not None)
+
+
+def _order(target: Target) -> dict[str, str]:
+    """The order as the node understands it, so that it sends no more than is shown."""
+    key = target.view.sort.removeprefix("-") or "queue"
+    if key not in _SORTS:
+        raise click.UsageError(f"with --limit, queues can be sorted by {', '.join(_SORTS)}")
+    return {"sort": _SORTS[key], "order": "desc" if target.view.sort.startswith("-") else "asc"}
+
+
+def _queue_row(item: Mapping[str, Any]) -> list[object]:
+    known = {"queue": queue_text(item["name"]), "state": "suspended" if item["suspended"] else None}
+    return [known[column.key] if column.key in known else item[column.key] for column in _QUEUE_COLUMNS]
+
+
+@queue.command("show")
+@_QUEUE_ARGUMENT
+@reads(_WHAT_COLUMNS)
+def queue_show(target: Target, name: str) -> Report:
+    """Show the counts of one queue and its properties, set on itself or by default."""
+    found = target.api.get(_path(name))
+    rows: list[list[object]] = [
+        [key, _value_text(value), None] for key, value in found.items() if "properties" not in key
+    ]
+    rows += [
+        [key, _value_text(value), "own" if key in found["own_properties"] else "default"]
+        for key, value in found["properties"].items()
+    ]
+    return Report(found, _WHAT_COLUMNS, rows)
+
+
+def _value_text(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (dict, list)) and not (isinstance(value, dict) and value.keys() == {"base64"}):
+        return json.dumps(value, ensure_ascii=False)
+    return queue_text(value)
+
+
+@queue.command("set", short_help="Set properties of a queue.")
+@_QUEUE_ARGUMENT
+@click.option("--accum", type=float, help="Accumulation window in seconds; 0 switches accumulation off.")
+@click.option("--retry", type=int, help="How often a message is delivered again, for messages pushed from now on.")
+@click.option("--timeout", type=float, help="Seconds until a delivered message is delivered again.")
+@click.option("--hooks", metavar="JSON", help="LMQ's hooks, an object from hook point to a list of modules.")
+@click.option("--create", is_flag=True, help="Make the queue if there is none of that name.")
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@target_options
+def queue_set(
+    target: Target, name: str, create: bool, dry_run: bool, hooks: str | None, **numbers: float | None
+) -> None:
+    """Set properties of a queue; others keep their values.
+
+    \b
+    Example:
+      lmq-admin queue set jobs --retry 5 --timeout 60
+    """
+    given: dict[str, Any] = {key: value for key, value in numbers.items() if value is not None}
+    if hooks is not None:
+        given["hooks"] = _json_option("--hooks", hooks)
+    if not given:
+        raise click.UsageError("give at least one of --accum, --retry, --timeout, --hooks")
+    path = f"{_path(name)}/properties"
+    is_new = create and not queue_exists(target.api, name)
+    if not create:
+        require_queue(target.api, name)
+    if dry_run:
+        if is_new:
+            print(f"would create queue {name}")
+        _print_changes(target.api.get(path), given)
+        return
+    target.api.patch(path, given)
+    if sys.stdout.isatty():
+        print(
+            f"Queue {name} is created and its properties are set."
+            if is_new
+            else f"The properties of queue {name} are set."
+        )
+
+
+def _json_option(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise click.UsageError(f"{option}: {text!r} is not JSON: {exc}") from exc
+
+
+def _print_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
+    for key, value in then.items():
+        before, after = _value_text(now.get(key)), _value_text(value)
+        if before != after:
+            print(f"would change {key} from {before} to {after}")
+
+
+@queue.command("clear", short_help="Remove the queue's own properties.")
+@_QUEUE_ARGUMENT
+@destructive_options
+@target_options
+def queue_clear(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Remove the properties set on a queue itself, so that the default properties count."""
+    own = target.api.get(_path(name))["own_properties"]
+    what = ", ".join(f"{key} {_value_text(value)}" for key, value in own.items()) or "none are set"
+    if agreed(f"remove the own properties of queue {name} ({what})", yes=yes, dry_run=dry_run):
+        target.api.delete(f"{_path(name)}/properties")
+
+
+@queue.command("rm", short_help="Delete a queue with its messages.")
+@_QUEUE_ARGUMENT
+@destructive_options
+@target_options
+def queue_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Delete a queue with its messages and its own properties."""
+    found = target.api.get(_path(name))
+    if agreed(f"delete queue {name} with {plural(found['size'], 'message')}", yes=yes, dry_run=dry_run):
+        target.api.delete(_path(name))
+
+
+@queue.command("purge", short_help="Remove all waiting messages.")
+@_QUEUE_ARGUMENT
+@destructive_options
+@target_options
+def queue_purge(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Remove all messages that wait in a queue. What consumers hold under lease stays, and so does the queue."""
+    found = target.api.get(_path(name))
+    waiting = plural(found["size"] - found["leased"], "waiting message")
+    what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
+    if agreed(what, yes=yes, dry_run=dry_run):
+        answer = target.api.post(f"{_path(name)}/purge", {}, timeout_s=BULK_TIMEOUT_S)
+        _done(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
+
+
+@queue.command("move", short_help="Move ready messages to another queue.")
+@_QUEUE_ARGUMENT
+@click.argument("destination", metavar="DESTINATION", shell_complete=complete_queue)
+@click.option("--max", "count", type=click.IntRange(1), help="Most messages, the oldest. [default: all that are ready]")
+@destructive_options
+@target_options
+def queue_move(target: Target, name: str, destination: str, count: int | None, yes: bool, dry_run: bool) -> None:
+    """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed anew there."""
+    ready = target.api.get(_path(name))["ready"]
+    most = ready if count is None else min(count, ready)
+    if agreed(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
+        request: dict[str, Any] = {"to": destination} if count is None else {"to": destination, "max": count}
+        answer = target.api.post(f"{_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
+        _done(target, answer, f"{plural(answer['moved'], 'message is', 'messages are')} moved to queue {destination}.")
+
+
+@queue.command("suspend", short_help="Hand out no messages for now.")
+@_QUEUE_ARGUMENT
+@target_options
+def queue_suspend(target: Target, name: str) -> None:
+    """Hand out no messages of a queue until it is resumed. Pushes, acks and the ends of leases go on."""
+    answer = target.api.post(f"{_path(name)}/suspend", {})
+    _done(target, answer, f"Queue {name} is suspended; lmq-admin queue resume {name} lets it go on.")
+
+
+@queue.command("resume", short_help="Hand out messages again.")
+@_QUEUE_ARGUMENT
+@target_options
+def queue_resume(target: Target, name: str) -> None:
+    """Hand out messages of a suspended queue again."""
+    answer = target.api.post(f"{_path(name)}/resume", {})
+    _done(target, answer, f"Queue {name} hands out messages.")
+
+
+def _done(target: Target, answer: Any, text: str) -> None:
+    if target.as_json:
+        print_json(answer)
+    elif sys.stdout.isatty():
+        print(text)
+
+
+def _path(name: str) -> str:
+    return f"/v1/queues/{Api.segment(name)}"

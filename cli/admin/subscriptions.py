@@ -1,0 +1,113 @@
+"""``lmq-admin subscription``: who holds batch leases, and giving them back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from ..shared.aliases import AliasGroup
+from ..shared.api import Api
+from ..shared.confirm import agreed, destructive_options
+from ..shared.output import Column, plural
+from ..shared.reads import Report, reads
+from ..shared.target import Target, completes, queue_text, target_options
+
+__all__ = ["subscription"]
+
+_COLUMNS: Final = [
+    Column("Subscription", "subscription"),
+    Column("Owner", "owner", rank=1),
+    Column("Settled", "settled", right=True),
+    Column("Batches", "batches", right=True),
+    Column("Messages", "messages", right=True),
+    Column("First ends in (s)", "expires_in_s", right=True),
+]
+_BATCH_COLUMNS: Final = [
+    Column("Epoch", "epoch", right=True),
+    Column("State", "state"),
+    Column("Messages", "messages", right=True),
+    Column("Ends in (s)", "expires_in_s", right=True),
+]
+
+
+def _names(api: Api, _incomplete: str) -> list[object]:
+    return [one["name"] for one in api.get("/v1/subscriptions")["subscriptions"]]
+
+
+@click.group(cls=AliasGroup)
+def subscription() -> None:
+    """List batch leases, and give them back.
+
+    A subscription's consumers hold many messages under one lease, as Spark does.
+    """
+
+
+@subscription.command("ls")
+@reads(_COLUMNS)
+def subscription_ls(target: Target) -> Report:
+    """List all subscriptions with what they hold."""
+    found = target.api.get("/v1/subscriptions")
+    return Report(found, _COLUMNS, [_row(one) for one in found["subscriptions"]], empty="No subscriptions.")
+
+
+def _row(one: dict[str, Any]) -> list[object]:
+    live = [batch for batch in one["batches"] if batch["state"] == "live"]
+    first = min((int(batch["expires_in_s"]) for batch in live), default=None)
+    return [
+        queue_text(one["name"]),
+        queue_text(one["owner"]) or None,
+        one["settled"],
+        len(live),
+        sum(batch["count"] for batch in live),
+        first,
+    ]
+
+
+@subscription.command("show")
+@click.argument("name", metavar="SUBSCRIPTION", shell_complete=completes(_names))
+@reads(_BATCH_COLUMNS)
+def subscription_show(target: Target, name: str) -> Report:
+    """Show the batches of one subscription that are not settled."""
+    found = target.api.get(_path(name))
+    rows = [[one["epoch"], one["state"], one["count"], int(one["expires_in_s"])] for one in found["batches"]]
+    return Report(found, _BATCH_COLUMNS, rows, empty=f"No open batches; settled up to epoch {found['settled']}.")
+
+
+@subscription.command("abandon")
+@click.argument("name", metavar="SUBSCRIPTION", shell_complete=completes(_names))
+@destructive_options
+@target_options
+def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Give all batches of a subscription back: their messages return to their places in the queues, uncharged.
+
+    A consumer that is still at work on them, or has stored them elsewhere, will see the messages again.
+    """
+    count = _held(target, name)
+    if not agreed(f"give back {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
+        return
+    target.api.post(f"{_path(name)}/abandon", {})
+
+
+@subscription.command("rm")
+@click.argument("name", metavar="SUBSCRIPTION")
+@destructive_options
+@target_options
+def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Forget a subscription, and give back what it holds.
+
+    A consumer that goes on with it afterwards begins anew, and cannot tell what it has settled before.
+    """
+    count = _held(target, name)
+    if not agreed(f"forget subscription {name} and give back its {plural(count, 'message')}", yes=yes, dry_run=dry_run):
+        return
+    target.api.delete(_path(name))
+
+
+def _held(target: Target, name: str) -> int:
+    """How many messages a subscription has under lease."""
+    return sum(one["count"] for one in target.api.get(_path(name))["batches"] if one["state"] == "live")
+
+
+def _path(name: str) -> str:
+    return f"/v1/subscriptions/{Api.segment(name)}"

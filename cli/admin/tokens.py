@@ -1,0 +1,106 @@
+"""``lmq-admin token``: who may use the cluster, and for what."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from ..shared.aliases import AliasGroup
+from ..shared.api import Api
+from ..shared.confirm import agreed, destructive_options
+from ..shared.output import Column, print_json
+from ..shared.reads import Report, reads
+from ..shared.target import Target, completes, target_options
+
+__all__ = ["token"]
+
+_COLUMNS: Final = [
+    Column("Token", "token"),
+    Column("Role", "role"),
+    Column("Queues", "queues"),
+    Column("Created", "created"),
+    Column("Expires", "expires"),
+]
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _names(api: Api, _incomplete: str) -> list[object]:
+    return [one["name"] for one in api.get("/v1/tokens")["tokens"]]
+
+
+@click.group(cls=AliasGroup)
+def token() -> None:
+    """Make, list and delete tokens, without which the cluster serves nobody as soon as there is one."""
+
+
+def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,10})([smhd])", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a time such as 90d, 12h, 30m or 45s")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+@token.command("create", short_help="Make a token and print its secret.")
+@click.argument("name")
+@click.option("--role", required=True, type=click.Choice(["read", "write", "admin"]), help="What it is good for.")
+@click.option(
+    "--queues",
+    default=".*",
+    show_default=True,
+    metavar="PATTERN",
+    help="Regular expression that is searched for in queue names.",
+)
+@click.option("--expires-in", "lifetime_s", callback=_lifetime, metavar="TIME", help="Such as 90d, 12h or 30m.")
+@target_options
+def token_create(target: Target, name: str, role: str, queues: str, lifetime_s: int | None) -> None:
+    """Make a token and print its secret, which is shown only this once.
+
+    read looks at queues and messages; write also pushes, pulls, settles and sets properties of queues; admin also deletes,
+    purges, moves and suspends queues and, if it is for all queues, manages default properties, members and tokens. The first
+    token of a cluster must be an admin for all queues: from then on everybody needs a token, on the machine of a node too.
+    """
+    made = target.api.post("/v1/tokens", {"name": name, "role": role, "queues": queues, "lifetime": lifetime_s})
+    if target.as_json:
+        print_json(made)
+        return
+    if sys.stdout.isatty():
+        print("This is shown only once:", file=sys.stderr)
+    print(made["token"])
+
+
+@token.command("list")
+@reads(_COLUMNS)
+def token_list(target: Target) -> Report:
+    """List all tokens, without their secrets."""
+    found = target.api.get("/v1/tokens")
+    rows = [
+        [one["name"], one["role"], one["queues"], _shown(one["created_at"]), _shown_expiry(one)]
+        for one in found["tokens"]
+    ]
+    return Report(found, _COLUMNS, rows, empty="No tokens: nodes serve clients on their own machine only.")
+
+
+@token.command("delete", short_help="Delete a token.")
+@click.argument("name", shell_complete=completes(_names))
+@destructive_options
+@target_options
+def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+    """Delete a token. Whoever uses it is refused from now on, and his connections end."""
+    if agreed(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run):
+        target.api.delete(f"/v1/tokens/{Api.segment(name)}")
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _shown_expiry(one: dict[str, Any]) -> str:
+    if one["expires_at"] is None:
+        return "never"
+    return ("expired " if one["expired"] else "") + _shown(one["expires_at"])

@@ -1,0 +1,7 @@
+"""Runs the program as ``python -m lmqcluster_cli.lmq``."""
+
+from __future__ import annotations
+
+from .program import main
+
+main()

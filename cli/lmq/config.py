@@ -1,0 +1,105 @@
+"""``lmq config``: the configuration that a start would use; and the options of a node as flags."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from lmqcluster.node.config import OPTIONS, NodeConfig
+from lmqcluster.node.config_load import load_config
+
+from ..shared.aliases import AliasGroup
+from ..shared.data_folder import check_data_dir, check_folder
+from ..shared.output import Column, Form, View
+from ..shared.reads import Report, print_report, view_options
+from .ports import check_free
+
+__all__ = ["check_ports", "config", "config_options"]
+
+_CONFIG_COLUMNS: Final = [Column("Option", "option"), Column("Value", "value"), Column("Origin", "origin")]
+
+
+def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a flag for every option of a node, and ``--config``."""
+    for option in reversed(OPTIONS):
+        text = f"{option.help} [{option.environment}; default: {option.default}]"
+        function = click.option(option.flag, option.name, metavar=option.metavar, help=text)(function)
+    text = "TOML file with any of the options below, by name. [LMQ_CONFIG; default: none]"
+    path = click.Path(dir_okay=False, path_type=Path)
+    return click.option("--config", "config_file", metavar="FILE", type=path, help=text)(function)
+
+
+def check_ports(config: NodeConfig) -> None:
+    """Refuse a configuration whose ports are taken.
+
+    Raises:
+        ConfigError: one of them is.
+    """
+    for name, address in (("http", config.http), ("rpc", config.rpc), ("raft", config.raft)):
+        if address is not None:
+            check_free(address, name, f"choose another address with --{name}")
+
+
+@click.group(cls=AliasGroup)
+def config() -> None:
+    """Show or check the configuration that a start would use."""
+
+
+@config.command("show")
+@click.option("--origin", is_flag=True, help="Also show where each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@view_options(_CONFIG_COLUMNS)
+@config_options
+def config_show(config_file: Path | None, view: View, origin: bool, as_json: bool, **flags: str | None) -> None:
+    """Print every option with its effective value. The cluster secret itself is not shown."""
+    loaded = load_config(flags, file=config_file)
+    rows = [(option.name, _shown(loaded, option.name), loaded.origin(option.name)) for option in OPTIONS]
+    count = 3 if origin else 2
+    value = {name: {"value": value, "origin": source} for name, value, source in rows}
+    report = Report(value, _CONFIG_COLUMNS[:count], [row[:count] for row in rows])
+    print_report(report, replace(view, form=Form.JSON) if as_json else view)
+
+
+@config.command("check", short_help="Say whether a node could start.")
+@click.option(
+    "--while-running", is_flag=True, help="Do not look at what a running node uses: its ports, its data folder."
+)
+@config_options
+def config_check(config_file: Path | None, while_running: bool, **flags: str | None) -> None:
+    """Exit with 0 if a node could start with this configuration, else say what is wrong and exit with 78.
+
+    Options, files, the data folder and the ports are looked at; nothing is made or changed. Before a restart of a node that runs
+    say --while-running.
+    """
+    loaded = load_config(flags, file=config_file)
+    check_data_dir(loaded.data_dir, in_use_ok=while_running)
+    if loaded.event_journal is not None:
+        check_folder(loaded.event_journal, "event journal")
+    if not while_running:
+        check_ports(loaded)
+    if sys.stdout.isatty():
+        print("A node could start with this configuration.")
+
+
+@config.command("docs")
+def config_docs() -> None:
+    """Print the reference of all options as Markdown; the README's table is this."""
+    print("| Option | Default | Meaning | At the extremes |\n|---|---|---|---|")
+    for option in OPTIONS:
+        print(f"| `{option.name}` {option.metavar} | {option.default} | {option.help} | {option.extremes} |")
+
+
+def _shown(loaded: NodeConfig, name: str) -> str:
+    value = getattr(loaded, name)
+    if name == "cluster_secret" and value is not None:
+        return "(set)"
+    if isinstance(value, tuple) and name == "peers":
+        return ",".join(map(str, value)) or "none"
+    if value is None:
+        return "off" if name in ("http", "rpc", "raft", "event_journal") else "none"
+    return str(value)

@@ -1,0 +1,41 @@
+"""``lmq dev``: a cluster on this machine, for trying."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from .local_cluster import DevCluster, DevSettings
+
+__all__ = ["dev"]
+
+
+@click.command(short_help="Run a cluster on this machine, for trying.")
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="Count of nodes.")
+@click.option(
+    "--data-dir",
+    default="var",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the cluster; node k uses n<k> in it.",
+)
+@click.option(
+    "--offset", default=0, show_default=True, type=click.IntRange(0, 40_000), help="Number to add to all ports."
+)
+@click.option("--respawn", is_flag=True, help="Start a node that died again, instead of only reporting it.")
+@click.option(
+    "--event-journal",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory in which all nodes write what happens to messages. [default: LMQ_EVENT_JOURNAL, else none]",
+)
+def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: Path | None) -> int:
+    """Run a cluster on this machine, in the foreground, for trying and developing.
+
+    The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC) and 19980 (Raft), each further one ten
+    ports higher. Ctrl-C stops all nodes gracefully, a second Ctrl-C at once.
+    """
+    settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn, event_journal=event_journal)
+    return asyncio.run(DevCluster(settings).run())

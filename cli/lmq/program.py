@@ -1,0 +1,30 @@
+"""The program ``lmq``: run a node, run a cluster on this machine, ask whether a node is there."""
+
+from __future__ import annotations
+
+import click
+
+from ..shared.aliases import AliasGroup, Deferred
+from ..shared.completion import completion_command
+from ..shared.errors import EXIT_CODES_HELP, run
+
+__all__ = ["main"]
+
+
+@click.group(cls=AliasGroup, epilog=EXIT_CODES_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="lmqcluster", message="lmqcluster %(version)s")
+def cli() -> None:
+    """Run lmqcluster, a replicated message queue."""
+
+
+cli.add_command(Deferred("start", "lmq.start", "Run one node in the foreground."))
+cli.add_command(Deferred("dev", "lmq.dev", "Run a cluster on this machine, for trying."))
+cli.add_command(Deferred("ping", "lmq.ping", "Print pong if the node is alive, whether or not it has a quorum."))
+cli.add_command(Deferred("repair", "lmq.repair", "Throw away the damaged data of a stopped node."))
+cli.add_command(Deferred("config", "lmq.config", "Show or check the configuration that a start would use."))
+cli.add_command(completion_command(cli, "lmq", "commands and options"))
+
+
+def main() -> None:
+    """Entry point of the script."""
+    run(cli, "lmq")

@@ -1,0 +1,59 @@
+"""``lmq start``: one node in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.config_load import load_config
+from lmqcluster.node.logs import configure_logging
+
+from ..shared.data_folder import hold_data_dir
+from .config import check_ports, config_options
+
+__all__ = ["start"]
+
+
+@click.command()
+@config_options
+@click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when standard input ends.")
+def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None) -> int:
+    """Run one node in the foreground.
+
+    Each option can also come from the environment and from a TOML file; a flag beats the environment, which beats the
+    file. SIGTERM or Ctrl-C stops the node gracefully, a second Ctrl-C at once.
+    """
+    config = load_config(flags, file=config_file)
+    configure_logging(config.log_level, config.log_format)
+    if stop_with_parent:
+        threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+    check_ports(config)
+    with hold_data_dir(config.data_dir):
+        return _serve(config)
+
+
+def _stop_at_end_of_input() -> None:
+    # Unbuffered on purpose: a thread inside a buffered read would hold up the end of the interpreter.
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _serve(config: NodeConfig) -> int:
+    from lmqcluster.server import serve  # noqa: PLC0415  help need not wait for these imports
+
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    else:
+        loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(serve(config))

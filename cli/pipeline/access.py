@@ -1,0 +1,190 @@
+"""Which cluster a pipeline is for, and how to reach it: the options, and a first contact before Spark starts."""
+
+from __future__ import annotations
+
+import functools
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from lmqcluster.client.addresses import parse_addresses
+from lmqcluster.client.tls import SYSTEM, client_context
+from lmqcluster.wire.errors import LmqError
+
+from ..shared.errors import CliError, ExitCode
+
+if TYPE_CHECKING:
+    from lmqcluster.spark.pipelines.access import Access
+
+__all__ = ["ClusterOptions", "cluster_options", "target_cluster_options"]
+
+SERVERS_DEFAULT: Final = "127.0.0.1:18800"
+_REACH_S: Final = 5.0
+_TIMEOUT_S: Final = 600.0
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """A cluster as the options describe it.
+
+    Attributes:
+        option: the option that names its servers.
+        token_file: file with the token to show, which beats `token`.
+    """
+
+    option: str
+    servers: str
+    token: str | None = field(repr=False)
+    token_file: str | None
+    ca_file: str | None
+    cert_file: str | None
+    timeout_s: float
+
+    def reach(self) -> None:
+        """Return if a node answers; asked before Spark starts, which takes seconds.
+
+        Raises:
+            click.UsageError: the addresses are malformed.
+            CliError: no node answered, or a file cannot be used.
+        """
+        from lmqcluster import Client  # noqa: PLC0415
+
+        try:
+            parse_addresses(self.servers)
+        except ValueError as exc:
+            raise click.UsageError(f"{self.option}: {exc}") from exc
+        try:
+            with Client(self.servers, timeout_s=_REACH_S, token=self._shown_token(), tls=self._tls()):
+                pass
+        except LmqError as exc:
+            raise CliError(f"{self.option} {self.servers}: {exc.message}", ExitCode(exc.spec.exit_code)) from exc
+
+    def access(self) -> Access:
+        """The same for a pipeline."""
+        from lmqcluster.spark.pipelines.access import Access  # noqa: PLC0415
+
+        return Access(
+            servers=self.servers,
+            token=self._shown_token(),
+            tls_ca=self.ca_file,
+            tls_cert=self.cert_file,
+            timeout_s=self.timeout_s,
+            environment=False,
+        )
+
+    def _shown_token(self) -> str | None:
+        if self.token_file is None:
+            return self.token
+        try:
+            return Path(self.token_file).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise CliError(f"cannot read the token in {self.token_file}: {exc}", ExitCode.CONFIGURATION) from exc
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self.ca_file is None and self.cert_file is None:
+            return None
+        try:
+            return client_context(self.ca_file or SYSTEM, self.cert_file)
+        except OSError as exc:
+            files = " or ".join(file for file in (self.ca_file, self.cert_file) if file is not None)
+            raise CliError(f"cannot use {files}: {exc}", ExitCode.CONFIGURATION) from exc
+
+
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which cluster; hands on `ClusterOptions`, as ``cluster``."""
+
+    @click.option(
+        "--servers",
+        metavar="HOST:PORT,...",
+        default=SERVERS_DEFAULT,
+        show_default=True,
+        envvar="LMQ_SERVERS",
+        help="MessagePack-RPC addresses of the cluster's nodes. [LMQ_SERVERS]",
+    )
+    @click.option(
+        "--token-file",
+        metavar="FILE",
+        envvar="LMQ_TOKEN_FILE",
+        help="File that holds the token to show. [LMQ_TOKEN_FILE, or the token itself in LMQ_TOKEN]",
+    )
+    @click.option(
+        "--ca-file",
+        metavar="FILE",
+        envvar="LMQ_CA_FILE",
+        help="Use TLS; nodes must have a certificate of this authority, or with the word system, of one that machines trust."
+        " [LMQ_CA_FILE]",
+    )
+    @click.option(
+        "--cert-file",
+        metavar="FILE",
+        envvar="LMQ_CERT_FILE",
+        help="Certificate and key to show, where nodes ask clients for one. [LMQ_CERT_FILE]",
+    )
+    @click.option(
+        "--timeout",
+        default=_TIMEOUT_S,
+        show_default=True,
+        type=click.FloatRange(0, 86_400, min_open=True),
+        help="Seconds to wait for a cluster that has no majority before failing.",
+    )
+    @functools.wraps(function)
+    def wrapper(
+        servers: str,
+        token_file: str | None,
+        ca_file: str | None,
+        cert_file: str | None,
+        timeout: float,
+        **arguments: Any,
+    ) -> Any:
+        token = os.environ.get("LMQ_TOKEN") or None
+        if click.get_current_context().get_parameter_source("token_file") is ParameterSource.ENVIRONMENT and token:
+            token_file = None
+        cluster = ClusterOptions("--servers", servers, token, token_file, ca_file, cert_file, timeout)
+        return function(cluster=cluster, **arguments)
+
+    return wrapper
+
+
+def target_cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which other cluster to write to, below `cluster_options`; hands it on as ``target``."""
+
+    @click.option(
+        "--to", metavar="HOST:PORT,...", required=True, help="MessagePack-RPC addresses of the other cluster."
+    )
+    @click.option("--to-token-file", metavar="FILE", help="File that holds the token to show there.")
+    @click.option("--to-ca-file", metavar="FILE", help="As --ca-file, for the other cluster.")
+    @click.option("--to-cert-file", metavar="FILE", help="As --cert-file, for the other cluster.")
+    @click.option(
+        "--to-same-credentials",
+        is_flag=True,
+        help="Show the other cluster the same token and certificate as the first one.",
+    )
+    @functools.wraps(function)
+    def wrapper(
+        *arguments: Any,
+        cluster: ClusterOptions,
+        to: str,
+        to_token_file: str | None,
+        to_ca_file: str | None,
+        to_cert_file: str | None,
+        to_same_credentials: bool,
+        **named: Any,
+    ) -> Any:
+        target = ClusterOptions("--to", to, None, to_token_file, to_ca_file, to_cert_file, cluster.timeout_s)
+        if to_same_credentials:
+            if to_token_file or to_ca_file or to_cert_file:
+                raise click.UsageError(
+                    "--to-same-credentials excludes --to-token-file, --to-ca-file and --to-cert-file"
+                )
+            target = ClusterOptions(
+                "--to", to, cluster.token, cluster.token_file, cluster.ca_file, cluster.cert_file, cluster.timeout_s
+            )
+        return function(*arguments, cluster=cluster, target=target, **named)
+
+    return wrapper

@@ -1,0 +1,94 @@
+"""The program ``lmq-pipeline``: queues to tables and back on Apache Spark, figures of queues, and the judge of drills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..shared.completion import completion_command
+from ..shared.errors import EXIT_CODES_HELP, run
+from .files import replay, report, verify
+from .run import Runner, apply_config, spark_options
+from .streams import archive, migrate
+
+__all__ = ["main"]
+
+_SUBMIT_FILE = Path(__file__).with_name("submit.py")
+
+
+def _config(context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None:
+        apply_config(context, path)
+    return path
+
+
+def _print_submit_file(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(_SUBMIT_FILE)
+        context.exit()
+
+
+@click.group(
+    epilog=EXIT_CODES_HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "LMQ_PIPELINE"},
+)
+@click.version_option(package_name="lmqcluster", message="lmqcluster %(version)s")
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    is_eager=True,
+    callback=_config,
+    help="TOML file with any options: common ones at its top, a command's in a table [COMMAND], Spark's in [spark].",
+)
+@click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]")
+@click.option("--memory", metavar="SIZE", help="Memory of the driver, and so of a local master, like 4g. [default: 1g]")
+@click.option("--spark", metavar="KEY=VALUE", multiple=True, help="An option of Spark's own; may be repeated.")
+@click.option(
+    "--spark-log",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where Spark's log goes. [default: a temporary file, kept after failures]",
+)
+@click.option(
+    "--submit-file",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_submit_file,
+    help="Print the path to give to spark-submit, and exit.",
+)
+@click.pass_context
+def cli(
+    context: click.Context,
+    config: Path | None,  # noqa: ARG001  applied by its callback
+    master: str | None,
+    memory: str | None,
+    spark: tuple[str, ...],
+    spark_log: Path | None,
+) -> None:
+    """Run data pipelines between lmqcluster and files, on Apache Spark.
+
+    \b
+    On this machine:  lmq-pipeline archive flights --output /data/flights
+    On a cluster:     lmq-pipeline --master spark://host:7077 archive ...
+    By spark-submit:  spark-submit OPTIONS $(lmq-pipeline --submit-file) archive ...
+
+    Every option can also come from the environment (LMQ_PIPELINE_ARCHIVE_OUTPUT) and from a TOML file; a flag beats the
+    environment, which beats the file. Tables are tab-separated lines unless on a terminal; --json prints JSON.
+    """
+    context.obj = Runner(master=master, options=spark_options(spark, memory, master), log=spark_log)
+
+
+for command in (archive, replay, migrate, report, verify):
+    cli.add_command(command)
+
+cli.add_command(
+    completion_command(cli, "lmq-pipeline", "commands, options and queue names, which it asks the node LMQ_NODE for")
+)
+
+
+def main() -> None:
+    """Entry point of the script."""
+    run(cli, "lmq-pipeline")

@@ -1,0 +1,311 @@
+"""What the commands of ``lmq-pipeline`` share: the session, configuration files, progress, and failures as exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from lmqcluster.node.config import ConfigError
+from lmqcluster.wire.errors import LmqError
+
+from ..shared.errors import CliError, ExitCode
+from ..shared.output import make_console
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from lmqcluster.spark.pipelines.progress import QueryProgress
+
+__all__ = [
+    "PipelineCommand",
+    "Runner",
+    "StreamOutcome",
+    "apply_config",
+    "spark_options",
+    "tasks_shown",
+    "watched",
+]
+
+SUBMITTED_BY: Final = "PYSPARK_GATEWAY_PORT"
+"""The environment variable that spark-submit sets."""
+_POLL_S: Final = 1
+
+
+class PipelineCommand(click.Command):
+    """A command whose options may come from the configuration file, which is then what a wrong value is blamed on."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As in click, but wrong values from the file are errors of configuration."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as exc:
+            name = None if exc.param is None else exc.param.name
+            if name is None or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
+                raise
+            raise ConfigError(f"{ctx.find_root().params['config']}: [{ctx.info_name}] {name}: {exc.message}") from exc
+
+
+@dataclass
+class Runner:
+    """Runs pipelines in a Spark session.
+
+    Attributes:
+        master: Spark's master URL, ``None`` for the default.
+        options: Spark's own options.
+        log: where Spark's log goes; ``None`` for a temporary file that stays only after a failure.
+    """
+
+    master: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    log: Path | None = None
+
+    @contextmanager
+    def session(self, name: str) -> Iterator[SparkSession]:
+        """A session for one pipeline; what fails in it becomes a `CliError`."""
+        _check_spark()
+        from lmqcluster.spark.pipelines import failures  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.session import SessionSettings, open_session  # noqa: PLC0415
+
+        log = self.log or Path(tempfile.mkstemp(prefix="lmq-pipeline-", suffix=".log")[1])
+        settings = SessionSettings(name=f"lmq-pipeline {name}", master=self.master, options=self.options, log=log)
+        try:
+            with open_session(settings) as spark:
+                yield spark
+        except failures.PipelineError as exc:
+            raise CliError(self._with_log(str(exc), exc.exit_code, log), ExitCode(exc.exit_code)) from exc
+        except (CliError, LmqError, click.ClickException, click.exceptions.Exit, ConfigError):
+            raise
+        except Exception as exc:
+            error = failures.explained(exc)
+            if error is None:
+                raise
+            raise CliError(self._with_log(str(error), error.exit_code, log), ExitCode(error.exit_code)) from exc
+        else:
+            self._remove_log(log)
+
+    def _with_log(self, text: str, exit_code: int, log: Path) -> str:
+        """The text, which names Spark's log where it may say more; otherwise a log that nobody asked for goes."""
+        if exit_code == ExitCode.UNKNOWN and log.exists() and log.stat().st_size:
+            return f"{text}; Spark's log is {log}"
+        if str(log) not in text:
+            self._remove_log(log)
+        return text
+
+    def _remove_log(self, log: Path) -> None:
+        if self.log is None:
+            log.unlink(missing_ok=True)
+
+
+def _check_spark() -> None:
+    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+        raise CliError("PySpark is not installed: pip install 'lmqcluster[spark]'", ExitCode.CONFIGURATION)
+    # It uses none of what this is about.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    # Errors come with what Spark raises; it need not write them to standard error as well.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+
+
+def apply_config(context: click.Context, path: Path) -> None:
+    """Take defaults of options from a TOML file: those of all commands at its top, those of one in a table of its name.
+
+    Raises:
+        ConfigError: the file cannot be read or has a key that is no option.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"--config: cannot read {path}: {exc.strerror}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: not TOML: {exc}") from exc
+    group = context.command
+    if not isinstance(group, click.Group):
+        raise TypeError(f"{group.name} has no commands to configure")
+    own = _options_of(group) - {"config"}
+    shared = {name for command in group.commands.values() for name in _options_of(command)}
+    defaults: dict[str, Any] = {name: {} for name in group.commands}
+    for key, value in content.items():
+        name = key.replace("-", "_")
+        if key in group.commands and isinstance(value, dict):
+            known = _options_of(group.commands[key])
+            defaults[key] |= {_known(path, f"[{key}] ", option, known): item for option, item in value.items()}
+        elif name == "spark" and isinstance(value, dict):
+            defaults["spark"] = [f"{option}={item}" for option, item in value.items()]
+        elif name in own:
+            defaults[name] = value
+        else:
+            name = _known(path, "", key, shared | own | set(group.commands))
+            for command in group.commands.values():
+                if name in _options_of(command):
+                    defaults[command.name].setdefault(name, value)  # type: ignore[index]  # commands of a group have names
+    context.default_map = defaults
+
+
+def _options_of(command: click.Command) -> set[str]:
+    return {str(parameter.name) for parameter in command.params} - {"help", "version"}
+
+
+def _known(path: Path, where: str, key: str, known: set[str]) -> str:
+    name = key.replace("-", "_")
+    if name in known:
+        return name
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
+    raise ConfigError(f"{path}: {where}{key} is no option: {hint}")
+
+
+def spark_options(given: Sequence[str], memory: str | None, master: str | None) -> dict[str, str]:
+    """Spark's options from ``--spark KEY=VALUE`` and ``--memory``.
+
+    Raises:
+        click.UsageError: one is malformed, or is ``spark-submit``'s to say.
+    """
+    if SUBMITTED_BY in os.environ and (memory is not None or master is not None):
+        option = "--master" if master is not None else "--memory"
+        raise click.UsageError(f"{option} is for spark-submit to say, which has started this program")
+    options = {} if memory is None else {"spark.driver.memory": memory}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise click.UsageError(f"--spark: {text!r} is not of the form spark.KEY=VALUE")
+        options[key] = value
+    return options
+
+
+@dataclass
+class StreamOutcome:
+    """What a streaming query has done, and whether somebody stopped it."""
+
+    messages: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"messages": self.messages, "micro_batches": self.batches, "seconds": round(self.seconds, 3)}
+
+
+def watched(description: str, outcome: StreamOutcome) -> Callable[[StreamingQuery], None]:
+    """A function that waits for the end of a query and shows on a terminal how far it is.
+
+    The first Ctrl-C (or SIGTERM) stops the query; the second one raises KeyboardInterrupt.
+    """
+
+    def watch(query: StreamingQuery) -> None:
+        from lmqcluster.spark.pipelines.progress import QueryProgress  # noqa: PLC0415
+
+        progress = QueryProgress(query)
+        begin = time.monotonic()
+        with _stop_signals() as stop, _stream_line(description) as show:
+            while not query.awaitTermination(_POLL_S):
+                progress.update()
+                show(progress)
+                if stop.is_set():
+                    outcome.stopped = True
+                    query.stop()
+            progress.update()
+        outcome.messages, outcome.batches = progress.messages, progress.batches
+        outcome.seconds = time.monotonic() - begin
+
+    return watch
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        click.echo("Stopping; what is not finished is done again at the next start. Ctrl-C again gives up.", err=True)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _StreamColumn(ProgressColumn):
+    """Messages so far, how many of them a second, and how many wait."""
+
+    def render(self, task: Task) -> Text:
+        count, backlog = int(task.fields["messages"]), task.fields["backlog"]
+        rate = count / task.elapsed if task.elapsed else 0.0
+        waiting = "" if backlog is None else f", {int(backlog):,} waiting"
+        age_s = task.fields["oldest_age_s"]
+        waiting += "" if age_s is None else f", the oldest for {age_s:,.0f} s"
+        return Text(f"{count:,} messages, {rate:,.0f}/s{waiting}")
+
+
+@contextmanager
+def _stream_line(description: str) -> Iterator[Callable[[QueryProgress], None]]:
+    if not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    columns = (TextColumn("{task.description}"), SpinnerColumn(), _StreamColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=make_console(stderr=True)) as line:
+        task = line.add_task(description, total=None, messages=0, backlog=None, oldest_age_s=None)
+
+        def show(progress: QueryProgress) -> None:
+            line.update(task, messages=progress.messages, backlog=progress.backlog, oldest_age_s=progress.oldest_age_s)
+
+        yield show
+
+
+class _TasksColumn(ProgressColumn):
+    """Tasks of the stages that run."""
+
+    def render(self, task: Task) -> Text:
+        total = int(task.fields["tasks"])
+        return Text(f"{int(task.fields['done']):,} of {total:,} tasks" if total else "planning")
+
+
+@contextmanager
+def tasks_shown(description: str, spark: SparkSession) -> Iterator[None]:
+    """Shows on a terminal how far Spark is with the block's work."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from lmqcluster.spark.pipelines.progress import running_tasks  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), SpinnerColumn(), _TasksColumn(), TimeElapsedColumn())
+    over = threading.Event()
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as line:
+        task = line.add_task(description, total=None, done=0, tasks=0)
+
+        def poll() -> None:
+            while not over.wait(_POLL_S):
+                counted = running_tasks(spark)
+                line.update(task, done=counted.done, tasks=counted.total)
+
+        poller = threading.Thread(target=poll, daemon=True)
+        poller.start()
+        try:
+            yield
+        finally:
+            over.set()
+            poller.join()

@@ -1,0 +1,81 @@
+"""Groups of commands that also go by the names other programs use for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+__all__ = ["AliasGroup", "Deferred", "SectionGroup"]
+
+_ALIASES: Final = {"list": "ls", "ls": "list", "delete": "rm", "rm": "delete", "get": "show"}
+
+
+class Deferred(click.Command):
+    """What stands for a command until it is called, so that no program imports what its other commands need.
+
+    Args:
+        name: the command's name.
+        home: the module of `lmqcluster_cli` that has it, under its name with underscores.
+        summary: what it does, as the help of its group says.
+    """
+
+    def __init__(self, name: str, home: str, summary: str) -> None:
+        super().__init__(name, short_help=summary)
+        self._home = home
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        module = import_module(f"..{self._home}", __package__)
+        command: click.Command = getattr(module, str(self.name).replace("-", "_"))
+        return command
+
+
+class AliasGroup(click.Group):
+    """A group that takes ``ls`` and ``list``, and ``rm`` and ``delete``, for one another, and ``get`` for ``show``."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        command = super().get_command(ctx, cmd_name) or super().get_command(ctx, _ALIASES.get(cmd_name, ""))
+        return command.load() if isinstance(command, Deferred) else command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with what they do, none of which is cut off."""
+        self.write_commands(formatter, "Commands", self.list_commands(ctx))
+
+    def write_commands(self, formatter: click.HelpFormatter, title: str, names: Sequence[str]) -> None:
+        """Write commands under a title."""
+        found = [(name, self.commands[name]) for name in names]
+        rows = [(name, command.get_short_help_str(1000)) for name, command in found if not command.hidden]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+class SectionGroup(AliasGroup):
+    """A group whose help lists its commands in sections.
+
+    Attributes:
+        sections: names of commands by the title that they stand under.
+    """
+
+    sections: Mapping[str, Sequence[str]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = {}
+
+    def add_section(self, title: str, commands: Sequence[click.Command]) -> None:
+        """Add commands under a title of their own."""
+        for command in commands:
+            self.add_command(command)
+        self.sections = {**self.sections, title: [command.name or "" for command in commands]}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections, then what stands in none of them."""
+        placed = {name for names in self.sections.values() for name in names}
+        others = [name for name in self.list_commands(ctx) if name not in placed]
+        for title, names in {**self.sections, "Other commands": others}.items():
+            self.write_commands(formatter, title, names)

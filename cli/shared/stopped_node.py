@@ -1,0 +1,39 @@
+"""What commands on the data folder of a stopped node share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from lmqcluster.replication.node_storage import Disks
+from lmqcluster.replication.storage.disk import DamagedFileError, Folder
+
+from .errors import CliError, ExitCode
+
+__all__ = ["data_dir_option", "disks_of", "told"]
+
+data_dir_option = click.option(
+    "--data-dir",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data folder of the node, which must not run.",
+)
+
+
+def disks_of(data_dir: Path) -> Disks:
+    """The folders of a node."""
+    return lambda name: Folder(data_dir / name)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Damage, a missing or an existing node as an error of the program."""
+    try:
+        yield
+    except DamagedFileError as exc:
+        raise CliError(str(exc), ExitCode.BAD_DATA) from exc
+    except (LookupError, FileExistsError) as exc:
+        raise CliError(f"the data folder cannot be used: {exc}", ExitCode.CONFIGURATION) from exc
