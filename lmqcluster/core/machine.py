@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from .batch_leases import BatchLeases
 from .commands import Applied, Command, Compile, Delivered, Fault, IncompatibleVersionError, Op, RefusedError
-from .endings import Ending, Endings
 from .expiry import Expiry, Limited
 from .hooked_names import HookedNames
 from .idle_queues import IdleQueues
@@ -21,6 +20,7 @@ from .marks import Marks
 from .message import Meta
 from .named_queues import NamedQueues
 from .operations import Operations
+from .past_deliveries import Ending, PastDeliveries
 from .patterns import PatternIndex, PatternView
 from .pre_images import PreImages
 from .producers import Producers
@@ -95,7 +95,7 @@ class Machine:
         self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
         self.marks = Marks(self.quotas)
         self.releases = Releases(self)
-        self.endings = Endings()
+        self.endings = PastDeliveries()
         self.batches = BatchLeases(self)
         self.lease_watch = LeaseWatch(self)
         self.idle = IdleQueues(self)

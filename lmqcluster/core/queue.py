@@ -14,10 +14,10 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from .commands import Delivered, PushFlag
-from .endings import Ending, Endings
 from .expiry import NEVER
 from .lease import LeaseTable
 from .message import COMPOUND_BYTES_MAX, Message, Meta, Part, content_bytes, content_count, part_bytes
+from .past_deliveries import Ending, PastDeliveries
 from .properties import Settings
 from .stock import Stock, property_bytes
 
@@ -93,7 +93,7 @@ class Queue:
         "window",
     )
 
-    def __init__(self, name: bytes, settings: Settings, endings: Endings, stock: Stock) -> None:
+    def __init__(self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock) -> None:
         self.name = name
         self.own: dict[str, Any] = {}
         self.owner = b""

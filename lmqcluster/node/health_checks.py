@@ -11,7 +11,7 @@ from .membership.standing import impasse
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["Check", "check_up"]
+__all__ = ["Check", "run_checks"]
 
 DISK_FREE_BYTES_MIN = 1 << 30
 DISK_FREE_SHARE_MIN = 0.05
@@ -28,7 +28,7 @@ class Check(NamedTuple):
     figures: dict[str, int]
 
 
-def check_up(node: Node) -> tuple[list[Check], bool]:
+def run_checks(node: Node) -> tuple[list[Check], bool]:
     """All checks of this node and of the cluster as it sees it, and whether the others could go on without this node."""
     stop = _stop(node)
     checks = [_leader(node), _members(node), _lag(node), _disk(node), _memory(node), _snapshot(node), stop]

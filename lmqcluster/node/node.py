@@ -13,7 +13,7 @@ import structlog
 
 from ..core import Applied, Fault, Machine, Op
 from ..core.commands import PULLS, Command
-from ..replication.hand_over import hand_over
+from ..replication.leader_transfer import transfer_leadership
 from ..replication.meta import NodeMeta
 from ..replication.node_storage import NodeStorage
 from ..replication.peer_tls import PeerTls
@@ -40,7 +40,7 @@ from .metrics.page import Metrics
 from .metrics.stats import Stats
 from .metrics.statsd import StatsdSender
 from .metrics.totals import Totals
-from .node_figures import PeerVitals, own_vitals
+from .node_figures import PeerFigures, own_figures
 from .own_commands import OwnCommands
 from .queues.pattern_views import PatternViews
 from .queues.patterns import check_engine, compile_pattern
@@ -81,7 +81,7 @@ class Node:
         turns: slices of the event loop for long work.
         digests: how this replica compares with the others.
         views: what the patterns of clients find.
-        peer_vitals: how the other members are.
+        peer_figures: how the other members are.
         on_leave: called to end the connections of clients when the node belongs to their cluster no more.
     """
 
@@ -91,7 +91,7 @@ class Node:
         self.stats = Stats()
         self.metrics = Metrics(self)
         self.totals = Totals(self._machine)
-        self.peer_vitals: PeerVitals
+        self.peer_figures: PeerFigures
         self.leader_changes = 0
         self._state_log = StateLog()
         self._leadership: tuple[str, int] | None = None
@@ -175,7 +175,7 @@ class Node:
         self._tick_upgrade()
         self._tick_expiry()
         self._tick_access()
-        self.peer_vitals = PeerVitals(self)
+        self.peer_figures = PeerFigures(self)
         self._history = asyncio.create_task(self.totals.keep_history())
 
     def _must_authenticate(self, address: object) -> bool:
@@ -197,7 +197,7 @@ class Node:
         config = self.config
         self._about.machine_version = Machine.VERSION_MAX
         self.replica = Replica(self._storage, self._about, self.security, RaftSettings(), compile_pattern, self)
-        self.replica.administration.vitals = partial(own_vitals, self)
+        self.replica.peer_requests.node_figures = partial(own_figures, self)
         if self.events is not None:
             self.events.begin(self.replica.machine)
         self._follow_tokens()
@@ -298,10 +298,10 @@ class Node:
             await asyncio.wait([self._statsd_task])
         self._history.cancel()
         self.gates.close()
-        self.peer_vitals.close()
+        self.peer_figures.close()
         self.views.close()
         if not self.failure.done():
-            await hand_over(self.replica)
+            await transfer_leadership(self.replica)
         self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))
         await self.replica.stop()
         if self.events is not None:

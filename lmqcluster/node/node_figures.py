@@ -19,7 +19,7 @@ from ..replication.messages import FrameError
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["VERB", "PeerVitals", "own_vitals"]
+__all__ = ["VERB", "PeerFigures", "own_figures"]
 
 VERB: Final = "vitals"
 ASK_PERIOD_S: Final = 1.0
@@ -30,7 +30,7 @@ _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def own_vitals(node: Node) -> dict[str, Any]:
+def own_figures(node: Node) -> dict[str, Any]:
     """The figures of this node."""
     replica = node.replica
     core = replica.core
@@ -73,7 +73,7 @@ class _Seen:
     figures: dict[str, Any]
 
 
-class PeerVitals:
+class PeerFigures:
     """What the other members last told."""
 
     def __init__(self, node: Node) -> None:
@@ -107,7 +107,7 @@ class PeerVitals:
         if member == self._node.id:
             core = self._node.replica.core
             lag = core.commit_index() - core.applied_index()
-            return {"last_contact_s": 0.0, "round_trip_s": 0.0, "lag": lag, "vitals": own_vitals(self._node)}
+            return {"last_contact_s": 0.0, "round_trip_s": 0.0, "lag": lag, "vitals": own_figures(self._node)}
         seen = self._seen.get(member)
         if seen is None:
             return {"last_contact_s": None, "round_trip_s": None, "lag": None, "vitals": None}

@@ -35,11 +35,11 @@ from pysyncobj import syncobj as library
 from pysyncobj.config import FAIL_REASON
 from pysyncobj.transport import Transport
 
+from .follower_progress import Progress, SnapshotTransfer
 from .histogram import Histogram
 from .journal import Entry, Journal
 from .membership import MEMBERSHIP, NO_OP, REGULAR, PeerNode, apply_change, decode_change, encode_change, is_change
 from .pre_vote import PreVote
-from .progress import Progress, SnapshotTransfer
 from .settings import RaftSettings
 from .snapshot_port import SnapshotPort, SnapshotReceiver
 from .storage.snapshot_store import SnapshotInfo

@@ -20,13 +20,13 @@ import structlog
 from ..core import Applied, Machine
 from ..core.commands import Command, Compile
 from . import handshake
-from .administration import Administration
 from .handshake import Identity
 from .histogram import Histogram
 from .log_clock import LogClock
 from .lost_receipts import LostReceipts
 from .membership import PeerNode
 from .node_storage import NodeStorage
+from .peer_requests import PeerRequests
 from .raft_core import RaftCore
 from .role_log import RoleLog
 from .security import PeerSecurity
@@ -148,8 +148,8 @@ class Replica:
         self._sync_worker: Worker = ThreadWorker("journal")
         self._file_worker: Worker = ThreadWorker("files")
         identity = Identity(meta.node_id, meta.incarnation, about.raft)
-        self.administration = Administration(self, settings)
-        self.transport = PeerTransport(identity, security, self._received, self.administration.answer)
+        self.peer_requests = PeerRequests(self, settings)
+        self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
         security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
         members = meta.members

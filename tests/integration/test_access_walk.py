@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.protocols.http.server.permissions import NEEDS as ROUTE_NEEDS
+from lmqcluster.protocols.http.server.permissions import PERMISSIONS as ROUTE_NEEDS
 from lmqcluster.protocols.msgpack_rpc.methods import METHODS
-from lmqcluster.protocols.msgpack_rpc.permissions import NEEDS as METHOD_NEEDS
+from lmqcluster.protocols.msgpack_rpc.permissions import PERMISSIONS as METHOD_NEEDS
 
 from .guarded_node import ADMIN, Guarded, guarded_node
 

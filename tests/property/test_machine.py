@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lmqcluster.core import Fault, Machine, Op, batch_leases, lease, patterns
 from lmqcluster.core.batch_leases import BatchLeases, BatchState
-from lmqcluster.core.endings import Endings
 from lmqcluster.core.machine import REMEMBER_US
+from lmqcluster.core.past_deliveries import PastDeliveries
 from lmqcluster.wire import limits
 
 from . import model as m
@@ -138,7 +138,7 @@ def sweep_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease, "_SWEEP_MIN", 0)
         patch.setattr(patterns, "_SWEEP_MIN", 0)
-        patch.setattr(Endings, "ENDINGS_MAX", ENDINGS_MAX)
+        patch.setattr(PastDeliveries, "ENDINGS_MAX", ENDINGS_MAX)
         patch.setattr(batch_leases, "STEP_MAX", STEP_MAX)
         patch.setattr(batch_leases, "_BLOCK", BLOCK)
         patch.setattr(batch_leases, "_ROW_RUNS", 1)

@@ -19,7 +19,7 @@ from ...core import EVERY_QUEUE, Role, Token, Tokens
 from ...replication.storage.disk import Disk
 from ...wire.errors import LmqError
 from ..queues.patterns import compile_pattern
-from .permissions import Need, Scope
+from .permissions import Permission, Scope
 
 __all__ = ["NOBODY", "SECRET_BYTES_MIN", "Access", "Principal", "digest_of", "read_admin_token", "time_of_day_us"]
 
@@ -126,7 +126,7 @@ class Principal:
         own, needed = Role(self.role).name.lower(), role.name.lower()
         raise LmqError("forbidden", f"token {self.name!r} has the role {own}; this needs {needed}")
 
-    def demand(self, need: Need, subject: bytes) -> None:
+    def demand(self, need: Permission, subject: bytes) -> None:
         """Refuse what it may not do to a queue, a subscription or the queues of a pattern, whichever the need is about.
 
         Raises: as `require`.

@@ -1,4 +1,4 @@
-"""What a route or a method may ask of a client, and the needs that both protocols have in common."""
+"""What a route or a method may ask of a client, and the permissions that both protocols share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "USE",
     "USE_MANY",
     "USE_SUBSCRIPTION",
-    "Need",
+    "Permission",
     "Scope",
 ]
 
@@ -34,21 +34,21 @@ class Scope(Enum):
     CLUSTER = "all queues, or what is not about queues"
 
 
-class Need(NamedTuple):
+class Permission(NamedTuple):
     """What a route or a method asks of a client."""
 
     role: Role
     scope: Scope
 
 
-OPEN: Final = Need(Role.READ, Scope.NOTHING)
-LOOK: Final = Need(Role.READ, Scope.ANYTHING)
-LOOK_AT_ALL: Final = Need(Role.READ, Scope.CLUSTER)
-LOOK_AT_QUEUE: Final = Need(Role.READ, Scope.QUEUE)
-LOOK_AT_SUBSCRIPTION: Final = Need(Role.READ, Scope.SUBSCRIPTION)
-USE: Final = Need(Role.WRITE, Scope.QUEUE)
-USE_MANY: Final = Need(Role.WRITE, Scope.PATTERN)
-USE_SUBSCRIPTION: Final = Need(Role.WRITE, Scope.SUBSCRIPTION)
-MANAGE_QUEUE: Final = Need(Role.ADMIN, Scope.QUEUE)
-MANAGE: Final = Need(Role.ADMIN, Scope.CLUSTER)
+OPEN: Final = Permission(Role.READ, Scope.NOTHING)
+LOOK: Final = Permission(Role.READ, Scope.ANYTHING)
+LOOK_AT_ALL: Final = Permission(Role.READ, Scope.CLUSTER)
+LOOK_AT_QUEUE: Final = Permission(Role.READ, Scope.QUEUE)
+LOOK_AT_SUBSCRIPTION: Final = Permission(Role.READ, Scope.SUBSCRIPTION)
+USE: Final = Permission(Role.WRITE, Scope.QUEUE)
+USE_MANY: Final = Permission(Role.WRITE, Scope.PATTERN)
+USE_SUBSCRIPTION: Final = Permission(Role.WRITE, Scope.SUBSCRIPTION)
+MANAGE_QUEUE: Final = Permission(Role.ADMIN, Scope.QUEUE)
+MANAGE: Final = Permission(Role.ADMIN, Scope.CLUSTER)
 """Also what is asked where nothing is declared."""

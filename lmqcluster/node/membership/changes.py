@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import structlog
 
-from ...replication.hand_over import hand_over
+from ...replication.leader_transfer import transfer_leadership
 from ...wire.address import Address
 from ...wire.errors import LmqError
 from ..access import raft_port
@@ -162,7 +162,7 @@ async def leave(node: Node) -> None:
 
 async def _take_out(node: Node, members: Mapping[str, str]) -> None:
     """Have the others go on without `node`."""
-    if not await hand_over(node.replica):
+    if not await transfer_leadership(node.replica):
         raise LmqError("no_leader", "no other member is up to date and can take the lead; nothing was changed")
     others = [address for node_id, address in sorted(members.items()) if node_id != node.id]
     last: LmqError | None = None
@@ -246,7 +246,7 @@ async def _ask(node: Node, address: str | None, verb: str, arguments: list[str])
     """Put a question to the member at `address`, or to this node itself."""
     transport = node.replica.transport
     if address is None or address == transport.me.address:
-        answer = await node.replica.administration.answer(verb, arguments)
+        answer = await node.replica.peer_requests.answer(verb, arguments)
         if not answer["ok"]:
             raise LmqError("conflict", f"it was refused: {answer['result']}")
         own: dict[str, Any] = answer["result"]

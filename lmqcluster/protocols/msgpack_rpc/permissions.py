@@ -20,16 +20,16 @@ from ...node.access.permissions import (
     USE,
     USE_MANY,
     USE_SUBSCRIPTION,
-    Need,
+    Permission,
     Scope,
 )
 from ...wire.errors import LmqError
 from .arguments import pushes_of
 from .connection import Connection, Handler
 
-__all__ = ["NEEDS", "guarded"]
+__all__ = ["PERMISSIONS", "guarded"]
 
-NEEDS: Final[Mapping[bytes, Need]] = {
+PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"auth": OPEN,
     b"ping": LOOK,
     b"cluster": LOOK,
@@ -50,10 +50,10 @@ NEEDS: Final[Mapping[bytes, Need]] = {
     b"retain_many": USE,
     b"put_back_many": USE,
     # Scopes and jobs are their owner's; what may be written is checked with each push.
-    b"forget_keys": Need(Role.WRITE, Scope.ANYTHING),
+    b"forget_keys": Permission(Role.WRITE, Scope.ANYTHING),
     b"push_marked": USE,
-    b"mark": Need(Role.WRITE, Scope.ANYTHING),
-    b"end_jobs": Need(Role.WRITE, Scope.ANYTHING),
+    b"mark": Permission(Role.WRITE, Scope.ANYTHING),
+    b"end_jobs": Permission(Role.WRITE, Scope.ANYTHING),
     b"jobs": LOOK,
     b"delete": MANAGE_QUEUE,
     b"purge": MANAGE_QUEUE,
@@ -83,10 +83,10 @@ NEEDS: Final[Mapping[bytes, Need]] = {
 
 def guarded(methods: Mapping[bytes, Handler]) -> dict[bytes, Handler]:
     """The methods, each behind the check of what it asks of a client."""
-    return {name: _guard(name, handler, NEEDS.get(name, MANAGE)) for name, handler in methods.items()}
+    return {name: _guard(name, handler, PERMISSIONS.get(name, MANAGE)) for name, handler in methods.items()}
 
 
-def _guard(name: bytes, handler: Handler, need: Need) -> Handler:
+def _guard(name: bytes, handler: Handler, need: Permission) -> Handler:
     role, scope = need
     if scope is Scope.NOTHING:
         return handler
@@ -121,7 +121,7 @@ def _guard(name: bytes, handler: Handler, need: Need) -> Handler:
     return check_queue
 
 
-def _authorise(principal: Principal, need: Need, arguments: list[Any]) -> None:
+def _authorise(principal: Principal, need: Permission, arguments: list[Any]) -> None:
     """Refuse what the client may not do.
 
     Raises:
@@ -132,4 +132,4 @@ def _authorise(principal: Principal, need: Need, arguments: list[Any]) -> None:
         principal.demand(need, subject)
     else:
         # What is no name is refused by the method itself.
-        principal.demand(need if need.scope is Scope.CLUSTER else Need(need.role, Scope.ANYTHING), b"")
+        principal.demand(need if need.scope is Scope.CLUSTER else Permission(need.role, Scope.ANYTHING), b"")

@@ -19,15 +19,15 @@ from ....node.access.permissions import (
     USE,
     USE_MANY,
     USE_SUBSCRIPTION,
-    Need,
+    Permission,
 )
 
-__all__ = ["NEEDS", "needs_of"]
+__all__ = ["PERMISSIONS", "permissions_of"]
 
 _QUEUE: Final = "/v1/queues/{name}"
 _SUBSCRIPTION: Final = "/v1/subscriptions/{name}"
 
-NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
+PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     # LMQ's routes
     "/messages": {"GET": USE_MANY, "POST": USE_MANY},
     "/messages/{name}": {"GET": USE, "POST": USE},
@@ -74,12 +74,12 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
 }
 """By path and method."""
 
-_CONSOLE: Final[Mapping[str, Need]] = {"GET": OPEN, "HEAD": OPEN}
+_CONSOLE: Final[Mapping[str, Permission]] = {"GET": OPEN, "HEAD": OPEN}
 """The console's files hold no data; what it shows it asks for with a token."""
 
 
-def needs_of(path: str) -> Mapping[str, Need]:
+def permissions_of(path: str) -> Mapping[str, Permission]:
     """What the methods of a route ask for."""
     if path in ("/", "/console") or path.startswith("/console/"):
         return _CONSOLE
-    return NEEDS.get(path, {})
+    return PERMISSIONS.get(path, {})

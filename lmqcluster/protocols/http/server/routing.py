@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate
 
-from ....node.access.permissions import MANAGE, Need, Scope
+from ....node.access.permissions import MANAGE, Permission, Scope
 from ....wire.errors import LmqError
-from .permissions import needs_of
+from .permissions import permissions_of
 from .reply import Reply
 from .request import Request
 from .target import pattern_of
@@ -32,7 +32,7 @@ class Resource:
         guard: checked before the method, as LMQ does on ``/messages``; raises `LmqError`.
         path: where it stands, set by the router.
         any_method: whether an unheard-of method is 405 like the others, instead of 501.
-        needs: what each method asks of a client; set by the router from the table of `permissions`.
+        permissions: what each method asks of a client; set by the router from the table of `permissions`.
     """
 
     methods: Mapping[str, Handler]
@@ -41,12 +41,12 @@ class Resource:
     guard: Callable[[Request], None] | None = None
     any_method: bool = False
     path: str = field(default="", compare=False)
-    needs: Mapping[str, Need] = field(default_factory=dict, compare=False)
+    permissions: Mapping[str, Permission] = field(default_factory=dict, compare=False)
 
     def is_open_to(self, method: str) -> bool:
         """Whether nobody is asked who he is."""
-        need = self.needs.get(method)
-        return need is not None and need.scope is Scope.NOTHING
+        wanted = self.permissions.get(method)
+        return wanted is not None and wanted.scope is Scope.NOTHING
 
     async def answer(self, request: Request, values: list[bytes]) -> Reply:
         """Run the handler of the request's method."""
@@ -70,11 +70,11 @@ class Resource:
         """
         if request.method not in self.methods:
             return
-        need = self.needs.get(request.method, MANAGE)
+        wanted = self.permissions.get(request.method, MANAGE)
         subject = values[0] if values else b""
-        if need.scope is Scope.PATTERN:
+        if wanted.scope is Scope.PATTERN:
             subject = pattern_of(request.parameters())
-        request.principal.demand(need, subject)
+        request.principal.demand(wanted, subject)
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Router:
                 place = place.literals.setdefault(segment.encode(), _Place())
         if place.resource is not None:
             raise ValueError(f"there is a resource at {path} already")
-        place.resource = self._paths[path] = replace(resource, path=path, needs=needs_of(path))
+        place.resource = self._paths[path] = replace(resource, path=path, permissions=permissions_of(path))
 
     def find(self, segments: list[bytes]) -> tuple[Resource | None, list[bytes]]:
         """The resource at a path, or None, and the values of its variables. Literal segments win."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.health_checks import check_up
+from ....node.health_checks import run_checks
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ..server import problem
@@ -80,7 +80,7 @@ class ClusterRoutes:
 
     async def check(self, request: Request) -> Reply:
         """Whether the cluster is well and this node may be stopped; answered without a quorum too."""
-        checks, safe_to_stop = check_up(self._node)
+        checks, safe_to_stop = run_checks(self._node)
         return reply_media(request).reply({"checks": [one._asdict() for one in checks], "safe_to_stop": safe_to_stop})
 
     async def snapshot(self, request: Request) -> Reply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....node.health_checks import check_up
+from ....node.health_checks import run_checks
 from ..server.barrier_read import marked, not_found, refresh
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
@@ -44,12 +44,12 @@ class OverviewRoutes:
         or two old. With ``history`` the sums of the last ten minutes, five seconds apart, come along.
         """
         node = self._node
-        await node.peer_vitals.look()
+        await node.peer_figures.look()
         totals = await node.totals.current()
         cluster = node.cluster_status()
         for member in cluster["nodes"]:
-            member.update(node.peer_vitals.describe(member["id"]))
-        checks, _safe_to_stop = check_up(node)
+            member.update(node.peer_figures.describe(member["id"]))
+        checks, _safe_to_stop = run_checks(node)
         answer: dict[str, Any] = {
             "cluster": cluster,
             "totals": totals.fields(),

@@ -6,28 +6,28 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .hand_over import hand_over
+from .leader_transfer import transfer_leadership
 from .raft_core import FatalReplicationError
 from .settings import RaftSettings
 
 if TYPE_CHECKING:
     from .replica import Replica
 
-__all__ = ["Administration"]
+__all__ = ["PeerRequests"]
 
 CHANGE_TIMEOUT_S = 10.0
 ARGUMENT_CHARACTERS_MAX = 255
 
 
-class Administration:
+class PeerRequests:
     """Answers for one replica.
 
     Attributes:
-        vitals: how the node is, for the question ``vitals``; set by whoever owns the replica.
+        node_figures: how the node is, for the question ``vitals``; set by whoever owns the replica.
     """
 
     def __init__(self, replica: Replica, settings: RaftSettings) -> None:
-        self.vitals: Callable[[], dict[str, Any]] = dict
+        self.node_figures: Callable[[], dict[str, Any]] = dict
         self._replica = replica
         self._settings = settings
 
@@ -42,7 +42,7 @@ class Administration:
             if verb == "cluster":
                 return {"ok": True, "result": self._cluster()}
             if verb == "vitals":
-                return {"ok": True, "result": self.vitals()}
+                return {"ok": True, "result": self.node_figures()}
             if verb in ("add", "rem"):
                 if len(arguments) != 2:
                     return {"ok": False, "result": f"{verb} takes a member id and an address"}
@@ -115,7 +115,7 @@ class Administration:
             return self._refused("this node is alone, so nobody can take over")
         if target is not None and not self._replica.is_able(target):
             return self._refused(f"{target} cannot be reached or is not up to date; the leader is as before")
-        if not await hand_over(self._replica, target):
+        if not await transfer_leadership(self._replica, target):
             return self._refused("no member that is up to date took over in time; the leader is as before")
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 

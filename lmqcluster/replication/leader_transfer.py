@@ -10,7 +10,7 @@ import structlog
 if TYPE_CHECKING:
     from .replica import Replica
 
-__all__ = ["hand_over"]
+__all__ = ["transfer_leadership"]
 
 DEADLINE_S = 3.0
 _POLL_S = 0.02
@@ -18,7 +18,7 @@ _POLL_S = 0.02
 log = structlog.get_logger("lmq.membership")
 
 
-async def hand_over(replica: Replica, target: str | None = None) -> bool:
+async def transfer_leadership(replica: Replica, target: str | None = None) -> bool:
     """If `replica` leads others, let `target`, or the one most up to date, take over; False if nobody did in time.
 
     Under load no follower would ever hold the whole log, so proposals wait meanwhile; whoever made them sends them again.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
-__all__ = ["Ending", "Endings"]
+__all__ = ["Ending", "PastDeliveries"]
 
 
 class Ending(IntEnum):
@@ -21,7 +21,7 @@ class Ending(IntEnum):
     PUT_BACK = 3
 
 
-class Endings:
+class PastDeliveries:
     """The latest `ENDINGS_MAX` endings, by delivery number.
 
     Attributes:
