@@ -27,15 +27,17 @@ _GIT_S: Final = 60.0
 _NOW: Final = """\
 from runpy import run_module
 
-run_module("lmqcluster_cli.lmq", run_name="__main__")
+if __name__ == "__main__":
+    run_module("lmqcluster_cli.lmq", run_name="__main__")
 """
 _NEXT: Final = """\
 from runpy import run_module
 
 from lmqcluster.core.machine import Machine
 
-Machine.VERSION_MAX += 1
-run_module("lmqcluster_cli.lmq", run_name="__main__")
+if __name__ == "__main__":
+    Machine.VERSION_MAX += 1
+    run_module("lmqcluster_cli.lmq", run_name="__main__")
 """
 
 

@@ -22,7 +22,6 @@ from .planted import GUILTY, INNOCENT, history
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-    pytest.mark.usefixtures("interpreted"),
 ]
 SCENARIO = """
 title = "real"
