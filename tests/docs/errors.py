@@ -1,0 +1,90 @@
+"""Writes ``docs/errors.md`` from the table of error codes: ``python -m tests.docs.errors``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lmqcluster_cli.shared.errors import exit_code_of
+
+from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
+
+__all__ = ["ADVICE", "PAGE", "page"]
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "errors.md"
+
+ADVICE: Final = {
+    "bad_request": "Correct the request. The text says what is wrong.",
+    "bad_name": "Use a name of 1 to 255 bytes without control characters.",
+    "bad_pattern": "Correct the regular expression. It has RE2 syntax and at most 4,096 bytes.",
+    "bad_property": "Correct the property or the rule.",
+    "bad_arguments": "Pass arguments of the types that [the method](messagepack-rpc.md#methods) takes.",
+    "unknown_method": "Check the name of the method and the number of its arguments.",
+    "unauthorized": "Send a valid token.",
+    "forbidden": "Use a token with the role that is needed, and for this queue.",
+    "unknown_host": "Use `localhost` or a loopback address, add the host to the option `http_hosts`, or create tokens.",
+    "foreign_origin": "Send the request from a program instead of a web page, or create tokens.",
+    "token_not_found": "Check the name with `lmq-admin token list`.",
+    "not_found": "Stop working on the message: its lease has ended, or it was answered before.",
+    "lease_expired": "Reserve a new epoch. The messages of this one were settled or are in their queues again.",
+    "subscription_not_found": "Check the name with `lmq-admin subscription ls`.",
+    "batch_not_found": "Reserve the epoch before reading it.",
+    "queue_not_found": "Check the name. A push creates the queue.",
+    "conflict": "Wait until the other request has ended. Do not repeat it if the answer has `retryable: false`.",
+    "fenced": "Stop. Another consumer has claimed the subscription.",
+    "out_of_sequence": "Get the position of the stream with `mark` and continue there.",
+    "key_reused": "Use another key for each body.",
+    "quota_exceeded": "Delete some of what the text names, or wait until it is forgotten.",
+    "too_large": "Send less in one request.",
+    "overloaded": "Wait a little, or use another node.",
+    "throttled": "Wait for the time that the header `Retry-After` says.",
+    "no_leader": "Wait a second, or use another node.",
+    "shutting_down": "Use another node.",
+    "left_cluster": "Use another node.",
+    "unreachable": "Check the address and the network, or use another node.",
+    "unknown_outcome": "Repeat the request only [where that is harmless](messagepack-rpc.md#when-a-connection-breaks).",
+    "internal": "Report it with the log of the node.",
+}
+"""What a client should do about each code."""
+
+_OUTCOMES: Final = {Outcome.NOT_APPLIED: "not applied", Outcome.APPLIED: "applied", Outcome.UNKNOWN: "unknown"}
+
+_HEAD: Final = """\
+<!-- This page is the output of: python -m tests.docs.errors -->
+# Error codes
+
+Every error has one of these codes, on every protocol. The codes are stable, so programs can match them. The texts that come with
+them are for people and may change.
+
+- **HTTP**: the status. The routes under `/v1` answer with `application/problem+json`, whose members `code`, `detail`,
+  `retryable` and `outcome` describe the error. LMQ's routes answer with an empty body and the header `x-lmq-error: CODE: TEXT`.
+- **MessagePack-RPC**: the error element of the response. Where the table has none it is `CODE: TEXT`.
+- **Exit code**: that of the programs `lmq`, `lmq-admin` and `lmq-pipeline`.
+- **Python**: the clients raise `LmqError` with the attributes `code`, `message`, `retryable` and `outcome`.
+- **Retry**: whether the same request may be sent again and may then succeed.
+- **Outcome**: whether the operation has taken effect. With *unknown* it may have, or may yet.
+
+A few errors differ from their row: the answer itself (`retryable`, `outcome`) says what holds for it.
+
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    return _HEAD + "\n".join(_rows()) + "\n"
+
+
+def _rows() -> Iterator[str]:
+    yield "| Code | Meaning | HTTP | MessagePack-RPC | Exit code | Retry | Outcome | What to do |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for code, spec in ERRORS.items():
+        retry = "yes" if spec.retryable else "no"
+        text = f"`{spec.rpc}`" if spec.rpc else ""
+        exit_code = int(exit_code_of(LmqError(code, "")))
+        cells = (f"`{code}`", spec.title, spec.http, text, exit_code, retry, _OUTCOMES[spec.outcome], ADVICE[code])
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

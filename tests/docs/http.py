@@ -1,0 +1,53 @@
+"""Reads the sections of the routes in ``docs/http.md``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["PAGE", "Route", "routes"]
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "http.md"
+_SECTION: Final = re.compile(r"^### `([A-Z]+) (/[^`]*)`\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Route:
+    """One section.
+
+    Attributes:
+        text: all of it.
+        needs: what a token must allow, the first part of it.
+        names: parameters and members in the tables of the section.
+    """
+
+    method: str
+    path: str
+    text: str
+    needs: str
+    names: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def routes(text: str) -> list[Route]:
+    """All sections of routes.
+
+    Raises:
+        ValueError: one does not say what the route needs.
+    """
+    return [_route(*found) for found in _SECTION.findall(text)]
+
+
+def _route(method: str, path: str, section: str) -> Route:
+    needs = re.search(r"Needs: ([^.,]+)[.,]", " ".join(section.split()))
+    if needs is None:
+        raise ValueError(f"the section of {method} {path} does not say what it needs")
+    table = re.search(
+        r"^\| (?:Parameter|Member|`reply`) \| Meaning \|\n(.*?)(?:\n\n|\Z)", section, re.DOTALL | re.MULTILINE
+    )
+    names = frozenset(re.findall(r"^\| `(\w+)` \|", table[1], re.MULTILINE)) if table else frozenset()
+    return Route(method, path, section, needs[1], names)

@@ -1,0 +1,49 @@
+"""The HTTP reference: its examples print what it says, and a node has no other routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.examples import Session, examples
+from tests.docs.http import PAGE, routes
+
+from .cluster import NodeProcess, wait_for
+from .raw_http import call
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node of one's own: the examples show ids and counts."""
+    with NodeProcess(tmp_path_factory.mktemp("docs")) as process:
+        wait_for(lambda: process.get_json("/v1/cluster")["machine_version"] >= 2, "the present behaviour")
+        yield process
+
+
+def test_the_examples_print_what_the_page_says(fresh_node: NodeProcess) -> None:
+    session = Session({"127.0.0.1:9980": fresh_node.http})
+    count = 0
+    for example in examples(TEXT):
+        session.run(example)
+        count += 1
+    assert count > 20
+
+
+def test_a_route_takes_the_methods_that_have_a_section_and_no_others(node: NodeProcess) -> None:
+    by_path: dict[str, set[str]] = {}
+    for route in routes(TEXT):
+        by_path.setdefault(route.path, set()).add(route.method)
+    for path, methods in by_path.items():
+        target = path.replace("{name}", "none").replace("{id}", "none").replace("{index}", "1").replace("{number}", "1")
+        answer = call(node.http, "OPTIONS", target.replace("{file}", "none"))
+        if path == "/messages":
+            # The regular expression is looked at before the method, as in LMQ.
+            assert answer.status == 400
+            continue
+        assert answer.status == 405, path
+        if "allow" in answer.headers:
+            allowed = set(answer["allow"].decode().split(", ")) - {"HEAD"}
+            assert allowed == methods, path
