@@ -53,7 +53,7 @@ $(CLASSES): $(STAMP)
 	-@$(BIN)/python -W ignore -m tests.spark.shared_classes
 
 test: lint $(CLASSES)
-	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --durations=10
+	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
 
 # What takes minutes to fetch and build: Helm and Docker Compose; and the systemd unit in a systemd of its own, for which one has to be root.
 deploy-check: install

@@ -8,12 +8,24 @@ a failure.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from .integration.cluster import NodeProcess
 
 NodeProcess.forked = True
+
+_LONG_FILES = ("spark", "simulation", "drills", "property")
+"""Folders with files that take minutes. Their files run first, so that none of them runs alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests by folder; within a folder they stay in their order."""
+    folder = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(folder).parts[0] not in _LONG_FILES)
+
 
 _EXAMPLES = int(os.environ.get("LMQ_PROPERTY_EXAMPLES", "0"))
 
