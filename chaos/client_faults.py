@@ -84,7 +84,7 @@ class ClientCrash(Fault):
 
 @dataclass
 class DeleteQueue(Fault):
-    """A queue is deleted; the next push makes it anew."""
+    """A queue is deleted; the next push recreates it."""
 
     kind: ClassVar[str] = "delete_queue"
 
@@ -106,4 +106,4 @@ class DeleteQueue(Fault):
         stage.told.append(f"{queue} was deleted: {event.outcome}")
 
     def end(self, stage: Stage) -> None:
-        """The load makes it anew."""
+        """The load recreates it."""

@@ -97,7 +97,7 @@ class Workload:
         self._rules: list[tuple[str, dict[str, Any]]] = []
 
     async def prepare(self) -> None:
-        """Set properties of the queues, for those made anew as well.
+        """Set properties of the queues, for those recreated as well.
 
         Raises:
             LmqError: the cluster does not take them.

@@ -101,7 +101,7 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
     """Take the node out of its cluster. The others keep everything.
 
     The node finishes what it has taken, is empty then, and refuses clients until it joins a cluster (lmq-admin join), also after
-    a restart. To let it begin anew as a cluster of its own, stop it and delete its data folder. It asks first;
+    a restart. To let it start over as a cluster of its own, stop it and delete its data folder. It asks first;
     where nobody can be asked it needs --yes.
     """
     if not yes or dry_run:
@@ -124,7 +124,7 @@ def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -
     """Take a dead node out of the cluster. NODE is its name or id, as status shows it.
 
     It asks first; where nobody can be asked it needs --yes. A live node is better told to leave. If the removed one comes
-    back, it can no longer take part, and has to join anew.
+    back, it can no longer take part, and has to join again.
     """
     if not yes or dry_run:
         nodes = target.api.get("/v1/cluster")["nodes"]

@@ -108,7 +108,7 @@ def _rates(before: Mapping[str, Any] | None, now: Mapping[str, Any], seconds: fl
         if before is None or seconds <= 0:
             yield None
         else:
-            # A queue that was deleted and made anew counts from zero again.
+            # A queue that was deleted and recreated counts from zero again.
             yield max(0.0, (now[counter] - before[counter]) / seconds)
 
 

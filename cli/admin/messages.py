@@ -138,12 +138,12 @@ def message_nack(target: Target, name: str, ids: tuple[str, ...]) -> None:
     _settle(target, name, "nack", ids)
 
 
-@message.command("extend", short_help="Start leases anew.")
+@message.command("extend", short_help="Restart leases.")
 @_QUEUE_ARGUMENT
 @_IDS_ARGUMENT
 @target_options
 def message_extend(target: Target, name: str, ids: tuple[str, ...]) -> None:
-    """Start the leases of messages anew. Exits with 66 if a lease had ended."""
+    """Restart the leases of messages. Exits with 66 if a lease had ended."""
     _settle(target, name, "extend", ids)
 
 

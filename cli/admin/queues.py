@@ -248,7 +248,7 @@ def queue_purge(target: Target, name: str, yes: bool, dry_run: bool) -> None:
 @destructive_options
 @target_options
 def queue_move(target: Target, name: str, destination: str, count: int | None, yes: bool, dry_run: bool) -> None:
-    """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed anew there."""
+    """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed again there."""
     ready = target.api.get(_path(name))["ready"]
     most = ready if count is None else min(count, ready)
     if agreed(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):

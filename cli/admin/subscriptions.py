@@ -96,7 +96,7 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
 def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """Forget a subscription, and give back what it holds.
 
-    A consumer that goes on with it afterwards begins anew, and cannot tell what it has settled before.
+    A consumer that goes on with it afterwards starts over, and cannot tell what it has settled before.
     """
     count = _held(target, name)
     if not agreed(f"forget subscription {name} and give back its {plural(count, 'message')}", yes=yes, dry_run=dry_run):

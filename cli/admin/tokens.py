@@ -48,7 +48,7 @@ def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str |
 
 @token.command("create", short_help="Make a token and print its secret.")
 @click.argument("name")
-@click.option("--role", required=True, type=click.Choice(["read", "write", "admin"]), help="What it is good for.")
+@click.option("--role", required=True, type=click.Choice(["read", "write", "admin"]), help="What the token allows.")
 @click.option(
     "--queues",
     default=".*",

@@ -41,7 +41,7 @@ def agreed(what: str, *, yes: bool, dry_run: bool = False) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this would {what}, and nobody is there to ask: say --yes")
+        raise click.UsageError(f"this would {what}, and there is no terminal to ask on: pass --yes")
     if not click.confirm(f"{what[0].upper()}{what[1:]}?", err=True):
         raise CliError("not done", ExitCode.INTERRUPTED)
     return True

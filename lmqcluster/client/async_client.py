@@ -391,7 +391,7 @@ class AsyncClient(BatchCalls, JobCalls):
         return self._settle(b"release", queue, message_id, ends=True)
 
     def retain(self, queue: Name, message_id: Name) -> Future[bool]:
-        """Extend: start a message's lease anew, by the queue's ``timeout``.
+        """Extend: restart a message's lease, by the queue's ``timeout``.
 
         Returns:
             Awaited: whether the lease is alive.

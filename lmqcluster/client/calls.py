@@ -110,7 +110,7 @@ class Push(Call):
 
     __slots__ = ("count", "sequence")
 
-    # Defined anew instead of calling the parent's: this is the hot path.
+    # Redefined instead of calling the parent's: this is the hot path.
     def __init__(self, future: asyncio.Future[str], body: bytes, deadline: float) -> None:
         self.future = future
         self.body = body
@@ -233,7 +233,7 @@ class Moved(Exception):  # noqa: N818 - not an error
 class Pull(Call):
     """A pull of any kind, which may wait at the node.
 
-    Its body ends with the time that is left to wait, so it is made anew when the call is sent again. A pull without limit has
+    Its body ends with the time that is left to wait, so it is recreated when the call is sent again. A pull without limit has
     a deadline only while it cannot be sent.
 
     Attributes:

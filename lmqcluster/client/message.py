@@ -127,7 +127,7 @@ class Message(Delivery):
         return self._client.release(self._reply[b"queue"], self._reply[b"id"])
 
     def extend(self) -> Awaitable[bool]:
-        """Start the lease anew, by the queue's ``timeout``. Awaited, tells whether it was still alive."""
+        """Restart the lease, by the queue's ``timeout``. Awaited, tells whether it was still alive."""
         return self._client.retain(self._reply[b"queue"], self._reply[b"id"])
 
     def put_back(self) -> Awaitable[bool]:

@@ -1,7 +1,7 @@
 """Requests as bytes.
 
 A request is ``[0, msgid, method, [arguments]]``. The connection puts the msgid in front; what follows it, the *body*, is
-composed here from ready-made pieces, because packing a whole request anew costs more than everything else a push does.
+composed here from ready-made pieces, because packing a whole request again costs more than everything else a push does.
 """
 
 from __future__ import annotations

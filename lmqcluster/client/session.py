@@ -421,7 +421,7 @@ class Session:
         self._note_progress()
 
     def _step(self, *, stood_s: float) -> None:
-        """Go to the next address. A connection that stood for long starts the back-off anew."""
+        """Go to the next address. A connection that stood for long restarts the back-off."""
         if stood_s > self._backoff.max_s:
             self._failures = 0
         self._failures += 1

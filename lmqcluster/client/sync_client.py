@@ -190,7 +190,7 @@ class Client:
         return self._run(lambda: self._client.release(queue, message_id))
 
     def retain(self, queue: Name, message_id: Name) -> bool:
-        """Extend: start a message's lease anew, see `AsyncClient.retain`."""
+        """Extend: restart a message's lease, see `AsyncClient.retain`."""
         return self._run(lambda: self._client.retain(queue, message_id))
 
     def put_back(self, queue: Name, message_id: Name) -> bool:
@@ -349,7 +349,7 @@ class SyncMessage(Delivery):
         return self._client.release(self._reply[b"queue"], self._reply[b"id"])
 
     def extend(self) -> bool:
-        """Start the lease anew, by the queue's ``timeout``. Returns whether it was still alive."""
+        """Restart the lease, by the queue's ``timeout``. Returns whether it was still alive."""
         return self._client.retain(self._reply[b"queue"], self._reply[b"id"])
 
     def put_back(self) -> bool:

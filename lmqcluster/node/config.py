@@ -324,7 +324,7 @@ class NodeConfig:
             values.count,
             "Seconds after which a MessagePack-RPC connection ends on which nothing has come and no pull waits. HTTP connections "
             "end after 5 s, and those whose client owes a token after 10 s or request_seconds_max, whichever is shorter.",
-            extremes="At least 1. The Python clients connect anew when they have to.",
+            extremes="At least 1. The Python clients reconnect when they have to.",
             metavar="SECONDS",
             default="3600",
         ),
@@ -377,7 +377,7 @@ class NodeConfig:
         metadata=_option(
             values.address_or_off,
             "Address of a StatsD server, which is sent the counters and gauges that LMQ sent, by UDP; or off.",
-            extremes="Datagrams are lost without a word when nobody listens.",
+            extremes="Datagrams are lost silently when nothing listens.",
             metavar="ADDR",
             default="off",
         ),

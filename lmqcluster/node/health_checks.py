@@ -68,7 +68,7 @@ def _lag(node: Node) -> Check:
     worst = max(lags, key=lambda one: lags[one])
     figures = {"entries": lags[worst]}
     if lags[worst] == 0:
-        return Check("lag", True, "nobody that can be reached is behind, as far as this node knows", figures)
+        return Check("lag", True, "no reachable member is behind, as far as this node knows", figures)
     return Check("lag", lags[worst] <= LAG_MAX, f"{node.name_of(worst)} is {lags[worst]:,} log entries behind", figures)
 
 

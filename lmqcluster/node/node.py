@@ -252,7 +252,7 @@ class Node:
         try:
             await self.service.barrier()
         except LmqError as exc:
-            log.debug("cannot find out yet which tokens there are", reason=exc.message)
+            log.debug("tokens not known yet", reason=exc.message)
         else:
             self.access.settle()
 
@@ -272,7 +272,7 @@ class Node:
         await self.replica.start(host, port, listening=raft_port.may_be_open(self))
 
     def reload(self) -> None:
-        """Take certificate, key and ``admin_token_file`` anew; one that cannot be used is logged, and the old one stays."""
+        """Reload certificate, key and ``admin_token_file``; one that cannot be used is logged, and the old one stays."""
         path = self.config.admin_token_file
         try:
             if self.tls is not None:
@@ -282,9 +282,9 @@ class Node:
             if path is not None:
                 self.access.set_admin_token(read_admin_token(path))
         except (OSError, ValueError) as exc:
-            log.error("cannot take the files anew, the old ones stay", reason=str(exc))  # noqa: TRY400  no bug of ours
+            log.error("cannot reload certificate and admin token, keeping the old ones", reason=str(exc))  # noqa: TRY400  no bug of ours
         else:
-            log.info("certificate and admin token are taken anew")
+            log.info("certificate and admin token reloaded")
 
     async def stop(self) -> None:
         """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""

@@ -65,9 +65,9 @@ class OwnCommands:
         """One is done (`Sink`)."""
         self._under_way.discard(group.command[0])
         if group.command[0] != Op.BARRIER:
-            log.info("done by the leader", what=Op(group.command[0]).name.lower(), result=result)
+            log.info("leader command applied", what=Op(group.command[0]).name.lower(), result=result)
 
     def failed(self, group: Group, error: LmqError) -> None:
         """One is not done, or that is unknown (`Sink`)."""
         self._under_way.discard(group.command[0])
-        log.warning("not done yet, it is tried again", what=Op(group.command[0]).name.lower(), reason=error.message)
+        log.warning("leader command failed, retrying", what=Op(group.command[0]).name.lower(), reason=error.message)

@@ -351,7 +351,7 @@ class Proposer:
                 group.sink.completed(group, result)
         except Exception:
             # One client's broken reply must not stop replication, nor other clients' replies.
-            log.exception("a reply failed", op=group.command[0])
+            log.exception("reply failed", op=group.command[0])
 
     def _refuse(self, group: Group, error: LmqError) -> None:
         if group.answered:
@@ -361,7 +361,7 @@ class Proposer:
         try:
             group.sink.failed(group, error)
         except Exception:
-            log.exception("a refusal failed", op=group.command[0])
+            log.exception("error reply failed", op=group.command[0])
 
     def _sweep(self) -> None:
         """Give up on what has waited too long, and send again what may have been lost."""

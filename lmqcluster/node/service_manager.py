@@ -87,7 +87,7 @@ class ServiceManager:
                 channel.sendto(state.encode(), self._address)
         except OSError as exc:
             if not self._failed:
-                log.warning("the service manager cannot be told how the node is", reason=str(exc))
+                log.warning("cannot notify the service manager", reason=str(exc))
             self._failed = True
         else:
             self._failed = False

@@ -41,5 +41,5 @@ class StateLog:
         if full and not self._full:
             log.warning("memory limit reached, pushes are refused", used_bytes=used_bytes, limit_bytes=limit_bytes)
         elif not full and self._full:
-            log.info("pushes are taken again", used_bytes=used_bytes, limit_bytes=limit_bytes)
+            log.info("memory below the limit, pushes accepted again", used_bytes=used_bytes, limit_bytes=limit_bytes)
         self._full = full

@@ -157,7 +157,7 @@ class Gate:
 
     def _forget_later(self, client: Client) -> None:
         if not client.connections:
-            # Only when it may send as much as at first: to connect anew must not give a client more than its share.
+            # Only when it may send as much as at first: reconnecting must not give a client more than its share.
             asyncio.get_running_loop().call_later(BURST_S, self._forget, client)
 
     def _forget(self, client: Client) -> None:

@@ -101,7 +101,7 @@ class FrameStream(asyncio.Protocol):
 
     def broken(self, reason: str) -> None:
         """What came cannot be from a peer of ours; the connection has to end."""
-        log.warning("connection of a peer broken", reason=reason)
+        log.warning("peer connection broken", reason=reason)
         self.close()
 
     def frame_too_large(self, size: int) -> None:

@@ -131,7 +131,7 @@ class LibraryJournal(ABC):
         return self._store.vote
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: B027, N802, N803 - nothing to do is right
-        """The commit index is not kept: it is learned anew from the leader."""
+        """The commit index is not kept: it is learned from the leader again."""
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
         """The commit index to start with."""

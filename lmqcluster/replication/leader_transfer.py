@@ -33,7 +33,7 @@ async def transfer_leadership(replica: Replica, target: str | None = None) -> bo
     try:
         while core.is_leader() or core.leader_id() is None:
             if loop.time() > deadline or not replica.transport.connected_ids():
-                log.warning("leadership was not handed over", reason="no member that is up to date took over")
+                log.warning("leadership not transferred", reason="no up-to-date member took over")
                 return False
             if core.is_leader() and not asked:
                 asked = core.transfer_leadership(target)

@@ -95,7 +95,7 @@ class NodeMeta:
         if damage and not good:
             raise damage[0]
         for error in damage:
-            log.warning("damaged file is replaced by its copy", file=error.file, reason=error.reason)
+            log.warning("damaged file replaced by its copy", file=error.file, reason=error.reason)
         return cls(disk, max(good, key=lambda fields: fields["revision"]), restarted=True) if good else None
 
     @classmethod

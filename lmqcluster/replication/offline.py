@@ -49,7 +49,7 @@ def discard_data(disks: Disks) -> NodeMeta | None:
     """Void log and snapshots of a folder; the node keeps its identity and gets everything from its peers at the next start.
 
     If the identity cannot be read, it goes too, and None is returned: a founder is then what it would be with a new disk,
-    any other member has to be removed and to join anew.
+    any other member has to be removed and to join again.
 
     Raises:
         LookupError: there is no node in the folder.

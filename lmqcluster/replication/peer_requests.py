@@ -112,11 +112,11 @@ class PeerRequests:
         if target is not None and target not in core.members():
             return {"ok": False, "result": f"there is no member {target}"}
         if len(core.members()) == 1:
-            return self._refused("this node is alone, so nobody can take over")
+            return self._refused("this node is alone, so no other member can take over")
         if target is not None and not self._replica.is_able(target):
             return self._refused(f"{target} cannot be reached or is not up to date; the leader is as before")
         if not await transfer_leadership(self._replica, target):
-            return self._refused("no member that is up to date took over in time; the leader is as before")
+            return self._refused("no up-to-date member took over in time; the leader is as before")
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
     def _refused(self, reason: str) -> dict[str, Any]:

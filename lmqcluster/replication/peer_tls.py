@@ -31,7 +31,7 @@ class PeerTls:
         self._listening, self._dialling = self._load()
 
     def reload(self) -> None:
-        """Take the files anew for new connections; raises as the constructor, and then goes on with the old ones."""
+        """Reload the files for new connections; raises as the constructor, and then goes on with the old ones."""
         self._listening, self._dialling = self._load()
 
     def stream(self, *, listening: bool) -> TlsStream:

@@ -630,7 +630,7 @@ class RaftCore(SyncObj):
             progress.sent(entries[-1].idx, sum(len(entry.command) for entry in entries))
 
     def _SyncObj__onNodeConnected(self, node: PeerNode) -> None:  # noqa: N802
-        """D14: a new link carries nothing of the old one, so look for the match anew; a restarted peer may have lost its log."""
+        """D14: a new link carries nothing of the old one, so look for the match again; a restarted peer may have lost its log."""
         SyncObj._SyncObj__onNodeConnected(self, node)
         self._progress.pop(node, None)
         if self.is_leader() and node in self._SyncObj__otherNodes:

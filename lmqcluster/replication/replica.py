@@ -314,7 +314,7 @@ class Replica:
     def _spare_made(self, error: Exception | None) -> None:
         if error is not None:
             # The roll makes the file itself, and fails for good if it cannot.
-            log.warning("the log's next file could not be made ready", reason=str(error))
+            log.warning("next log file could not be prepared", reason=str(error))
 
     def failed(self, error: Exception) -> None:
         """Stop: going on could break a promise."""
@@ -424,7 +424,7 @@ class Replica:
         known = self.core.members().get(node_id)
         if known is None or not told or known == told:
             return
-        log.info("member has moved", peer=node_id, known=known, address=told)
+        log.info("member address changed", peer=node_id, known=known, address=told)
         self.core.propose_change("add", node_id, told, lambda _done: None)
 
     def _about_message(self) -> dict[str, Any]:

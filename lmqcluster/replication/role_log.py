@@ -44,12 +44,10 @@ class RoleLog:
         recovering = core.is_recovering() and forgetful
         if recovering != self._recovering:
             self._recovering = recovering
-            log.info(
-                "waits for what it may have forgotten; does not vote" if recovering else "has recovered; votes again"
-            )
+            log.info("recovering what may be forgotten, not voting" if recovering else "recovered, voting again")
         if core.was_removed() and not self._removed:
             self._removed = True
-            log.warning("this node was removed from its cluster")
+            log.warning("removed from the cluster")
 
     def _note_leader(self, core: RaftCore) -> None:
         leader, term = core.leader_id(), core.term()
@@ -60,5 +58,5 @@ class RoleLog:
                 log.info("no leader", lost=before[0], name=self._name_of(before[0]), term=term)
         elif (leader, term) != before:
             self._leadership = (leader, term)
-            event = "leads" if core.is_leader() else "follows"
+            event = "became leader" if core.is_leader() else "following leader"
             log.info(event, leader=leader, name=self._name_of(leader), term=term, state=core.state())

@@ -191,7 +191,7 @@ class RabbitMQ(System):
 
     @contextlib.asynccontextmanager
     async def queue(self, name: str, case: Case) -> AsyncIterator[Sequence[Link]]:
-        """The one queue, which every round leaves empty: opening all channels anew would take longer than the round.
+        """The one queue, which every round leaves empty: reopening all channels would take longer than the round.
 
         Its leader sits at the node where it was declared: the first.
         """

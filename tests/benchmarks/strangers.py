@@ -114,7 +114,7 @@ async def _run_strangers(addresses: list[str], count: int) -> None:
 
 
 async def latencies_ms(node: NodeProcess, port: str, seconds: float) -> list[float]:
-    """How long pushes take that follow one another, on connections that are opened anew now and then."""
+    """How long pushes take that follow one another, on connections that are reopened now and then."""
     found: list[float] = []
     end = time.perf_counter() + seconds
     if port == "http":

@@ -1,6 +1,6 @@
 """The Helm chart as Helm renders it, kept beside the tests, so that it can be checked where there is no Helm.
 
-``python -m tests.deploy.rendering`` renders it anew; it needs Helm, or Go, which builds it.
+``python -m tests.deploy.rendering`` renders it again; it needs Helm, or Go, which builds it.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def test_a_node_runs_in_the_sandbox(service: Service) -> None:
 
 def test_certificates_and_the_token_are_read_again(service: Service) -> None:
     assert service.machine.systemctl("reload", "lmqcluster").returncode == 0
-    wait_for(lambda: "taken anew" in service.machine.log(), "the reload")
+    wait_for(lambda: "admin token reloaded" in service.machine.log(), "the reload")
     wait_for(lambda: service.machine.property("ActiveState") == "active", "the end of the reload")
     assert service.fetch("/readyz")[0] == 200
 

@@ -131,7 +131,7 @@ def peak_rss_bytes(node: NodeProcess) -> int:
 
 
 def reset_peak_rss(node: NodeProcess) -> int:
-    """Begin to measure the peak anew; returns the memory occupied now."""
+    """Reset the peak; returns the memory occupied now."""
     with open(f"/proc/{node.pid}/clear_refs", "w", encoding="ascii") as file:  # noqa: PTH123
         file.write("5")
     return rss_bytes(node)

@@ -119,7 +119,7 @@ def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(
             assert message is not None
             assert len(message.content) == 300_000
             message.ack()
-            with pytest.raises(LmqError, match="'worker' is good for queues that match"):
+            with pytest.raises(LmqError, match="'worker' covers queues that match"):
                 lmq.push("theirs", "x")
             assert len(lmq.pull_many("jobs", 200)) == 100
         code, table, _ = node.admin("token", "list")

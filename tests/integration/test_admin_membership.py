@@ -129,7 +129,7 @@ def _answers(node: NodeProcess) -> bool:
 
 
 def test_a_dead_node_is_replaced_and_does_not_disturb_when_it_comes_back(cluster: Cluster, queue_name: str) -> None:
-    """Remove by name, join of a new node; the removed one says what it is, serves nothing, and can join anew."""
+    """Remove by name, join of a new node; the removed one says what it is, serves nothing, and can join again."""
     with Rpc(cluster[0].rpc) as rpc:
         rpc.call("push_many", queue_name, list(range(100)))
     in_step(cluster)

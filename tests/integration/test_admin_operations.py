@@ -250,7 +250,7 @@ def test_a_lost_quorum_is_recovered_from_the_survivor(cluster: Cluster, survivor
     command = ["lmq-admin", "recover", "--data-dir", str(survivor.data_dir)]
     unasked = run(*command)
     assert unasked.code == 2
-    assert "say --yes" in unasked.err
+    assert "pass --yes" in unasked.err
     code, seen = run_in_terminal(*command, typed=b"n\n")
     assert (code, "a cluster of its own?" in " ".join(seen.split())) == (130, True)
     code, seen = run_in_terminal(*command, typed=b"y\n")

@@ -40,7 +40,7 @@ def canary(victims: Cluster) -> Iterator[Canary]:
     term = victims.leader().get_json("/v1/cluster")["term"]
     with unharmed(victims) as singer:
         yield singer
-    assert victims.leader().get_json("/v1/cluster")["term"] == term, "the cluster had to elect anew"
+    assert victims.leader().get_json("/v1/cluster")["term"] == term, "the cluster had to elect again"
 
 
 @pytest.fixture

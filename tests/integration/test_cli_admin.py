@@ -142,7 +142,7 @@ def test_the_life_of_a_queue(admin, queue_name: str) -> None:
     assert admin("queue", "rm", queue_name, "--dry-run").out == f"would delete queue {queue_name} with 0 messages\n"
     refused = admin("queue", "rm", queue_name)
     assert refused.code == 2
-    assert "say --yes" in refused.one_line_error()
+    assert "pass --yes" in refused.one_line_error()
     assert admin("queue", "rm", queue_name, "--yes").code == 0
     assert admin("queue", "rm", queue_name, "--yes").code == 66
 
@@ -265,7 +265,7 @@ def test_after_a_majority_restarted_status_says_what_to_do(memory_cluster: Clust
     status = run("lmq-admin", "--node", survivor.http, "status")
     assert status.code == 69
     assert "2 of 3 members have forgotten what they held" in status.one_line_error()
-    assert f"restart {survivor.name} too, and the cluster begins anew" in status.one_line_error()
+    assert f"restart {survivor.name} too, and the cluster starts over" in status.one_line_error()
     survivor.restart()
     for node in cluster:
         node.wait_ready()

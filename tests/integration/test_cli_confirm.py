@@ -120,7 +120,7 @@ def test_without_a_terminal_and_without_yes_nothing_happens(admin: Admin, name: 
     assert (refused.code, refused.out) == (2, "")
     complaint = refused.err.splitlines()[-1]
     assert complaint.startswith(f"lmq-admin {name}: this would ")
-    assert "nobody is there to ask: say --yes" in complaint
+    assert "there is no terminal to ask on: pass --yes" in complaint
     dry = admin(*words, "--dry-run", stdin="[]")
     assert (dry.code, dry.out.startswith("would ")) == (0, True)
     # Saying both changes nothing either.
@@ -158,7 +158,7 @@ def test_a_stopped_nodes_data_is_not_touched_without_yes(words: str, nodes: int,
     assert before
     refused = run(program, *command, "--data-dir", str(folder))
     assert refused.code == 2
-    assert "nobody is there to ask: say --yes" in refused.err.splitlines()[-1]
+    assert "there is no terminal to ask on: pass --yes" in refused.err.splitlines()[-1]
     code, seen = run_in_terminal(program, *command, "--data-dir", str(folder), typed=b"n\n", typed_at=b"[y/N]")
     assert (code, seen.splitlines()[-1]) == (130, f"{program}: not done")
     assert files() == before

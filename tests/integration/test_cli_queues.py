@@ -56,7 +56,10 @@ def test_what_destroys_says_what_it_will_hit(admin, queue_name: str, command: li
     command, what = [word.format(q=queue_name) for word in command], what.format(q=queue_name)
     assert admin(*command, "--dry-run") == (0, f"would {what}\n", "")
     refused = admin(*command)
-    assert (refused.code, f"this would {what}, and nobody is there to ask: say --yes" in refused.one_line_error()) == (
+    assert (
+        refused.code,
+        f"this would {what}, and there is no terminal to ask on: pass --yes" in refused.one_line_error(),
+    ) == (
         2,
         True,
     )

@@ -169,7 +169,7 @@ def test_one_copy_of_the_identity_is_enough(broken: Cluster, name: str, damage: 
     victim.start()
     in_step(broken)
     if damage is not Path.unlink:
-        assert "damaged file is replaced by its copy" in victim.log()[since:]
+        assert "damaged file replaced by its copy" in victim.log()[since:]
     for file in IDENTITY:
         assert json.loads((victim.data_dir / file).read_text())["node"]["term"] >= term
 

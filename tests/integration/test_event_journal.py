@@ -297,7 +297,7 @@ def test_kill_9_leaves_a_readable_journal(watched: NodeProcess, journal: Path) -
         with files_of(journal)[-1].open("ab") as file:
             file.write(b"\x1f\x8b\x08")
         watched.start()
-        wait_for(lambda: "a cut end of the event journal was removed" in watched.log(), "the file is mended")
+        wait_for(lambda: "truncated end of the event journal removed" in watched.log(), "the file is mended")
     stop(watched)
     events = read_events(journal)
     names = Counter(event["id"] for event in of(events, "pull"))

@@ -1,4 +1,4 @@
-"""Nodes that come back with an empty memory: they catch up and do not vote before; when all are empty they begin anew."""
+"""Nodes that come back with an empty memory: they catch up and do not vote before; when all are empty they start over."""
 
 from __future__ import annotations
 

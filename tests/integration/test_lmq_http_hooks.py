@@ -81,7 +81,7 @@ def test_6_compound_messages_have_them_in_their_parts(node: NodeProcess, hooked:
 
 
 def test_6_new_hooks_replace_old_ones(node: NodeProcess, hooked: str) -> None:
-    """6: setting hooks anew deactivates hooks no longer listed; pushes made before keep theirs (3.2)."""
+    """6: setting hooks again deactivates hooks no longer listed; pushes made before keep theirs (3.2)."""
     headers = {"X-Foo": "1", "X-Bar": "2"}
     call(node.http, "POST", f"/messages/{hooked}", b"a", headers)
     set_properties(node, hooked, '{"hooks":{"pre_http_push":[["lmq_hook_preserve_header",["x-bar"]]]}}')

@@ -54,7 +54,7 @@ def test_a_cluster_through_the_loss_and_return_of_its_leader(cluster: Cluster) -
     for node in others:
         wait_for(lambda node=node: events(node, "no leader"), "the loss of the leader to be told")  # type: ignore[misc]
     successor = cluster.leader()
-    wait_for(lambda: events(successor, "leads"), "the successor to tell that it leads")
+    wait_for(lambda: events(successor, "became leader"), "the successor to tell that it leads")
     since = len(lines(leader))
     leader.start()
     wait_for(lambda: any(line["event"] == "ready" for line in lines(leader)[since:]), "the node to be ready again")
@@ -66,7 +66,7 @@ def test_a_cluster_through_the_loss_and_return_of_its_leader(cluster: Cluster) -
         for line in lines(node):
             assert {"event", "level", "timestamp"} <= line.keys()
         # Each change is told once: every leadership, and every loss of it.
-        told = events(node, "leads", "follows", "no leader")
+        told = events(node, "became leader", "following leader", "no leader")
         keys = [(line["event"], line["term"], line.get("leader"), line.get("lost")) for line in told]
         assert all(one != following for one, following in pairwise(keys))
         assert [line["level"] for line in lines(node) if line["level"] in ("error", "critical")] == []

@@ -84,7 +84,7 @@ def test_a_lone_node_without_a_secret_closes_its_raft_port_with_the_first_token(
         assert not can_connect(node.raft)
         node.restart()
         assert not can_connect(node.raft)
-        assert "the Raft port stays closed" in node.log()
+        assert "Raft port stays closed" in node.log()
         refused = admin(node, "join", "127.0.0.1:1", token=token)
         assert "LMQ_CLUSTER_SECRET_FILE" in refused.one_line_error()
         # With a secret it is open, to those who know it.
@@ -243,7 +243,7 @@ def test_a_cluster_changes_over_to_tls_by_rolling_restarts_under_load(cluster: C
     agree(cluster.nodes)
     certificates(folder, "n1", renew=True)
     cluster[0].signal(signal.SIGHUP)
-    wait_for(lambda: "are taken anew" in cluster[0].log(), "the reload")
+    wait_for(lambda: "admin token reloaded" in cluster[0].log(), "the reload")
     cluster[1].restart()
     serves(cluster.nodes, "within-tls")
     made = admin(cluster[0], "token", "create", "root", "--role", "admin")

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lmqcluster.core import Fault, Machine, Op, batch_leases, lease, patterns
 from lmqcluster.core.batch_leases import BatchLeases, BatchState
-from lmqcluster.core.machine import REMEMBER_US
 from lmqcluster.core.past_deliveries import PastDeliveries
+from lmqcluster.core.state import REMEMBER_US
 from lmqcluster.wire import limits
 
 from . import model as m
@@ -282,7 +282,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
                 self.delivered += [(one.queue, one.number) for one in result if isinstance(one, m.Delivery)]
 
     def _count_deleted(self, before: dict[bytes, tuple[m.Queue, bool]]) -> None:
-        # A queue deleted and made anew within one batch loses count of what went through it in that batch alone.
+        # A queue deleted and recreated within one batch loses count of what went through it in that batch alone.
         for name, (queue, _) in before.items():
             if self.model.queues.get(name) is not queue:
                 self.deleted["entered"] += queue.entered

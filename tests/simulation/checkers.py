@@ -105,7 +105,7 @@ class Checkers:
     def life_begins(self, host: Host) -> None:
         self.hosts[host.id] = host
         previous = self._seen.get(host.id)
-        # The term and the vote outlive the process, but not the disk; the rest is learned anew.
+        # The term and the vote outlive the process, but not the disk; the rest is learned again.
         kept = previous is not None and not host.disk_lost
         self._seen[host.id] = _Seen(previous.term, voted_for=previous.voted_for) if kept else _Seen()
         self.awaited[host.id] = set()

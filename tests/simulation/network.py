@@ -24,7 +24,7 @@ IDLE_LIMIT_S = 4.0
 """A connection that carries nothing for so long is given up."""
 
 RETRY_S = (0.1, 0.5)
-"""Pause between two attempts to connect, drawn anew each time."""
+"""Pause between two attempts to connect, drawn each time."""
 
 
 class Endpoint(Protocol):

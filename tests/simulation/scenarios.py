@@ -167,7 +167,7 @@ def snapshot_reply_lost(subject: Subject) -> set[str]:
 
 
 def all_members_restart(subject: Subject) -> set[str]:
-    """Without a durable log, members that have all lost theirs have nothing to wait for: they begin anew."""
+    """Without a durable log, members that have all lost theirs have nothing to wait for: they start over."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, others = stage.elect()

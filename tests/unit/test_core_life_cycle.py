@@ -225,7 +225,7 @@ def test_delete_takes_messages_leases_and_properties() -> None:
 
 
 def test_a_queue_deleted_with_messages_is_forgotten_by_patterns() -> None:
-    """Spec 8.6 and 4: pull-any sees neither the deleted queue's messages nor trips over them when it is made anew."""
+    """Spec 8.6 and 4: pull-any sees neither the deleted queue's messages nor trips over them when it is recreated."""
     driver = Driver()
     driver.push(Q, b"old")
     assert driver.pull_any(b"none") == []

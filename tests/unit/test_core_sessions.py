@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Applied, Machine, Op
-from lmqcluster.core.machine import REMEMBER_US
 from lmqcluster.core.sessions import BatchSessions
+from lmqcluster.core.state import REMEMBER_US
 from lmqcluster.wire import limits
 from tests.property.driver import SECOND, Driver, compile_pattern, copied, records
 
@@ -140,7 +140,7 @@ def test_pushes_stored_before_are_answered_no_beside_the_flags_of_the_new_ones()
 
 
 def test_a_producer_is_remembered_while_it_is_used() -> None:
-    """The window begins anew with each push, also with one that was stored before."""
+    """The window starts again with each push, also with one that was stored before."""
     driver = Driver()
     for _ in range(5):
         driver.produce(Q, b"p", 1, b"x")

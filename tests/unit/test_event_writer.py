@@ -98,7 +98,7 @@ def test_what_comes_while_too_many_wait_is_dropped_counted_and_told(
     assert found(events) == list(range(10))
     assert (writer.written_total, writer.dropped_total) == (10, 15)
     assert [(line["event"], line["dropped_total"]) for line in told] == [
-        ("events are dropped: more come than can be written", 15)
+        ("events dropped: they arrive faster than they can be written", 15)
     ]
 
 
@@ -134,7 +134,7 @@ def test_a_folder_that_fails_is_told_once_tried_again_and_nothing_is_lost(
     failed, again = of_writing()
     assert (failed["log_level"], failed["option"], failed["folder"]) == ("warning", "event_journal", str(events))
     assert "No such file" in failed["reason"]
-    assert again["event"] == "the event journal is written again"
+    assert again["event"] == "event journal writable again"
 
 
 def test_while_it_fails_events_wait_up_to_the_bound(make: Callable[..., EventWriter], events: Path) -> None:

@@ -50,7 +50,7 @@ def run(scenario: Scenario) -> None:
     async def main() -> None:
         bench = Bench()
         bench.machine.version = 2
-        bench.machine.begin_version_2(anew=True)
+        bench.machine.begin_version_2(rebuild=True)
         await scenario(bench)
         error = LmqError("shutting_down", "the test is over")
         bench.pulls.close(error)
@@ -118,7 +118,7 @@ def test_views_are_made_anew_for_another_machine() -> None:
         old = bench.machine
         bench.machine = type(old)(patterns.compile_pattern)
         bench.machine.version = 2
-        bench.machine.begin_version_2(anew=True)
+        bench.machine.begin_version_2(rebuild=True)
         push(bench, b"q3")
         bench.views.replaced()
         await bench.views.settled(view)

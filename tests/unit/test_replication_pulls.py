@@ -243,7 +243,7 @@ def test_a_pull_that_still_looks_for_a_message_can_be_cancelled(applied: int, an
 
     async def scenario(bench: Bench) -> None:
         bench.machine.version = 2
-        bench.machine.begin_version_2(anew=True)
+        bench.machine.begin_version_2(rebuild=True)
         client = Client()
         push(bench, b"x")
         bench.pulls.start_any(b"^q", (client, 1, 1, None), b"c")
@@ -270,7 +270,7 @@ def test_a_pull_that_looks_while_its_view_is_filled_can_be_cancelled(monkeypatch
 
     async def scenario(bench: Bench) -> None:
         bench.machine.version = 2
-        bench.machine.begin_version_2(anew=True)
+        bench.machine.begin_version_2(rebuild=True)
         bench.foreign(*([Op.PUSH, b"other%d" % number, None, [b"x"], None, 0] for number in range(200)))
         client = Client()
         bench.pulls.start_any(b"^q", (client, 1, 1, None), b"c")

@@ -31,5 +31,5 @@ def test_full_memory_is_told_when_it_changes() -> None:
     told: list[tuple[Any, ...]] = [(line["event"], line["log_level"], line["used_bytes"]) for line in lines]
     assert told == [
         ("memory limit reached, pushes are refused", "warning", 101),
-        ("pushes are taken again", "info", 100),
+        ("memory below the limit, pushes accepted again", "info", 100),
     ]

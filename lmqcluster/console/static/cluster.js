@@ -124,7 +124,7 @@ function removeMember(node) {
   return ask({
     title: `Remove ${name}`,
     text: [
-      `${name} (${node.raft}) is taken out of the cluster for good; what it holds does not count any more. If it comes back it has to join anew.`,
+      `${name} (${node.raft}) is taken out of the cluster for good; what it holds does not count any more. If it comes back it has to join again.`,
       node.connected ? "A live node is better told to leave, in its own console." : "It cannot be reached from this node.",
     ],
     fields: force ? [force] : [],

@@ -99,7 +99,7 @@ export async function deleteQueue(page) {
   const queue = await fresh(page);
   const done = await ask({
     title: `Delete ${page.name}`,
-    text: [`This deletes the queue with ${plural(queue.size, "message")} (${bytes(queue.bytes)}), ${queue.leased} of them under lease, and its own properties. It cannot be undone. A push makes the queue anew.`],
+    text: [`This deletes the queue with ${plural(queue.size, "message")} (${bytes(queue.bytes)}), ${queue.leased} of them under lease, and its own properties. It cannot be undone. A push creates the queue again.`],
     verb: "Delete",
     danger: true,
     typed: queue.size > 0 ? page.name : "",

@@ -14,7 +14,7 @@ export class Rates {
   add(at, sample) {
     const last = this.samples.at(-1);
     const rates = last === undefined ? null : this.between(last, { at, sample });
-    // The clock starts anew with the node, and the counters with a queue that was deleted and made again.
+    // The clock starts again with the node, and the counters with a queue that was deleted and made again.
     if (rates === null) this.samples = [];
     this.samples.push({ at, sample });
     while (this.samples[0].at < at - WINDOW_S) this.samples.shift();

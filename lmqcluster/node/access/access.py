@@ -85,7 +85,7 @@ class Principal:
         self.require_role(role)
         if not (self.everywhere or self.covers(queue)):
             shown = queue[:80].decode("utf-8", "backslashreplace")
-            raise LmqError("forbidden", f"token {self.name!r} is good for {self._queues()}, not for {shown!r}")
+            raise LmqError("forbidden", f"token {self.name!r} covers {self._queues()}, not {shown!r}")
 
     def require_pattern(self, role: Role, pattern: bytes) -> None:
         """Refuse what it may not do to the queues that a regular expression finds.
@@ -96,7 +96,7 @@ class Principal:
         """
         self.require_role(role)
         if not (self.everywhere or pattern == self.pattern):
-            text = f"token {self.name!r} is good for {self._queues()}: use exactly this regular expression, or another token"
+            text = f"token {self.name!r} covers {self._queues()}: use exactly this regular expression, or another token"
             raise LmqError("forbidden", text)
 
     def require_subscription(self, role: Role, name: bytes) -> None:
@@ -114,7 +114,7 @@ class Principal:
         """Refuse what it may not do to the whole cluster. Raises as `require`."""
         self.require_role(role)
         if not self.everywhere:
-            text = f"token {self.name!r} is good for {self._queues()} only; this needs one for all queues"
+            text = f"token {self.name!r} covers {self._queues()} only; this needs one for all queues"
             raise LmqError("forbidden", text)
 
     def require_role(self, role: Role) -> None:
@@ -150,7 +150,7 @@ class Principal:
 
     @property
     def is_revoked(self) -> bool:
-        """Whether its token is good no more."""
+        """Whether token revoked or expired."""
         return self.role == _REVOKED
 
     def _queues(self) -> str:
@@ -261,7 +261,7 @@ class Access:
             self.follow(tokens, now_us)
 
     def set_admin_token(self, secret: bytes | None) -> None:
-        """Take the content of ``admin_token_file`` anew; None if there is no such file."""
+        """Reload the content of ``admin_token_file``; None if there is no such file."""
         self._set_admin(secret)
         self._revise(changed=True)
 
@@ -341,7 +341,7 @@ class Access:
                 self._disk.remove(_MARK)
             self._disk.sync()
         except OSError as exc:
-            log.warning("cannot note whether there are tokens", path=self._disk.path(_MARK), reason=str(exc))
+            log.warning("cannot record whether tokens exist", path=self._disk.path(_MARK), reason=str(exc))
         else:
             self._marked = guarded
 

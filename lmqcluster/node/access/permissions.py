@@ -26,7 +26,7 @@ __all__ = [
 class Scope(Enum):
     """What a request is about, and so what a token's pattern has to match."""
 
-    NOTHING = "nobody is asked who he is"
+    NOTHING = "no token is asked for"
     ANYTHING = "any token will do; what it may not see is left out"
     QUEUE = "one queue by name"
     SUBSCRIPTION = "a subscription by name"

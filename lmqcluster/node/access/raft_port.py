@@ -38,13 +38,13 @@ def check(node: Node) -> None:
         return
     if len(node.replica.core.members()) > 1:
         raise ValueError(f"{_WHY}: {_REMEDY}")
-    log.warning("the Raft port stays closed", reason=_WHY, remedy=_REMEDY)
+    log.warning("Raft port stays closed", reason=_WHY, remedy=_REMEDY)
 
 
 def follow(node: Node) -> None:
     """Tokens have changed."""
     if not may_be_open(node) and node.replica.transport.is_listening:
-        log.warning("the Raft port is closed", reason=_WHY, remedy=_REMEDY)
+        log.warning("Raft port closed", reason=_WHY, remedy=_REMEDY)
         node.replica.transport.stop_listening()
 
 

@@ -1,4 +1,4 @@
-"""TLS of the client ports: one certificate for HTTP and MessagePack-RPC, taken anew from its files without a restart."""
+"""TLS of the client ports: one certificate for HTTP and MessagePack-RPC, reloaded from its files without a restart."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ServerTls:
         self.expires_s = self._expiry()
 
     def reload(self) -> None:
-        """Take certificate and key anew; raises as the constructor, and then goes on with the old ones.
+        """Reload certificate and key; raises as the constructor, and then goes on with the old ones.
 
         The authority of clients is read at the start only.
         """

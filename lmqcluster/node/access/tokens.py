@@ -80,7 +80,7 @@ async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s
 
 
 async def delete_token(node: Node, name: str) -> None:
-    """Delete a token; whoever uses it is refused from now on.
+    """Delete a token; its users are refused from then on.
 
     Raises:
         LmqError: ``token_not_found``, ``conflict`` if nobody could manage the others then.

@@ -109,7 +109,7 @@ class EventFiles:
         moment = _EPOCH + timedelta(microseconds=first_us)
         own = self._names()
         if own:
-            # Names sort by time even where log time began anew, in another cluster.
+            # Names sort by time even where log time started over, in another cluster.
             moment = max(moment, _stamp_of(own[-1]) + _STEP)
         while True:
             path = self.folder / f"events-{moment.strftime(_STAMP)}{self._suffix}"

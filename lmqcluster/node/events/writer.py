@@ -109,7 +109,7 @@ class EventWriter:
         if pending:
             self._refused_total += pending
             self._taken_total -= pending
-            log.warning("events are lost: the journal could not be written to the end", count=pending)
+            log.warning("events lost: the journal could not be flushed", count=pending)
 
     # --- in the thread --------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class EventWriter:
             )
             return
         if cut:
-            log.info("a cut end of the event journal was removed", folder=str(self._files.folder), bytes=cut)
+            log.info("truncated end of the event journal removed", folder=str(self._files.folder), bytes=cut)
 
     def _write_pending(self) -> None:
         while True:
@@ -153,7 +153,7 @@ class EventWriter:
             self._member = None
             if self._failing:
                 self._failing = False
-                log.info("the event journal is written again", folder=str(self._files.folder))
+                log.info("event journal writable again", folder=str(self._files.folder))
 
     def _next_member(self) -> _Member | None:
         lines: list[str] = []
@@ -164,7 +164,7 @@ class EventWriter:
                 text = "".join(record.lines(self._node))
             except Exception:
                 # The journal must go on, and the count of what is missing be right.
-                log.exception("events are lost: they could not be put into words", count=record.size)
+                log.exception("events lost: they could not be encoded", count=record.size)
                 self._lost_total += record.size
                 continue
             first_us = first_us or record.now_us
@@ -193,9 +193,9 @@ class EventWriter:
         now_s, dropped = time.monotonic(), self.dropped_total
         if dropped > self._told_drops:
             if self._calm_since_s is None:
-                log.warning("events are dropped: more come than can be written", dropped_total=dropped)
+                log.warning("events dropped: they arrive faster than they can be written", dropped_total=dropped)
             self._told_drops = dropped
             self._calm_since_s = now_s
         elif self._calm_since_s is not None and now_s - self._calm_since_s > _CALM_S:
             self._calm_since_s = None
-            log.info("no more events are dropped", dropped_total=dropped)
+            log.info("events no longer dropped", dropped_total=dropped)

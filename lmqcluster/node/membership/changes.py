@@ -39,7 +39,7 @@ _LEFT = (
     " (lmq-admin join PEER)"
 )
 _REMOVED = (
-    "this node was removed from its cluster and serves nothing; use another node, or let this one join anew"
+    "this node was removed from its cluster and serves nothing; use another node, or let this one join again"
     " (lmq-admin join PEER --discard-data)"
 )
 

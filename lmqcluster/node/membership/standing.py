@@ -47,7 +47,7 @@ def impasse(node: Node) -> str | None:
     if not members:
         return (
             "this node was repaired and has heard from no other node yet: start the others. If there are none, restore a backup"
-            " (lmq-admin restore) into an empty folder, or delete this one and begin anew"
+            " (lmq-admin restore) into an empty folder, or delete this one and start over"
         )
     connected = replica.transport.connected_ids() | {node.id}
     forgetful = [one for one in members if one in connected and _has_forgotten(node, one)]
@@ -64,7 +64,7 @@ def impasse(node: Node) -> str | None:
         )
     text = f"{len(forgetful)} of {len(members)} members have forgotten what they held, and could outvote what is left"
     if not replica.storage.durable:
-        return f"{text}: restart {', '.join(remembering)} too, and the cluster begins anew"
+        return f"{text}: restart {', '.join(remembering)} too, and the cluster starts over"
     return (
         f"{text}. Whether an acknowledged write is lost nobody can tell, so this is yours to decide: stop all nodes, make"
         f" {' or '.join(remembering)} go on alone (lmq-admin recover --data-dir DIR), empty the others' folders and let them join"

@@ -46,7 +46,7 @@ class _Meter:
         if total == self.total:
             return
         if total < self.total:
-            # The queue was deleted and made anew: its old rates are not its own.
+            # The queue was deleted and recreated: its old rates are not its own.
             self.total, self.born = 0, tick - 1
         now = (total - self.total) / TICK_S
         if self.born == tick - 1:

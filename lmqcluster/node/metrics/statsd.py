@@ -145,7 +145,7 @@ class StatsdSender:
         except OSError as exc:
             if str(exc) != self._said:
                 self._said = str(exc)
-                log.warning("no metrics are sent to StatsD", address=str(self._address), reason=self._said)
+                log.warning("cannot send metrics to StatsD", address=str(self._address), reason=self._said)
             return
         self._said = ""
         if self._socket is not None:

@@ -108,7 +108,7 @@ SECTIONS: Final = (
             Definition(
                 "lmq_stranger_connections",
                 "gauge",
-                "Accepted connections, those in their TLS handshake included, on which nobody has said yet who he is.",
+                "Accepted connections, those in their TLS handshake included, that have not authenticated yet.",
                 ("port",),
             ),
             Definition(

@@ -196,7 +196,7 @@ class PatternViews:
     # --- filling --------------------------------------------------------------------------------------------------
 
     def replaced(self) -> None:
-        """The replica has another machine: all views are made anew."""
+        """The replica has another machine: all views are recreated."""
         self._events.clear()
         for view in list(self._views.values()):
             if view.filling is not None:

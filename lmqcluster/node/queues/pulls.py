@@ -282,7 +282,7 @@ class Pulls:
         return delivered[position:]
 
     def _keep_queues(self) -> None:
-        """Pull anew for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
+        """Pull again for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._keep_some(list(self._queues.values()))
 

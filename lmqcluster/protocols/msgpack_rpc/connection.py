@@ -203,7 +203,7 @@ class Connection(Stream):
         """A push was refused.
 
         If a producer's push could be tried again, its later pushes must not overtake it: stored under a higher number, they
-        would make the refused one look like a duplicate. So they are refused too, until the producer binds anew.
+        would make the refused one look like a duplicate. So they are refused too, until the producer binds again.
         """
         tail = self.service.proposer.tail
         if tail is not None and tail.sink is self:

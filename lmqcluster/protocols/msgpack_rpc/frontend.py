@@ -107,7 +107,7 @@ class RpcFrontEnd:
             if connection.principal is None:
                 self._admit(connection)
             elif connection.principal.is_revoked:
-                log.info("connection closed", peer=connection.peer(), reason="its token is good no more")
+                log.info("connection closed", peer=connection.peer(), reason="token revoked or expired")
                 connection.expel()
 
     def disconnected(self, connection: Connection) -> None:

@@ -98,7 +98,7 @@ class SlowAnswers:
             fail(exc.rpc_text())
         except Exception:
             # A bug, which must not leave the client without an answer.
-            log.exception("a request failed")
+            log.exception("request failed")
             fail(LmqError("internal", "the node met a bug; its log has the details").rpc_text())
         finally:
             result.close()

@@ -274,7 +274,7 @@ class DiskJournal(LibraryJournal):
     def take_work(self) -> Callable[[], None]:
         """All changes so far as one piece of work, for another thread; call `written` after it.
 
-        What it raises is fatal: what is on the disk is then unknown, and only opening the journal anew tells.
+        What it raises is fatal: what is on the disk is then unknown, and only reopening the journal tells.
         """
         steps, self._steps = self._steps, []
         first = self._spans[0].number

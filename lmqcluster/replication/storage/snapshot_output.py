@@ -156,7 +156,7 @@ class SnapshotWriter(_Output):
     def add(self, record: Any) -> None:
         """Encode the next record; the record may change afterwards."""
         if self._closed:
-            raise RuntimeError(f"the snapshot {self.name} takes no more records")
+            raise RuntimeError(f"the snapshot {self.name} is closed for records")
         self._packer.add(self._pack(record))
 
     def take_work(self) -> Work | None:

@@ -1,7 +1,7 @@
 """The two layouts of a compound message's body: multipart, as LMQ's except for its boundary, and MessagePack.
 
 LMQ's boundary is the id of the delivery. Whoever can guess an id could push a body that ends its part and begins another, so the
-boundary is drawn anew for every answer.
+boundary is drawn for every answer.
 """
 
 from __future__ import annotations

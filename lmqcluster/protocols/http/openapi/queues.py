@@ -82,7 +82,7 @@ def queue_paths() -> Json:
             for verb, summary in (
                 ("ack", "Acknowledge messages: they are done"),
                 ("nack", "Give messages back at once; each loses a retry"),
-                ("extend", "Start the leases of messages anew"),
+                ("extend", "Restart the leases of messages"),
             )
         },
         **_operation_paths(queue),

@@ -119,7 +119,7 @@ TOKEN_PATHS: Final[Json] = {
     },
     "/v1/tokens/{name}": {
         "parameters": [_NAME],
-        "delete": _operation("deleteToken", "Delete a token; whoever uses it is refused from now on", None),
+        "delete": _operation("deleteToken", "Delete a token; its users are refused from then on", None),
     },
     "/v1/access": {"get": _operation("getAccess", "What the client that asks may do", "Access")},
 }

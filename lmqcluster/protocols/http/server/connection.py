@@ -208,7 +208,7 @@ class Connection(RequestHandler):
             status = _status_of(exc)
             _log.debug("request refused", status=status, reason=message)
         else:
-            _log.error("a request failed", method=request.method, path=request.raw_path, exc_info=exc)
+            _log.error("request failed", method=request.method, path=request.raw_path, exc_info=exc)
         return Reply(status, close=True)
 
 

@@ -44,7 +44,7 @@ class Resource:
     permissions: Mapping[str, Permission] = field(default_factory=dict, compare=False)
 
     def is_open_to(self, method: str) -> bool:
-        """Whether nobody is asked who he is."""
+        """Whether no token is asked for."""
         wanted = self.permissions.get(method)
         return wanted is not None and wanted.scope is Scope.NOTHING
 

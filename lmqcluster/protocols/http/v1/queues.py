@@ -139,7 +139,7 @@ class QueueRoutes:
         return _results(request, await self._service.nack(check_name(name), await _ids(request)))
 
     async def extend(self, request: Request, name: bytes) -> Reply:
-        """Start the leases of messages anew."""
+        """Restart the leases of messages."""
         return _results(request, await self._service.extend(check_name(name), await _ids(request)))
 
     async def _item(self, value: Any, place: int, base_key: bytes | None, count: int) -> PushItem:
