@@ -5,7 +5,8 @@ and imports only the standard library, so that replicas fed the same log stay eq
 microseconds of log time. What it does not do: waiting, encoding, deciding who may do what; those are the node's.
 """
 
-from .commands import Applied, Fault, IncompatibleVersionError, Op, PushFlag
+from .applied import Applied
+from .commands import Fault, IncompatibleVersionError, Op, PushFlag
 from .machine import Machine
 from .message import Message
 from .queue import Queue

@@ -19,16 +19,14 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .commands import Delivered, RefusedError
-from .named_queues import take_in_order
+from .named_queues import NamedQueues, take_in_order
 from .patterns import PatternView
 from .queue import DROPS_MAX, Queue
+from .queue_state import QueueState
 from .quotas import Kind, checked_owner
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 __all__ = ["BatchLease", "BatchLeases", "BatchState", "Reserved", "Subscription"]
 
@@ -155,8 +153,9 @@ class BatchLeases:
     REMEMBER_US = 30 * 86_400 * 1_000_000
     """How long an unused subscription is remembered, with its settled epoch."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: QueueState) -> None:
+        self._state = state
+        self._named = NamedQueues(state)
         self.subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
         self.last_session = 0
         # Names of each owner's subscriptions, in the order in which they came.
@@ -194,7 +193,7 @@ class BatchLeases:
             RefusedError: ``fenced``, ``quota_exceeded``.
         """
         # Before anything is changed: a bad pattern must leave no trace.
-        view = self._machine.patterns.view(source) if is_pattern else None
+        view = self._state.patterns.view(source) if is_pattern else None
 
         def take(batch: BatchLease, limit: int) -> bool:
             return not (self._take(batch, limit, source) if view is None else self._take_any(batch, limit, view))
@@ -222,7 +221,7 @@ class BatchLeases:
         """
         if type(are_all) is not bool:
             raise ValueError("whether the queues are all must be true or false")
-        found = self._machine.named.queues(queues)
+        found = self._named.queues(queues)
 
         def take(batch: BatchLease, limit: int) -> bool:
             return self._take_first(batch, limit, found) and are_all
@@ -249,14 +248,14 @@ class BatchLeases:
         subscription = self._use(name, *user)
         if epoch <= subscription.settled:
             return Reserved(BatchState.SETTLED, 0, True, 0)
-        now_us = self._machine.now_us
+        now_us = self._state.now_us
         batch = subscription.batches.get(epoch)
         if batch is None:
             if len(subscription.batches) >= self.BATCHES_MAX:
                 raise ValueError(f"the subscription has {self.BATCHES_MAX} batches that are not settled, the limit")
             if epoch < max(subscription.batches, default=0):
                 raise ValueError("a later epoch has been reserved already")
-            batch = BatchLease(now_us + lease_us, charged=self._machine.version < 2)
+            batch = BatchLease(now_us + lease_us, charged=self._state.version < 2)
         elif batch.deadline_us <= now_us:
             return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
         if not batch.sealed:
@@ -283,17 +282,17 @@ class BatchLeases:
         if subscription is None:
             return 0
         self._touch(name, subscription)
-        now_us = self._machine.now_us
+        now_us = self._state.now_us
         live = [batch for batch in subscription.batches.values() if batch.deadline_us > now_us]
         for batch in live:
             batch.deadline_us = now_us + lease_us
             for queue_name, first, count in batch.runs:
-                queue = self._machine.existing(queue_name)
+                queue = self._state.existing(queue_name)
                 if queue is not None:
                     queue.renew(now_us, first, count, batch.deadline_us)
                     # The lease may end earlier than before.
-                    self._machine.note_due(queue)
-                    self._machine.lease_watch.note(queue, batch.deadline_us)
+                    self._state.note_due(queue)
+                    self._state.lease_watch.note(queue, batch.deadline_us)
         return len(live)
 
     def settle(self, name: bytes, epoch: int, session: int = 0, owner: bytes = b"") -> tuple[list[int], bool]:
@@ -334,7 +333,7 @@ class BatchLeases:
             return False
         self._touch(name, subscription)
         self._put_back(subscription, STEP_MAX)
-        if self._machine.version >= 2 and not subscription.batches and not subscription.settled:
+        if self._state.version >= 2 and not subscription.batches and not subscription.settled:
             self._delete(name)
         return bool(subscription.batches)
 
@@ -369,17 +368,17 @@ class BatchLeases:
                 queue_name, numbers = batch.drop(left)
                 left -= len(numbers)
                 if batch.charged:
-                    self._machine.put_back(queue_name, numbers)
+                    self._state.put_back(queue_name, numbers)
                 else:
-                    self._machine.put_back_uncharged(queue_name, numbers)
+                    self._state.put_back_uncharged(queue_name, numbers)
             if not batch.count:
                 del subscription.batches[epoch]
         return most - left
 
     def _use(self, name: bytes, session: int, owner: bytes) -> Subscription:
         _checked_name(name)
-        if self._machine.version < 2:
-            self.expire(self._machine.now_us, None)
+        if self._state.version < 2:
+            self.expire(self._state.now_us, None)
         subscription = self._found(name, session) or self._create(name, checked_owner(owner))
         self._touch(name, subscription)
         return subscription
@@ -396,9 +395,9 @@ class BatchLeases:
         return subscription
 
     def _create(self, name: bytes, owner: bytes) -> Subscription:
-        machine = self._machine
-        if machine.version >= 2:
-            machine.quotas.check(Kind.SUBSCRIPTIONS, owner)
+        state = self._state
+        if state.version >= 2:
+            state.quotas.check(Kind.SUBSCRIPTIONS, owner)
         elif len(self.subscriptions) >= self.SUBSCRIPTIONS_MAX:
             raise ValueError(f"there are {self.SUBSCRIPTIONS_MAX} subscriptions, the limit")
         return self._add(name, owner)
@@ -406,7 +405,7 @@ class BatchLeases:
     def _add(self, name: bytes, owner: bytes) -> Subscription:
         subscription = self.subscriptions[name] = Subscription(owner)
         self._names.setdefault(owner, {})[name] = None
-        self._machine.quotas.take(Kind.SUBSCRIPTIONS, owner)
+        self._state.quotas.take(Kind.SUBSCRIPTIONS, owner)
         return subscription
 
     def _delete(self, name: bytes) -> None:
@@ -414,7 +413,7 @@ class BatchLeases:
         del self._names[owner][name]
         if not self._names[owner]:
             del self._names[owner]
-        self._machine.quotas.give(Kind.SUBSCRIPTIONS, owner)
+        self._state.quotas.give(Kind.SUBSCRIPTIONS, owner)
 
     def release(self, owner: bytes, limit: int) -> int:
         """Give up subscriptions of an owner in up to `limit` steps, each of a thousand messages at most; returns how many."""
@@ -445,20 +444,20 @@ class BatchLeases:
         return expired
 
     def _touch(self, name: bytes, subscription: Subscription) -> None:
-        subscription.used_us = self._machine.now_us
+        subscription.used_us = self._state.now_us
         self.subscriptions.move_to_end(name)
-        self._machine.expiry.at(subscription.used_us + self.REMEMBER_US)
+        self._state.expiry.at(subscription.used_us + self.REMEMBER_US)
 
     def _take(self, batch: BatchLease, limit: int, name: bytes) -> bool:
         """Lease up to `limit` messages of a queue; False if it has no more."""
-        queue = self._machine.queue(name)
-        self._machine.idle.pulled(queue)
+        queue = self._state.queue(name)
+        self._state.idle.pulled(queue)
         return self._take_from(batch, limit, queue)
 
     def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
         dropped_before = queue.dropped_total
-        first = self._machine.last_delivery + 1
-        taken = self._machine.take(queue, limit, batch.deadline_us, int(batch.charged))
+        first = self._state.last_delivery + 1
+        taken = self._state.take(queue, limit, batch.deadline_us, int(batch.charged))
         if taken:
             batch.add(queue.name, first, len(taken))
         return len(taken) == limit or queue.dropped_total - dropped_before >= DROPS_MAX
@@ -471,7 +470,7 @@ class BatchLeases:
             self._take_from(batch, min(_BLOCK, end - batch.count), queue)
             return end - batch.count
 
-        drops = take_in_order(queues, self._machine.now_us, limit, take)
+        drops = take_in_order(queues, self._state.now_us, limit, take)
         return batch.count < end and drops < DROPS_MAX
 
     def _take_any(self, batch: BatchLease, limit: int, view: PatternView) -> bool:
@@ -480,9 +479,9 @@ class BatchLeases:
         drops = 0
         while batch.count < end and drops < DROPS_MAX:
             earliest = view.earliest()
-            if earliest is None or earliest[0] > self._machine.now_us:
+            if earliest is None or earliest[0] > self._state.now_us:
                 return False
-            queue = self._machine.touched(earliest[1])
+            queue = self._state.touched(earliest[1])
             dropped_before = queue.dropped_total
             self._take_from(batch, min(_BLOCK, end - batch.count), queue)
             drops += queue.dropped_total - dropped_before
@@ -491,8 +490,8 @@ class BatchLeases:
     def _ack(self, run: list[Any]) -> bool:
         """Whether all deliveries of the run were still leased."""
         queue_name, first, count = run
-        queue = self._machine.existing(queue_name)
-        return queue is not None and all(queue.ack(self._machine.now_us, list(range(first, first + count))))
+        queue = self._state.existing(queue_name)
+        return queue is not None and all(queue.ack(self._state.now_us, list(range(first, first + count))))
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -506,7 +505,7 @@ class BatchLeases:
         batch = subscription.batches.get(epoch)
         if batch is None or not batch.sealed:
             return BatchState.EMPTY
-        return BatchState.LIVE if batch.deadline_us > self._machine.now_us else BatchState.EXPIRED
+        return BatchState.LIVE if batch.deadline_us > self._state.now_us else BatchState.EXPIRED
 
     def may_use(self, name: bytes, session: int) -> bool:
         """Whether a consumer of this session (0: none) may use the subscription."""
@@ -522,7 +521,7 @@ class BatchLeases:
         uncharged = 0 if batch.charged else 1
         found: list[Delivered] = []
         for queue_name, first, length in batch.slice(start, count):
-            queue = self._machine.queues.get(queue_name)
+            queue = self._state.queues.get(queue_name)
             leased = {} if queue is None else queue.leases.messages
             for number in range(first, first + length):
                 message = leased.get(number)
@@ -560,7 +559,7 @@ class BatchLeases:
 def _taken_over(subscription: Subscription | None) -> str:
     if subscription is None:
         return "is not known any more: it was deleted, or not used for 30 days"
-    return "was taken over by a later consumer" if subscription.session else "was deleted and made anew"
+    return "was taken over by a later consumer" if subscription.session else "was deleted and recreated"
 
 
 def _checked_name(name: bytes) -> bytes:

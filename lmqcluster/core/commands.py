@@ -9,18 +9,16 @@ version, so whoever meets them in the log understands them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from .message import Message
-    from .queue import Queue
 
 __all__ = [
     "COPIES",
     "PULLS",
-    "Applied",
     "Command",
     "Compile",
     "Delivered",
@@ -130,21 +128,3 @@ class IncompatibleVersionError(RuntimeError):
 
     The one error that applying a batch raises: a replica that went on would differ from those that understood the command.
     """
-
-
-class Applied(NamedTuple):
-    """What became of one batch.
-
-    Attributes:
-        status: ``applied``; ``duplicate`` if the batch was applied before; ``gap`` if an earlier batch of the same node is
-            missing, in which case nothing was done and the node has to send from the missing one on.
-        results: one result per command, empty unless applied.
-        ready: queues that may have gained messages that can be pulled.
-        created, deleted: queues that came and went.
-    """
-
-    status: str
-    results: list[Any]
-    ready: list[Queue]
-    created: Sequence[Queue] = ()
-    deleted: Sequence[Queue] = ()

@@ -43,10 +43,14 @@ class Expiry:
         next_us: no row ends before this log time; `NEVER` under machine version 1, where rows end when somebody meets them.
     """
 
-    def __init__(self, sources: Sequence[Limited]) -> None:
+    def __init__(self) -> None:
         self.next_us = NEVER
-        self._sources = sources
+        self._sources: Sequence[Limited] = ()
         self._active = False
+
+    def watch(self, sources: Sequence[Limited]) -> None:
+        """Take the sources, in the order in which their rows end. Called once, before anything is applied."""
+        self._sources = sources
 
     def begin(self) -> None:
         """From now on rows end by themselves."""

@@ -7,11 +7,9 @@ names would fill the memory of all nodes for good.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .queue import Queue
+from .queue import Queue
+from .watched_queues import WatchedQueues
 
 __all__ = ["KEEP_US", "TOUCH_US", "IdleQueues"]
 
@@ -25,24 +23,24 @@ _SWEEP_MIN = 64
 class IdleQueues:
     """The queues that may end, by the log time of the last pull (`Queue.idle_us`, 0 for all other queues)."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: WatchedQueues) -> None:
+        self._state = state
         self._heap: list[tuple[int, bytes]] = []
         self._count = 0
 
     def pulled(self, queue: Queue) -> None:
         """A pull has found nothing in a queue."""
-        machine = self._machine
-        if machine.version < 2 or not _is_unused(queue):
+        state = self._state
+        if state.version < 2 or not _is_unused(queue):
             return
-        if queue.idle_us and machine.now_us - queue.idle_us < TOUCH_US:
+        if queue.idle_us and state.now_us - queue.idle_us < TOUCH_US:
             return
         self._count += not queue.idle_us
-        queue.idle_us = max(1, machine.now_us)
+        queue.idle_us = max(1, state.now_us)
         heappush(self._heap, (queue.idle_us, queue.name))
-        machine.expiry.at(queue.idle_us + KEEP_US)
+        state.expiry.at(queue.idle_us + KEEP_US)
         if len(self._heap) > 2 * self._count + _SWEEP_MIN:
-            self._heap = [(one.idle_us, one.name) for one in machine.queues.values() if one.idle_us]
+            self._heap = [(one.idle_us, one.name) for one in state.queues.values() if one.idle_us]
             heapify(self._heap)
 
     def load(self, queue: Queue) -> None:
@@ -62,17 +60,17 @@ class IdleQueues:
     def expire(self, now_us: int, limit: int | None) -> int:
         """End up to `limit` queues, looking at as many at most."""
         ended = looked = 0
-        heap, machine = self._heap, self._machine
+        heap, state = self._heap, self._state
         while heap and heap[0][0] + KEEP_US <= now_us and (limit is None or looked < limit):
             idle_us, name = heappop(heap)
-            queue = machine.queues.get(name)
+            queue = state.queues.get(name)
             if queue is None or queue.idle_us != idle_us:
                 continue
             looked += 1
-            machine.touched(queue).idle_us = 0
+            state.touched(queue).idle_us = 0
             self._count -= 1
             if _is_unused(queue):
-                machine.delete(name)
+                state.delete(name)
                 ended += 1
         return ended
 

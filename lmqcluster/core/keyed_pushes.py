@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .commands import PushFlag, RefusedError
 from .keys import KnownPush, digest_of
 from .message import Headers
+from .named_queues import NamedQueues
+from .queue import Queue
 from .quotas import Kind, checked_owner
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .queue import Queue
+from .state import State
 
 __all__ = ["Item", "KeyedPushes", "checked_item", "store_item"]
 
@@ -32,8 +31,9 @@ class Item(NamedTuple):
 class KeyedPushes:
     """The commands. A push under a key that is known stores nothing, and has the result of the first one."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._named = NamedQueues(state)
 
     def push_items(self, name: bytes, items: list[list[Any]], scope: bytes = b"", owner: bytes = b"") -> list[int]:
         """Store messages, each perhaps with a key of its own, which belongs to the owner and, if one is named, to a scope.
@@ -43,45 +43,45 @@ class KeyedPushes:
         """
         if type(scope) is not bytes:
             raise ValueError("a scope must be bytes")
-        machine = self._machine
+        state = self._state
         checked = [checked_item(item) for item in items]
         checked_owner(owner)
-        queue = machine.queue(name)
+        queue = state.queue(name)
         if scope:
             return self._push_in_scope(queue, owner, scope, checked)
-        if machine.version < 2:
+        if state.version < 2:
             if any(item.key is not None for item in checked):
-                machine.keys.expire(machine.now_us, None)
+                state.keys.expire(state.now_us, None)
             return [self._push_keyed(queue, b"", item, b"") for item in checked]
         digests = self._check_keys(queue, owner, checked)
         return [self._push_keyed(queue, owner, item, digest) for item, digest in zip(checked, digests, strict=True)]
 
     def push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
         """Store a message in every queue whose name the pattern finds."""
-        machine = self._machine
+        state = self._state
         checked = checked_item(item)
-        names = sorted(machine.patterns.view(pattern).queues)
-        return [(name, self._store(machine.queue(name), checked)) for name in names]
+        names = sorted(state.patterns.view(pattern).queues)
+        return [(name, self._store(state.queue(name), checked)) for name in names]
 
     def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
         """Store a message in each of these queues that exists, in the order given."""
         checked = checked_item(item)
-        return [(queue.name, self._store(queue, checked)) for queue in self._machine.named.queues(names)]
+        return [(queue.name, self._store(queue, checked)) for queue in self._named.queues(names)]
 
     def forget_keys(self, scopes: list[bytes], owner: bytes = b"") -> int:
         """Let go of the keys of the owner's scopes; returns how many there were."""
         if type(scopes) not in _SEQUENCES or not set(map(type, scopes)) <= _ONLY_BYTES:
             raise ValueError("scopes must be bytes")
-        forgotten = self._machine.key_scopes.forget(checked_owner(owner), scopes)
+        forgotten = self._state.key_scopes.forget(checked_owner(owner), scopes)
         # Their memory is freed step by step.
-        self._machine.expiry.at(0)
+        self._state.expiry.at(0)
         return forgotten
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def _check_keys(self, queue: Queue, owner: bytes, items: Iterable[Item]) -> list[bytes]:
         """Refuse keys that are too many or came with another body; returns the digests of the keyed bodies."""
-        found = self._machine.keys.find
+        found = self._state.keys.find
         new: dict[bytes, bytes] = {}
         digests: list[bytes] = []
         for item in items:
@@ -97,34 +97,34 @@ class KeyedPushes:
                     f"the idempotency key {item.key!r} was used for another body on this queue; nothing is stored",
                 )
         if new:
-            self._machine.quotas.check(Kind.KEYS, owner, len(new))
+            self._state.quotas.check(Kind.KEYS, owner, len(new))
         return digests
 
     def _push_keyed(self, queue: Queue, owner: bytes, item: Item, digest: bytes) -> int:
-        machine = self._machine
+        state = self._state
         if item.key is None:
             return self._store(queue, item)
-        known = machine.keys.find(owner, queue.name, item.key)
+        known = state.keys.find(owner, queue.name, item.key)
         if known is not None:
-            return known.flag | PushFlag.REPLAYED if machine.version >= 2 else known.flag
+            return known.flag | PushFlag.REPLAYED if state.version >= 2 else known.flag
         flag = self._store(queue, item)
-        machine.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), machine.now_us)
-        machine.expiry.at(machine.now_us + machine.REMEMBER_US)
+        state.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), state.now_us)
+        state.expiry.at(state.now_us + state.REMEMBER_US)
         return flag
 
     def _push_in_scope(self, queue: Queue, owner: bytes, scope: bytes, items: list[Item]) -> list[int]:
-        machine = self._machine
-        scopes = machine.key_scopes
-        if machine.version < 2:
-            scopes.expire(machine.now_us, None)
+        state = self._state
+        scopes = state.key_scopes
+        if state.version < 2:
+            scopes.expire(state.now_us, None)
         else:
             keys = {item.key for item in items if item.key is not None}
             new = sum(scopes.find(owner, scope, queue.name, key) is None for key in keys)
-            machine.quotas.check(Kind.KEYS, owner, new)
+            state.quotas.check(Kind.KEYS, owner, new)
             if not scopes.knows(owner, scope):
-                machine.quotas.check(Kind.SCOPES, owner)
-        scopes.use(owner, scope, machine.now_us)
-        machine.expiry.at(machine.now_us + machine.REMEMBER_US)
+                state.quotas.check(Kind.SCOPES, owner)
+        scopes.use(owner, scope, state.now_us)
+        state.expiry.at(state.now_us + state.REMEMBER_US)
         flags: list[int] = []
         for item in items:
             known = None if item.key is None else scopes.find(owner, scope, queue.name, item.key)
@@ -135,13 +135,13 @@ class KeyedPushes:
         return flags
 
     def _store(self, queue: Queue, item: Item) -> int:
-        return store_item(self._machine, queue, item)
+        return store_item(self._state, queue, item)
 
 
-def store_item(machine: Machine, queue: Queue, item: Item) -> int:
+def store_item(state: State, queue: Queue, item: Item) -> int:
     """Put a message into a queue, with those headers that it preserves; returns its flag."""
     meta = (item.content_type, _preserved(item.headers, queue.settings.preserved))
-    return machine.store(queue, meta, [item.content])[0]
+    return state.store(queue, meta, [item.content])[0]
 
 
 def checked_item(item: list[Any]) -> Item:

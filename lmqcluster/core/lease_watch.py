@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 from .expiry import NEVER
 from .queue import Queue
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from .watched_queues import WatchedQueues
 
 __all__ = ["LeaseWatch"]
 
@@ -23,17 +20,17 @@ class LeaseWatch:
     bound that falls leaves its old entry in the heap, where it is skipped later.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: WatchedQueues) -> None:
+        self._state = state
         self._heap: list[tuple[int, bytes]] = []
         self._watched = 0
         self._active = False
 
-    def begin(self, *, anew: bool) -> None:
-        """Watch the queues from now on: `anew` by what their leases say, otherwise those that were loaded."""
+    def begin(self, *, rebuild: bool) -> None:
+        """Watch the queues from now on: with `rebuild` by what their leases say, otherwise those that were loaded."""
         self._active = True
-        if anew:
-            for queue in self._machine.queues.values():
+        if rebuild:
+            for queue in self._state.queues.values():
                 head_us = queue.leases.head_us() if queue.leases.messages else None
                 queue.watched_us = NEVER if head_us is None else head_us
             self._rebuild()
@@ -54,7 +51,7 @@ class LeaseWatch:
             self._watched += 1
         queue.watched_us = deadline_us
         heappush(self._heap, (deadline_us, queue.name))
-        self._machine.expiry.at(deadline_us)
+        self._state.expiry.at(deadline_us)
         if len(self._heap) > 2 * self._watched + _SWEEP_MIN:
             self._rebuild()
 
@@ -70,26 +67,26 @@ class LeaseWatch:
     def expire(self, now_us: int, limit: int | None) -> int:
         """End up to `limit` leases, looking at as many queues at most."""
         ended = looked = 0
-        heap, machine = self._heap, self._machine
+        heap, state = self._heap, self._state
         while heap and heap[0][0] <= now_us and (limit is None or (ended < limit and looked < limit)):
             bound_us, name = heappop(heap)
-            queue = machine.existing(name)
+            queue = state.existing(name)
             if queue is None or queue.watched_us != bound_us:
                 continue
             looked += 1
             # A bound that was too early says nothing: of all queues those come first whose leases end first.
             if queue.leases.head_us() == bound_us:
                 ended += self._end(queue, now_us, None if limit is None else limit - ended)
-            self._watch_anew(queue)
+            self._watch_again(queue)
         return ended
 
     def _end(self, queue: Queue, now_us: int, limit: int | None) -> int:
         ended = queue.end_leases(now_us, limit)
         if ended:
-            self._machine.note_due(queue)
+            self._state.note_due(queue)
         return ended
 
-    def _watch_anew(self, queue: Queue) -> None:
+    def _watch_again(self, queue: Queue) -> None:
         head_us = queue.leases.head_us() if queue.leases.messages else None
         if head_us is None:
             queue.watched_us = NEVER
@@ -99,7 +96,7 @@ class LeaseWatch:
             heappush(self._heap, (head_us, queue.name))
 
     def _rebuild(self) -> None:
-        queues = self._machine.queues.values()
+        queues = self._state.queues.values()
         self._heap = [(queue.watched_us, queue.name) for queue in queues if queue.watched_us != NEVER]
         self._watched = len(self._heap)
         heapify(self._heap)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .keyed_pushes import checked_item, store_item
 from .marks import NOTE_BYTES_MAX, checked_position
 from .quotas import checked_owner
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from .state import State
 
 __all__ = ["MarkedPushes"]
 
@@ -21,8 +19,8 @@ _ONLY_BYTES = {bytes}
 class MarkedPushes:
     """The commands."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def push(
         self,
@@ -53,7 +51,7 @@ class MarkedPushes:
         Raises:
             RefusedError: ``out_of_sequence``, ``quota_exceeded``; nothing was stored.
         """
-        machine = self._machine
+        state = self._state
         for text in (job, stream):
             if type(text) is not bytes or not 0 < len(text) <= _NAME_BYTES_MAX:
                 raise ValueError(f"a job and a stream must have 1 to {_NAME_BYTES_MAX} bytes")
@@ -62,18 +60,18 @@ class MarkedPushes:
                 f"a note must be bytes, at most {NOTE_BYTES_MAX}, and whether a stream is done true or false"
             )
         checked = [checked_item([*item, None]) for item in items]
-        is_new = machine.marks.is_new(checked_owner(owner), job, stream, checked_position(first), len(checked), note)
-        queue = machine.queue(name)
+        is_new = state.marks.is_new(checked_owner(owner), job, stream, checked_position(first), len(checked), note)
+        queue = state.queue(name)
         if not is_new:
             return 0
         for item in checked:
-            store_item(machine, queue, item)
-        machine.marks.advance(owner, job, stream, len(checked), note, machine.now_us, done=done)
-        machine.expiry.at(machine.now_us + machine.marks.REMEMBER_US)
+            store_item(state, queue, item)
+        state.marks.advance(owner, job, stream, len(checked), note, state.now_us, done=done)
+        state.expiry.at(state.now_us + state.marks.REMEMBER_US)
         return len(checked)
 
     def end_jobs(self, jobs: list[bytes], owner: bytes = b"") -> int:
         """Forget the owner's jobs; returns how many streams they had."""
         if type(jobs) not in _SEQUENCES or not set(map(type, jobs)) <= _ONLY_BYTES:
             raise ValueError("jobs must be bytes")
-        return self._machine.marks.end(checked_owner(owner), jobs)
+        return self._state.marks.end(checked_owner(owner), jobs)

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
-from typing import TYPE_CHECKING
 
 from .commands import Delivered
 from .queue import DROPS_MAX, REPEATS_MAX, Queue
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from .queue_state import QueueState
 
 __all__ = ["NAMES_MAX", "NamedQueues", "take_in_order"]
 
@@ -26,8 +23,8 @@ _ONLY_BYTES = {bytes}
 class NamedQueues:
     """Finds the queues, and pulls from them."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: QueueState) -> None:
+        self._state = state
 
     def queues(self, names: list[bytes]) -> list[Queue]:
         """Those of the named queues that exist, each once.
@@ -37,7 +34,7 @@ class NamedQueues:
         """
         if type(names) not in (list, tuple) or len(names) > NAMES_MAX or not set(map(type, names)) <= _ONLY_BYTES:
             raise ValueError(f"a command names a list of at most {NAMES_MAX} queues")
-        found = (self._machine.existing(name) for name in dict.fromkeys(names))
+        found = (self._state.existing(name) for name in dict.fromkeys(names))
         return [queue for queue in found if queue is not None]
 
     def pull_first(self, names: list[bytes], count: int) -> list[Delivered] | None:
@@ -48,15 +45,15 @@ class NamedQueues:
         """
         if type(count) is not int:
             raise ValueError("a count must be an integer")
-        machine = self._machine
+        state = self._state
         delivered: list[Delivered] = []
         limit = min(count, REPEATS_MAX)
 
         def take(queue: Queue) -> int:
-            delivered.extend(machine.pull_from(queue, 1))
+            delivered.extend(state.pull_from(queue, 1))
             return limit - len(delivered)
 
-        drops = take_in_order(self.queues(names), machine.now_us, limit, take)
+        drops = take_in_order(self.queues(names), state.now_us, limit, take)
         return None if not delivered and drops >= DROPS_MAX else delivered
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from .state import State
 
 __all__ = ["STEP_MAX", "Operations"]
 
@@ -16,8 +13,8 @@ STEP_MAX = 10_000
 class Operations:
     """The commands, each of which returns None if the queue does not exist: none of them makes one."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def purge(self, name: bytes, limit: int) -> int | None:
         """Remove up to `limit` messages that are not leased, those first that would be delivered first.
@@ -26,10 +23,10 @@ class Operations:
             ValueError: the limit is out of range.
         """
         _check_limit(limit)
-        queue = self._machine.existing(name)
+        queue = self._state.existing(name)
         if queue is None:
             return None
-        purged = len(queue.withdraw(self._machine.now_us, limit, also_delayed=True))
+        purged = len(queue.withdraw(self._state.now_us, limit, also_delayed=True))
         queue.purged_total += purged
         return purged
 
@@ -42,18 +39,18 @@ class Operations:
             ValueError: the limit is out of range, or the destination is the queue itself or no name.
         """
         _check_limit(limit)
-        machine = self._machine
-        queue = machine.existing(name)
+        state = self._state
+        queue = state.existing(name)
         if queue is None:
             return None
-        target = machine.queue(destination)
+        target = state.queue(destination)
         if target is queue:
             raise ValueError("a queue cannot be moved to itself")
-        messages = queue.withdraw(machine.now_us, limit, also_delayed=False)
+        messages = queue.withdraw(state.now_us, limit, also_delayed=False)
         queue.moved_out_total += len(messages)
-        target.append(machine.now_us, machine.last_sequence + 1, messages)
-        machine.last_sequence += len(messages)
-        machine.note_due(target)
+        target.append(state.now_us, state.last_sequence + 1, messages)
+        state.last_sequence += len(messages)
+        state.note_due(target)
         return len(messages)
 
     def suspend(self, name: bytes, suspended: bool) -> bool | None:
@@ -64,12 +61,12 @@ class Operations:
         """
         if type(suspended) is not bool:
             raise ValueError("whether to suspend must be true or false")
-        queue = self._machine.existing(name)
+        queue = self._state.existing(name)
         if queue is None:
             return None
         queue.suspended = suspended
         if not suspended:
-            self._machine.note_due(queue)
+            self._state.note_due(queue)
         return True
 
 

@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .commands import Delivered, PushFlag
 from .expiry import NEVER
@@ -22,7 +22,6 @@ from .properties import Settings
 from .stock import Stock, property_bytes
 
 if TYPE_CHECKING:
-    from .patterns import PatternView
     from .pre_images import PreImages
 
 __all__ = ["COUNTERS", "DROPS_MAX", "REPEATS_MAX", "Queue"]
@@ -39,6 +38,16 @@ DROPS_MAX = 10_000
 
 REPEATS_MAX = 10_000
 """Most deliveries of a pull that may get the same message again and again, because they expire at once."""
+
+
+class Watcher(Protocol):
+    """Something that has to know when the queue's earliest due time may have fallen."""
+
+    def note(self, queue: Queue) -> None:
+        """It may have fallen."""
+
+    def remove(self, queue: Queue) -> None:
+        """The queue is gone."""
 
 
 class Queue:
@@ -102,7 +111,7 @@ class Queue:
         self.revision = 0
         self.rules_revision = 0
         self.stock = stock
-        self.views: list[PatternView] = []
+        self.views: list[Watcher] = []
         self.ready: deque[Message] = deque()
         self.delayed: list[tuple[int, int, Message]] = []
         self.leases = LeaseTable()

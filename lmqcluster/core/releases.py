@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .machine import Machine
+from .queue_state import QueueState
 
-__all__ = ["Releases"]
+__all__ = ["Owned", "Releases"]
+
+
+class Owned(Protocol):
+    """A table whose rows belong to owners."""
+
+    def release(self, owner: bytes, limit: int) -> int:
+        """Let go of up to `limit` of the owner's rows; returns how many."""
 
 
 class Releases:
@@ -16,12 +22,17 @@ class Releases:
 
     Keys and producers need no release: they are forgotten after their window.
 
+    Args:
+        state: the queues and tokens.
+        tables: what owners have.
+
     Attributes:
         seen_us: tokens that expire by this log time have been seen to.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, state: QueueState, tables: Sequence[Owned]) -> None:
+        self._state = state
+        self._tables = tables
         self._owners: dict[bytes, None] = {}
         self.seen_us = 0
         # When the next token expires, for this revision of the tokens and this `seen_us`.
@@ -30,7 +41,7 @@ class Releases:
     def begin(self, owner: bytes) -> None:
         """The owner's token has ended."""
         self._owners[owner] = None
-        self._machine.expiry.at(0)
+        self._state.expiry.at(0)
 
     def cancel(self, owner: bytes) -> None:
         """There is a token of this name again, which keeps what is left."""
@@ -40,7 +51,7 @@ class Releases:
         """When there is something to do next; None if nothing is known yet."""
         if self._owners:
             return 0
-        tokens = self._machine.tokens
+        tokens = self._state.tokens
         if self._next[:2] != (tokens.revision, self.seen_us):
             expiries = [token.expires_us for token in tokens if token.expires_us > self.seen_us]
             self._next = (tokens.revision, self.seen_us, min(expiries, default=None))
@@ -48,8 +59,7 @@ class Releases:
 
     def expire(self, now_us: int, limit: int | None) -> int:
         """Let go of up to `limit` things; returns how many."""
-        machine = self._machine
-        expired = [token for token in machine.tokens if self.seen_us < token.expires_us <= now_us]
+        expired = [token for token in self._state.tokens if self.seen_us < token.expires_us <= now_us]
         if expired:
             self._owners.update((token.name, None) for token in expired)
             self.seen_us = now_us
@@ -58,7 +68,7 @@ class Releases:
         while self._owners and released < most:
             owner = next(iter(self._owners))
             before = released
-            for table in (machine.marks, machine.key_scopes, machine.batches):
+            for table in self._tables:
                 released += table.release(owner, most - released)
             if released == before:
                 del self._owners[owner]

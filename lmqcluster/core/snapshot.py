@@ -14,18 +14,18 @@ Content types and headers are run lengths. The content of a compound message is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from .message import Headers, Message, Meta, Part
 from .properties import Rule, checked_properties
 from .queue import COUNTERS, Queue
 from .quotas import checked_owner
 from .snapshot_formats import FORMATS, from_format
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from .state import State
 
 __all__ = ["Restoration", "with_salt"]
+
+S = TypeVar("S", bound=State)
 
 _SEQUENCES = (list, tuple)
 _ONLY_INTS = {int}
@@ -37,10 +37,10 @@ def with_salt(record: list[Any], salt: bytes) -> list[Any]:
     return [*record[:4], salt, *record[5:]] if record[0] in ("lmqcluster", b"lmqcluster") else record
 
 
-class Restoration:
+class Restoration(Generic[S]):
     """Fills a fresh machine, record by record."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: S) -> None:
         self._machine = machine
         self._format = FORMATS[-1]
         self._count = 0
@@ -84,7 +84,7 @@ class Restoration:
             self._failed = True
             raise
 
-    def finish(self) -> Machine:
+    def finish(self) -> S:
         """The machine, after the last record.
 
         Raises:
@@ -93,7 +93,7 @@ class Restoration:
         if self._failed or not self._ended:
             raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
         if self._machine.version >= 2:
-            self._machine.begin_version_2(anew=False)
+            self._machine.begin_version_2(rebuild=False)
         return self._machine
 
     def _take(self, record: list[Any]) -> None:

@@ -13,15 +13,13 @@ from heapq import heappop
 from itertools import groupby, islice
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from .message import Message, Meta, Part
 from .pre_images import PreImages
 from .queue import COUNTERS, Queue
 from .snapshot_formats import format_of, to_format
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from .state import State
 
 __all__ = ["SnapshotView"]
 
@@ -44,9 +42,9 @@ class SnapshotView:
         revision: queues with a lower one have not been touched since the view was opened.
     """
 
-    def __init__(self, machine: Machine, pre_images: PreImages | None = None, revision: int = 0) -> None:
+    def __init__(self, machine: State, pre_images: PreImages | None = None, revision: int = 0) -> None:
         self.revision = revision
-        self._machine: Machine | None = machine
+        self._machine: State | None = machine
         self._pre_images = pre_images
         self._begun = False
         self._format = format_of(machine.version)
@@ -130,7 +128,7 @@ class SnapshotView:
         """Keep the state of a queue that has not been touched since the view was opened, and is going to be."""
         self._frozen[queue.name] = self._frozen_queue(queue)
 
-    def _reached(self, machine: Machine, name: bytes) -> _FrozenQueue:
+    def _reached(self, machine: State, name: bytes) -> _FrozenQueue:
         if self._pre_images is None:
             return self._frozen_queue(machine.queues[name])
         if name not in self._frozen:
@@ -241,7 +239,7 @@ class _FrozenQueue:
         return sum(len(part.content) + _meta_bytes(part[:2]) + _PART_OVERHEAD_BYTES for part in self._parts_of(message))
 
 
-def _header(machine: Machine) -> list[Any]:
+def _header(machine: State) -> list[Any]:
     return [
         "lmqcluster",
         format_of(machine.version),

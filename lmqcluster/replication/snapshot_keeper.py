@@ -317,7 +317,7 @@ def _nothing() -> None:
 class _Loading:
     """A received snapshot that becomes a machine."""
 
-    def __init__(self, incoming: SnapshotReceiver, restoration: Restoration, loaded: Loaded) -> None:
+    def __init__(self, incoming: SnapshotReceiver, restoration: Restoration[Machine], loaded: Loaded) -> None:
         self.incoming = incoming
         self.restoration = restoration
         self.loaded = loaded

@@ -6,8 +6,8 @@ import pytest
 
 from lmqcluster.core import Machine, Op
 from lmqcluster.core.expiry import NEVER
-from lmqcluster.core.machine import REMEMBER_US
 from lmqcluster.core.quotas import Kind
+from lmqcluster.core.state import REMEMBER_US
 from tests.property.driver import SECOND, Driver, bodies, compile_pattern, copied, numbers, records
 from tests.property.work import counted
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core.lease import LeaseTable
-from lmqcluster.core.machine import REMEMBER_US
 from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.core.sessions import BatchSessions
+from lmqcluster.core.state import REMEMBER_US
 from tests.property.driver import SECOND, Driver, bodies, numbers
 
 Q = b"q"

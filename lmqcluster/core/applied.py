@@ -1,0 +1,28 @@
+"""What becomes of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .queue import Queue
+
+__all__ = ["Applied"]
+
+
+class Applied(NamedTuple):
+    """What became of one batch.
+
+    Attributes:
+        status: ``applied``; ``duplicate`` if the batch was applied before; ``gap`` if an earlier batch of the same node is
+            missing, in which case nothing was done and the node has to send from the missing one on.
+        results: one result per command, empty unless applied.
+        ready: queues that may have gained messages that can be pulled.
+        created, deleted: queues that came and went.
+    """
+
+    status: str
+    results: list[Any]
+    ready: list[Queue]
+    created: Sequence[Queue] = ()
+    deleted: Sequence[Queue] = ()

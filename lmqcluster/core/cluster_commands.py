@@ -1,0 +1,118 @@
+"""Commands on the cluster as a whole: its founding and version, tokens, digests. Every public method is one command."""
+
+from __future__ import annotations
+
+import hashlib
+
+from .commands import IncompatibleVersionError
+from .state import State
+from .tokens import Role, Token, TokenResult
+
+__all__ = ["ClusterCommands"]
+
+SALT_BYTES = 10
+NUMBERS_SKIPPED = 1 << 32
+"""By a new salt: more than were ever lost at once, and few enough for 65,000 times."""
+_ONLY_BYTES = {bytes}
+
+
+class ClusterCommands:
+    """Carries them out on the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def barrier(self) -> bool:
+        """Change nothing: whoever proposed it knows that all before it is applied."""
+        return True
+
+    def found(self, salt: bytes) -> bool:
+        """Take the salt of message ids, unless there is one."""
+        _check_salt(salt)
+        if not self._state.salt:
+            self._state.salt = salt
+        return True
+
+    def renew_salt(self, salt: bytes) -> bool:
+        """Take the meaning from all ids handed out so far: those of deliveries in a lost part of the log would name later ones.
+
+        The numbers of such deliveries are skipped, because a node may be about to settle one.
+        """
+        _check_salt(salt)
+        self._state.salt = salt
+        self._state.last_delivery += NUMBERS_SKIPPED
+        return True
+
+    def digest(self, token: bytes) -> bytes:
+        """Equal on equal replicas; what differs in the numbers shows up without looking at every queue."""
+        state = self._state
+        if state.version < 2:
+            raise ValueError("the machine's version has no such command")
+        counted = (
+            *(token, state.version, state.now_us, state.salt, state.last_delivery, state.last_sequence),
+            *(len(state.queues), state.stock.messages, state.stock.body_bytes, len(state.producers), len(state.keys)),
+        )
+        return hashlib.blake2b(repr(counted).encode(), digest_size=16).digest()
+
+    def report_digest(self, token: bytes, member: bytes, digest: bytes) -> bool:
+        """Change nothing: the nodes read it in the log."""
+        if self._state.version < 2 or {type(token), type(member), type(digest)} != _ONLY_BYTES:
+            raise ValueError("a report has a token, a member and a digest, and came with version 2")
+        return True
+
+    def upgrade(self, version: int) -> int:
+        """Raise the machine version; returns the one from now on.
+
+        Raises:
+            IncompatibleVersionError: this program does not understand it; the node must stop.
+        """
+        state = self._state
+        if type(version) is not int:
+            raise ValueError("a machine version must be an integer")
+        if version > state.VERSION_MAX:
+            raise IncompatibleVersionError(
+                f"the cluster moves to machine version {version}, this program understands up to {state.VERSION_MAX}"
+            )
+        before, state.version = state.version, max(state.version, version)
+        if before < 2 <= state.version:
+            # Once in a cluster's life a command looks at every queue.
+            state.begin_version_2(rebuild=True)
+        return state.version
+
+    def set_token(
+        self,
+        name: bytes,
+        digest: bytes,
+        role: int,
+        pattern: bytes,
+        lifetime_us: int,
+        without_admin: bool,
+        created_us: int | None = None,
+    ) -> TokenResult:
+        """Make a token, or replace the one of this name."""
+        state = self._state
+        if type(lifetime_us) is not int or lifetime_us < 0:
+            raise ValueError("a lifetime must be an integer, 0 or more")
+        if not isinstance(created_us, (int, type(None))):
+            raise ValueError("a time of day must be an integer")
+        created_us = state.now_us if created_us is None else created_us
+        expires_us = created_us + lifetime_us if lifetime_us else 0
+        token = Token(name, digest, Role(role), pattern, created_us, expires_us)
+        result = state.tokens.set(token, without_admin=without_admin)
+        if result == TokenResult.DONE and state.version >= 2:
+            state.releases.cancel(name)
+            if expires_us:
+                state.expiry.at(expires_us)
+        return result
+
+    def delete_token(self, name: bytes, without_admin: bool) -> TokenResult:
+        """Delete a token."""
+        result = self._state.tokens.delete(name, without_admin=without_admin)
+        if result == TokenResult.DONE and self._state.version >= 2:
+            self._state.releases.begin(name)
+        return result
+
+
+def _check_salt(salt: bytes) -> None:
+    if type(salt) is not bytes or len(salt) != SALT_BYTES:
+        raise ValueError(f"the salt must have {SALT_BYTES} bytes")

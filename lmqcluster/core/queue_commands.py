@@ -1,0 +1,149 @@
+"""Commands on one queue: push, pull, settle, properties, deletion. Every public method is one command of the state machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .commands import Delivered
+from .patterns import PatternView
+from .properties import Rule, checked_properties
+from .queue import DROPS_MAX, REPEATS_MAX, Queue
+from .queue_state import are_all, check_numbers
+from .quotas import Kind, checked_owner
+from .state import REMEMBER_US, State
+from .stock import property_bytes
+
+__all__ = ["QueueCommands"]
+
+_SEQUENCES = (list, tuple)
+_INT_MAX = (1 << 63) - 1
+
+
+class QueueCommands:
+    """Carries them out on the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # --- push and pull --------------------------------------------------------------------------------------------
+
+    def push(
+        self,
+        name: bytes,
+        content_type: bytes | None,
+        contents: list[bytes],
+        producer: bytes | None,
+        first: int,
+        owner: bytes = b"",
+    ) -> list[int]:
+        """Store bodies; returns a flag for each.
+
+        Raises:
+            ValueError: an argument is malformed.
+        """
+        if type(contents) not in _SEQUENCES or not are_all(bytes, contents):
+            raise ValueError("bodies must be bytes")
+        if content_type is not None and type(content_type) is not bytes:
+            raise ValueError("a content type must be bytes or None")
+        if producer is not None and (type(producer) is not bytes or type(first) is not int or abs(first) > _INT_MAX):
+            raise ValueError("a producer must be bytes and its sequence an integer of 63 bits")
+        state = self._state
+        queue = state.queue(name)
+        duplicates = 0
+        if producer is not None:
+            if state.version < 2:
+                state.producers.expire(state.now_us, None)
+            duplicates = state.producers.admit(checked_owner(owner), producer, first, len(contents), state.now_us)
+            state.expiry.at(state.now_us + REMEMBER_US)
+            if duplicates:
+                contents = contents[duplicates:]
+        flags = state.store(queue, (content_type, ()), contents)
+        return [0] * duplicates + flags if duplicates else flags
+
+    def pull(self, name: bytes, count: int) -> list[Delivered] | None:
+        """Lease up to `count` messages; None if only exhausted ones were met, as many as one command may drop."""
+        if type(count) is not int:
+            raise ValueError("a count must be an integer")
+        state = self._state
+        queue = state.queue(name)
+        dropped_before = queue.dropped_total
+        delivered = state.pull_from(queue, count)
+        if not delivered:
+            if queue.dropped_total - dropped_before >= DROPS_MAX:
+                return None
+            state.idle.pulled(queue)
+        return delivered
+
+    def pull_any(self, pattern: bytes, count: int) -> list[Delivered] | None:
+        """Lease up to `count` messages of the queues that a pattern finds, those first that have been due longest."""
+        if type(count) is not int:
+            raise ValueError("a count must be an integer")
+        state = self._state
+        view: PatternView = state.patterns.view(pattern)
+        delivered: list[Delivered] = []
+        drops = 0
+        while len(delivered) < min(count, REPEATS_MAX) and drops < DROPS_MAX:
+            earliest = view.earliest()
+            if earliest is None or earliest[0] > state.now_us:
+                break
+            queue = earliest[1]
+            dropped_before = queue.dropped_total
+            delivered += state.pull_from(state.queue(queue.name), 1)
+            drops += queue.dropped_total - dropped_before
+        return None if not delivered and drops >= DROPS_MAX else delivered
+
+    # --- settle ---------------------------------------------------------------------------------------------------
+
+    def ack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Settle deliveries: the messages are gone. None if there is no such queue."""
+        queue = self._state.existing(name)
+        if queue is None:
+            return None
+        check_numbers(numbers)
+        return queue.ack(self._state.now_us, numbers)
+
+    def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Give messages back, the deliveries stay charged. None if there is no such queue."""
+        return self._state.settle(name, numbers, Queue.nack if self._state.version < 2 else Queue.nack_or_drop)
+
+    # --- properties and existence ---------------------------------------------------------------------------------
+
+    def set_properties(self, name: bytes, pairs: list[Any]) -> bool:
+        """Set some of a queue's own properties; creates the queue if need be."""
+        state = self._state
+        checked = checked_properties(pairs)
+        if state.version >= 2:
+            self._check_property_bytes(name, dict(checked))
+        queue = state.queue(name)
+        state.set_own(queue, {**queue.own, **dict(checked)})
+        state.refresh(queue)
+        return True
+
+    def _check_property_bytes(self, name: bytes, properties: dict[str, Any]) -> None:
+        state = self._state
+        queue = state.existing(name)
+        owner, own = (b"", {}) if queue is None else (queue.owner, queue.own)
+        more = property_bytes({**own, **properties}) - property_bytes(own)
+        if more > 0 and (owner or len(state.tokens)):
+            state.quotas.check(Kind.PROPERTY_BYTES, owner, more)
+
+    def clear_properties(self, name: bytes) -> bool:
+        """Remove all of a queue's own properties; creates the queue if need be."""
+        queue = self._state.queue(name)
+        self._state.set_own(queue, {})
+        self._state.refresh(queue)
+        return True
+
+    def set_defaults(self, rules: list[Any]) -> bool:
+        """Replace the default rules."""
+        compiled = self._state.compile
+        self._state.set_rules(
+            [Rule(pattern, tuple(checked_properties(pairs)), compiled(pattern)) for pattern, pairs in rules]
+        )
+        return True
+
+    def create_for(self, name: bytes, owner: bytes) -> bool:
+        """Make a queue, unless it exists, and count it to its owner; a node sends this before a command that would make it."""
+        if name not in self._state.queues:
+            self._state.create(name, checked_owner(owner))
+        return True

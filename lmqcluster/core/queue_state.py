@@ -1,0 +1,300 @@
+"""The queues of a replica, with what keeps them: their names, settings, leases, sums and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from .commands import Compile, Delivered
+from .expiry import Expiry
+from .hooked_names import HookedNames
+from .idle_queues import IdleQueues
+from .lease_watch import LeaseWatch
+from .message import Meta
+from .past_deliveries import PastDeliveries
+from .patterns import PatternIndex
+from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, settings_of
+from .queue import COUNTERS, Queue
+from .quotas import Kind, Quotas
+from .sorted_names import SortedNames
+from .stock import Stock, property_bytes
+from .tokens import Tokens
+
+__all__ = ["OpenView", "QueueState", "are_all", "check_numbers"]
+
+NAME_BYTES_MAX = 255
+_PLAIN = settings_of(SYSTEM_DEFAULTS)
+_SEQUENCES = (list, tuple)
+
+
+class OpenView(Protocol):
+    """A snapshot view that is being read.
+
+    Attributes:
+        revision: queues with a lower one have not been touched since the view was opened.
+    """
+
+    revision: int
+
+    def freeze(self, queue: Queue) -> None:
+        """Keep the queue as it is, because a command is about to change it."""
+
+
+class QueueState:
+    """All queues of the cluster, as one replica sees them.
+
+    Attributes:
+        version: how commands are carried out; raised when all members have a program that understands the next one.
+        now_us: log time; never falls.
+        queues: by name.
+        names: the queues' names in order.
+        stock: how much the queues hold.
+        rules: the default properties.
+        retired: counters of deleted queues, so that totals never fall.
+        last_delivery: number of the last delivery.
+        last_sequence: number of the last message stored.
+        hooked: which headers the queues' own hooks ask to keep.
+        tokens: who may use the cluster.
+        quotas: what is kept for each owner.
+        endings: how deliveries ended.
+        expiry: ends what ends by log time.
+        lease_watch: the queues whose leases end next.
+        idle: the queues that end if nobody uses them.
+        ready: queues that may have gained messages with the batch that is being applied.
+        created, deleted: queues that came and went with it.
+    """
+
+    def __init__(self, compile_pattern: Compile) -> None:
+        self.compile = compile_pattern
+        self.version = 1
+        self.now_us = 0
+        self.last_delivery = 0
+        self.last_sequence = 0
+        self.rules: list[Rule] = []
+        self.queues: dict[bytes, Queue] = {}
+        self.names = SortedNames()
+        self.stock = Stock()
+        self.hooked = HookedNames()
+        self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.patterns = PatternIndex(compile_pattern, self.queues)
+        self.quotas = Quotas()
+        self.tokens = Tokens(compile_pattern)
+        self.endings = PastDeliveries()
+        self.expiry = Expiry()
+        self.lease_watch = LeaseWatch(self)
+        self.idle = IdleQueues(self)
+        self.ready: list[Queue] = []
+        self.created: list[Queue] = []
+        self.deleted: list[Queue] = []
+        self.view: OpenView | None = None
+        # Grows with every change of the rules and every snapshot view: a queue with another one has to be looked after.
+        self.revision = 0
+        self._rules_revision = 0
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of that name with current settings, created if need be."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.create(name)
+        elif queue.revision != self.revision:
+            self._look_after(queue)
+        return queue
+
+    def create(self, name: bytes, owner: bytes = b"") -> Queue:
+        """Make the queue, which must not exist.
+
+        Raises:
+            ValueError: the name is not 1 to 255 bytes.
+            RefusedError: ``quota_exceeded``. Where nobody needs a token the nodes bound the number of all queues.
+        """
+        if self.version >= 2 and (owner or len(self.tokens)):
+            self.quotas.check(Kind.QUEUES, owner)
+        return self.add(name, owner)
+
+    def add(self, name: bytes, owner: bytes) -> Queue:
+        """As `create`, whatever the owner has."""
+        if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
+            raise ValueError("a queue name must have 1 to 255 bytes")
+        # Without rules all queues begin alike, and share one object.
+        settings = self._settings({}, name) if self.rules else _PLAIN
+        queue = Queue(name, settings, self.endings, self.stock)
+        queue.owner = owner
+        self.quotas.take(Kind.QUEUES, owner)
+        queue.revision, queue.rules_revision = self.revision, self._rules_revision
+        self.queues[name] = queue
+        self.names.add(name)
+        self.patterns.created(queue)
+        self.created.append(queue)
+        return queue
+
+    def touched(self, queue: Queue) -> Queue:
+        """The queue, ready to be changed. A command changes no queue that it did not get from here, `queue` or `existing`."""
+        if queue.revision != self.revision:
+            self._look_after(queue)
+        return queue
+
+    def _look_after(self, queue: Queue) -> None:
+        """Do what was put off for a queue until it is used: keep it for an open snapshot view, resolve its properties."""
+        view = self.view
+        if view is not None and queue.revision < view.revision:
+            view.freeze(queue)
+        if queue.rules_revision != self._rules_revision:
+            self.refresh(queue)
+        queue.revision = self.revision
+
+    def refresh(self, queue: Queue) -> None:
+        """Resolve the queue's properties again."""
+        queue.settings = self._settings(queue.own, queue.name)
+        queue.rules_revision = self._rules_revision
+        self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
+
+    def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
+        settings = settings_of(effective(own, self.rules, name))
+        if settings.deliveries < 1 and self.version >= 2:
+            # Front ends refuse a negative retry; older ones took it, and every push would be dropped.
+            return settings._replace(deliveries=1)
+        return settings
+
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name with current settings, None if there is none."""
+        queue = self.queues.get(name)
+        if queue is not None and queue.revision != self.revision:
+            self._look_after(queue)
+        return queue
+
+    def set_own(self, queue: Queue, own: dict[str, Any]) -> None:
+        """Replace a queue's own properties; `refresh` must follow."""
+        more = property_bytes(own) - property_bytes(queue.own)
+        if more > 0:
+            self.quotas.take(Kind.PROPERTY_BYTES, queue.owner, more)
+        elif more < 0:
+            self.quotas.give(Kind.PROPERTY_BYTES, queue.owner, -more)
+        queue.set_own(own)
+
+    def delete(self, name: bytes) -> bool:
+        """Delete a queue with all it holds; whether there was one."""
+        queue = self.existing(name)
+        if queue is not None:
+            del self.queues[name]
+            self.names.remove(name)
+            self.set_own(queue, {})
+            queue.uncount()
+            self.quotas.give(Kind.QUEUES, queue.owner)
+            self.idle.deleted(queue)
+            self.lease_watch.deleted(queue)
+            self.patterns.deleted(queue)
+            self.deleted.append(queue)
+            self.hooked.note(name, ())
+            for counter in COUNTERS:
+                self.retired[counter] += getattr(queue, counter)
+        return queue is not None
+
+    def set_rules(self, rules: list[Rule]) -> None:
+        """Replace the default properties; queues take them over when they are used next."""
+        self.rules = rules
+        self.outdate_settings()
+
+    def outdate_settings(self) -> None:
+        """Let every queue's properties be resolved again when it is used next."""
+        self.revision += 1
+        self._rules_revision += 1
+
+    def view_closed(self, view: OpenView) -> None:
+        """Called by a view when it is closed."""
+        if self.view is view:
+            self.view = None
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def store(self, queue: Queue, meta: Meta, contents: list[bytes]) -> list[int]:
+        """Put bodies that share one meta into a queue; returns a flag for each."""
+        bounds_windows = self.version >= 2
+        flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents, bounds_windows=bounds_windows)
+        self.last_sequence += len(contents)
+        self.note_due(queue)
+        return flags
+
+    def pull_from(self, queue: Queue, count: int) -> list[Delivered]:
+        """Lease up to `count` messages of a queue to a client."""
+        return self._counted(queue, queue.pull(self.now_us, count, self.last_delivery))
+
+    def take(self, queue: Queue, count: int, deadline_us: int, charge: int) -> list[Delivered]:
+        """Lease up to `count` messages of a queue for a batch; `charge` is how many deliveries that uses up, 0 or 1."""
+        return self._counted(queue, queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge))
+
+    def _counted(self, queue: Queue, delivered: list[Delivered]) -> list[Delivered]:
+        self.last_delivery += len(delivered)
+        if delivered and delivered[0][3].due_us < queue.watched_us:
+            self.lease_watch.note(queue, delivered[0][3].due_us)
+        if queue.settings.timeout_us < 0:
+            # The leases ended before they began, so the queue's earliest due time may have fallen.
+            self.ready.append(queue)
+        if queue.views:
+            _note_views(queue)
+        return delivered
+
+    def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Let leases end a full timeout from now; None if there is no such queue."""
+        results = self.settle(name, numbers, Queue.extend)
+        if results:
+            queue = self.queues[name]
+            self.lease_watch.note(queue, self.now_us + queue.settings.timeout_us)
+        return results
+
+    def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Undo deliveries; None if there is no such queue."""
+        return self.settle(name, numbers, Queue.put_back)
+
+    def put_back_uncharged(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Undo deliveries that were not charged; None if there is no such queue."""
+        return self.settle(name, numbers, Queue.put_back_uncharged)
+
+    def settle(
+        self, name: bytes, numbers: list[int], verb: Callable[[Queue, int, list[int]], list[bool]]
+    ) -> list[bool] | None:
+        """Do something to leases by their numbers; None if there is no such queue."""
+        queue = self.existing(name)
+        if queue is None:
+            return None
+        check_numbers(numbers)
+        results = verb(queue, self.now_us, numbers)
+        self.note_due(queue)
+        return results
+
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due earlier than before."""
+        self.ready.append(queue)
+        if queue.views:
+            _note_views(queue)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def properties(self, name: bytes) -> dict[str, Any]:
+        """Effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
+        queue = self.queues.get(name)
+        # An empty queue is false.
+        return effective({} if queue is None else queue.own, self.rules, name)
+
+    def totals(self) -> dict[str, int]:
+        """Sums of the queues' counters, those of deleted queues included."""
+        queues = self.queues.values()
+        return {name: retired + sum(getattr(queue, name) for queue in queues) for name, retired in self.retired.items()}
+
+
+def check_numbers(numbers: list[int]) -> None:
+    """Raise ValueError unless all are integers. Checked before the first is settled, because a command fails as a whole."""
+    if type(numbers) not in _SEQUENCES or not are_all(int, numbers):
+        raise ValueError("delivery numbers must be integers")
+
+
+def are_all(kind: type, values: list[Any]) -> bool:
+    """Whether all values are of exactly this type."""
+    # Nearly always there is one.
+    return type(values[0]) is kind if len(values) == 1 else set(map(type, values)) <= {kind}
+
+
+def _note_views(queue: Queue) -> None:
+    for view in queue.views:
+        view.note(queue)

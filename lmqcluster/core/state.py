@@ -1,0 +1,83 @@
+"""Everything that replicas must agree on, which is what a snapshot holds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .batch_leases import BatchLeases
+from .commands import Compile, Op
+from .expiry import Limited
+from .key_scopes import KeyScopes
+from .keys import IdempotencyKeys
+from .marks import Marks
+from .past_deliveries import Ending
+from .producers import Producers
+from .queue_state import QueueState
+from .releases import Releases
+from .sessions import BatchSessions
+
+__all__ = ["REMEMBER_US", "State"]
+
+REMEMBER_US = 600 * 1_000_000
+"""How long producers and idempotency keys are remembered: twice what the contract promises."""
+_ENDING_BY = {Op.ACK: None, Op.NACK: Ending.NACKED, Op.PUT_BACK: Ending.PUT_BACK}
+
+
+class State(QueueState):
+    """The queues, and what is remembered of clients and nodes.
+
+    Attributes:
+        salt: the fixed part of message ids, empty until the cluster is founded.
+        sessions: how far each node's batches have been applied.
+        producers, keys, key_scopes, marks: which pushes have been stored.
+        batches: batch leases.
+        releases: owners whose tokens have ended.
+    """
+
+    VERSION_MAX: ClassVar = 2
+    """The highest machine version that this program understands."""
+    REMEMBER_US: ClassVar = REMEMBER_US
+
+    def __init__(self, compile_pattern: Compile) -> None:
+        super().__init__(compile_pattern)
+        self.salt = b""
+        self.sessions = BatchSessions()
+        self.producers = Producers(REMEMBER_US, self.quotas)
+        self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
+        self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
+        self.marks = Marks(self.quotas)
+        self.batches = BatchLeases(self)
+        self.releases = Releases(self, (self.marks, self.key_scopes, self.batches))
+        self.expiry.watch(
+            [
+                Limited(self.lease_watch, 1_000),
+                Limited(self.keys, 2_000),
+                Limited(self.key_scopes, 100),
+                Limited(self.producers, 2_000),
+                Limited(self.marks, 10),
+                Limited(self.batches, 100),
+                Limited(self.releases, 10),
+                Limited(self.idle, 100),
+            ]
+        )
+
+    def begin_version_2(self, *, rebuild: bool) -> None:
+        """Go on as machine version 2: what ends by log time ends by itself; see `LeaseWatch.begin`."""
+        self.patterns.retire()
+        self.outdate_settings()
+        self.lease_watch.begin(rebuild=rebuild)
+        self.expiry.begin()
+
+    def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
+        """Whether a delivery that a command `op` (ack, nack or put back) finds no lease of was ended by such a command before.
+
+        Returns:
+            None if that is forgotten.
+        """
+        queue = self.queues.get(name)
+        if not 0 < number <= self.last_delivery or (queue is not None and number in queue.leases.messages):
+            return False
+        ending = self.endings.find(number)
+        if ending is None and number <= self.endings.floor:
+            return None
+        return ending == _ENDING_BY[op]
