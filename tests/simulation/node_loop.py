@@ -197,10 +197,10 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.replication.snapshot_keeper, "log", silence),
             (modules.node.node, "log", silence),
             (modules.node.own_commands, "log", silence),
-            (modules.node.replica_digests, "os", types.SimpleNamespace(urandom=rng.randbytes)),
-            (modules.node.replica_digests, "log", silence),
-            (modules.node.replica_digests, "DIGEST_EVERY", 5),
-            (modules.node.incarnation, "log", silence),
+            (modules.node.membership.replica_digests, "os", types.SimpleNamespace(urandom=rng.randbytes)),
+            (modules.node.membership.replica_digests, "log", silence),
+            (modules.node.membership.replica_digests, "DIGEST_EVERY", 5),
+            (modules.node.membership.incarnation, "log", silence),
         ):
             patches.enter_context(mock.patch.object(module, name, value))
         yield
