@@ -1,8 +1,4 @@
-# make up        a three-node cluster on loopback          make install   create .venv and install everything, Spark and tests too
-# make test      everything CI checks                      make bench   the benchmark suite
-# make check     lint, types, import rules, unit tests     make sim SEED=n   replay one simulated run
-# make drill     every failover drill                      make drill-soak HOURS=n   drills with new seeds for n hours
-# make deploy-check   all of deploy/ by its users' tools, some of which take minutes to build
+# `make help` lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,9 +12,13 @@ TEST_JOBS ?= 3
 # Tests start about a thousand processes of ours: each would compile our modules again without byte code on the disk.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install up check lint test unit sim soak deploy-check drill drill-soak example bench clean
+.DEFAULT_GOAL := install
+.PHONY: help install up check lint fmt test unit docs sim soak deploy-check drill drill-soak example bench clean
 
-install: $(STAMP)
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(STAMP) ## Create .venv and install everything, Spark and tests too (1.4 GiB)
 
 # What a cluster needs is little; Spark, browsers and tests are much more.
 $(RUNTIME): pyproject.toml
@@ -34,53 +34,61 @@ $(STAMP): $(RUNTIME) pyproject.toml
 	@$(PIP) --editable '.[dev,bench,spark]'
 	@touch $(STAMP)
 
-up: $(RUNTIME)
+up: $(RUNTIME) ## Run a cluster of three nodes on this machine
 	@$(BIN)/lmq dev
 
-lint: install
+lint: install ## Check style, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy lmqcluster cli chaos
 	$(BIN)/lint-imports
 
-unit: install
+fmt: install ## Format the code and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+unit: install ## Run the unit tests
 	$(BIN)/pytest -q tests/unit
 
-check: lint unit
+docs: install ## Build the documentation into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file .mkdocs.yml
+	@echo 'The site is in build/site: open build/site/index.html'
+
+check: lint unit ## Run lint and unit: before every commit
 
 # Java's archive of Spark's classes saves the tests more time than it takes; they pass without it too.
 $(CLASSES): $(STAMP)
 	-@$(BIN)/python -W ignore -m tests.spark.shared_classes
 
-test: lint $(CLASSES)
+test: lint $(CLASSES) ## Run everything that CI runs (tens of minutes)
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
 
 # What takes minutes to fetch and build: Helm and Docker Compose; and the systemd unit in a systemd of its own, for which one has to be root.
-deploy-check: install
+deploy-check: install ## Check deploy/ with Helm, Docker Compose and systemd, which are built first (minutes)
 	LMQ_DEPLOY_TOOLS=build $(BIN)/pytest tests/deploy
 
-sim: install
+sim: install ## Replay a run of the simulator: make sim SEED=7
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) $(SIM_ARGS)
 
 # An hour of new seeds, two processes at a time.
-soak: install
+soak: install ## Run the simulator with new seeds: make soak MINUTES=60
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),$(shell date +%s)) --minutes $(or $(MINUTES),60) --jobs 2
 
-drill: install
+drill: install ## Run every failover drill on real processes
 	$(BIN)/lmq-drill suite full $(DRILL_ARGS)
 
-drill-soak: install
+drill-soak: install ## Run failover drills with new seeds: make drill-soak HOURS=8
 	$(BIN)/lmq-drill suite soak --hours $(or $(HOURS),1) $(DRILL_ARGS)
 
 # 336,776 flights through queues into a table; a node and the query are killed on the way.
-example: install
+example: install ## Run the flights through Spark while nodes die
 	$(BIN)/python -m tests.spark.flights_example $(EXAMPLE_ARGS)
 
-bench: install
+bench: install ## Measure speed: make bench BENCH_ARGS=--quick
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.backlog $(BACKLOG_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.observed $(OBSERVED_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.spark $(SPARK_BENCH_ARGS)
 
-clean:
+clean: ## Remove .venv, var and build
 	rm -rf $(VENV) var build *.egg-info

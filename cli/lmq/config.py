@@ -88,7 +88,7 @@ def config_check(config_file: Path | None, while_running: bool, **flags: str | N
 
 @config.command("docs")
 def config_docs() -> None:
-    """Print the reference of all options as Markdown; the README's table is this."""
+    """Print the reference of all options as Markdown, as in docs/configuration.md."""
     print("| Option | Default | Meaning | At the extremes |\n|---|---|---|---|")
     for option in OPTIONS:
         print(f"| `{option.name}` {option.metavar} | {option.default} | {option.help} | {option.extremes} |")

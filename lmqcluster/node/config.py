@@ -1,7 +1,7 @@
 """The configuration of one node: every option, its unit, its default, and what goes wrong at the extremes.
 
 `NodeConfig` is the only list of options: flags, environment variables, keys of the TOML file, ``--help`` and the
-table of the README are derived from its fields. Reading those sources is `config_load`.
+table of docs/configuration.md are derived from its fields. Reading those sources is `config_load`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the documentation tells people to type: programs, commands and options exist, and links lead somewhere."""
+"""What the documentation tells people to type exists, links lead somewhere, and the site names every page."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,7 +17,10 @@ from lmqcluster_cli.lmq.program import cli as lmq
 from lmqcluster_cli.pipeline.program import cli as lmq_pipeline
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.md")])
+FOLDERS = ("docs", "deploy", "lmqcluster", "chaos")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
+TYPED = [page for page in PAGES if page.name != "CHANGELOG.md"]
+"""The pages that tell people what to type; the changelog also names what is gone."""
 COMMENTED = sorted(
     path for path in (ROOT / "deploy").rglob("*") if path.suffix in {".yaml", ".toml", ".env", ".service", ".txt"}
 )
@@ -80,7 +84,7 @@ def commands(path: Path) -> Iterator[Line]:
             yield Line(f"{path.relative_to(ROOT)}: {line}", tuple(words[:stop]))
 
 
-ALL = [line for path in [*PAGES, *COMMENTED] for line in commands(path)]
+ALL = [line for path in [*TYPED, *COMMENTED] for line in commands(path)]
 
 
 @pytest.mark.parametrize("line", ALL, ids=[" ".join(line.words)[:60] for line in ALL])
@@ -124,5 +128,50 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def headings(page: Path) -> set[str]:
     """The anchors that a page's headings make."""
-    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lists_and_tables_stand_apart(path: Path) -> None:
+    """Without an empty line before them, the site's Markdown takes them for part of the paragraph."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    lines = text.splitlines()
+    for before, line in itertools.pairwise(lines):
+        if re.match(r"(?:[-*] |[0-9]+[.] )", line):
+            assert not before or re.match(r"(?:[-*] |[0-9]+[.] | )", before), line
+        elif line.startswith("|"):
+            assert not before or before.startswith(("|", "<!--")), line
+
+
+def test_the_navigation_of_the_site_names_every_page() -> None:
+    navigation = (ROOT / ".mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    named = re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)
+    docs = ROOT / "docs"
+    pages = [str(page.relative_to(docs)) for page in docs.rglob("*.md")]
+    records = [page for page in pages if re.match(r"decisions/[0-9]", page)]
+    assert records
+    elsewhere = [page for page in named if (ROOT / page).exists() and not (docs / page).exists()]
+    assert sorted(named) == sorted({*pages, *elsewhere} - {*records})
+
+
+def test_the_index_of_the_documentation_links_every_page() -> None:
+    docs = ROOT / "docs"
+    for index in (docs / "README.md", docs / "decisions" / "README.md"):
+        linked = set(re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8")))
+        assert {page.name for page in index.parent.glob("*.md")} - {"README.md"} <= linked
+
+
+def test_the_glossary_names_what_there_is_in_the_code() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "lmqcluster").rglob("*.py")}
+    code = "\n".join(sources.values())
+    rows = re.findall(r"^\| [^|]+ \| [^|]+ \| ([^|]+) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(names) > 50
+    for name in names:
+        if "/" in name:
+            assert name.startswith("/v1/") or (ROOT / "lmqcluster" / name).exists(), name
+        else:
+            for word in name.split("."):
+                assert re.search(rf"\b{word}\b", code), name

@@ -1,4 +1,4 @@
-"""The README says of the options and exit codes what the programs say."""
+"""The documentation says of options and exit codes what the programs say."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from click.testing import CliRunner
 from lmqcluster_cli.lmq.program import cli
 from lmqcluster_cli.shared.errors import EXIT_CODES_HELP
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_table_of_options_is_what_lmq_config_docs_prints() -> None:
     printed = CliRunner().invoke(cli, ["config", "docs"]).output
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
     shown = re.search(
-        r"<!-- This table is the output of: lmq config docs -->\n(.*)<!-- /lmq config docs -->", README, re.DOTALL
+        r"<!-- This table is the output of: lmq config docs -->\n(.*)<!-- /lmq config docs -->", page, re.DOTALL
     )
     assert shown is not None
     assert shown[1] == printed
@@ -24,5 +25,5 @@ def test_the_table_of_options_is_what_lmq_config_docs_prints() -> None:
 
 def test_the_table_of_exit_codes_is_that_of_the_help() -> None:
     table = dict(re.findall(r"^ +(\d+)  (.*)$", EXIT_CODES_HELP, re.MULTILINE))
-    shown = dict(re.findall(r"^\| (\d+) \| (.*) \|$", README, re.MULTILINE))
+    shown = dict(re.findall(r"^\| (\d+) \| (.*) \|$", (DOCS / "admin.md").read_text(encoding="utf-8"), re.MULTILINE))
     assert shown == table

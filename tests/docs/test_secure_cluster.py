@@ -1,4 +1,4 @@
-"""The README's cluster with TLS and tokens: its command lines, run as they stand there but for the ports and `make install`."""
+"""Getting started's cluster with TLS and tokens: its command lines run as they stand, but for ports and `make install`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.integration.cluster import clean_environment, ports, reaper, wait_for
 
-from .tools import ROOT
+from .conftest import ROOT
 
 DEADLINE_S = 180.0
 LEFT_OUT = ("make install", ". .venv/bin/activate")
@@ -20,7 +20,7 @@ LEFT_OUT = ("make install", ". .venv/bin/activate")
 
 def command_lines() -> list[str]:
     """What the section tells people to type, loops in several lines included."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
     section = re.search(r"^## Three nodes with TLS and tokens\n.*?(?=^## )", text, re.DOTALL | re.MULTILINE)
     assert section is not None
     lines: list[str] = []
@@ -36,7 +36,7 @@ def command_lines() -> list[str]:
     return [line for line in lines if line not in LEFT_OUT]
 
 
-def test_the_commands_of_the_readme_make_a_cluster_with_tls_and_tokens(tmp_path: Path) -> None:
+def test_the_commands_of_the_page_make_a_cluster_with_tls_and_tokens(tmp_path: Path) -> None:
     # The answers are compared, so the shell may go on after a refusal, which is one of them.
     script = "\n".join(command_lines())
     for port in (":9980", ":18800", ":19980"):

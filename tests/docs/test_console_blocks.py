@@ -1,0 +1,73 @@
+"""The command lines of the pages do what the pages show, on a real cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import Cluster, clean_environment
+
+from .conftest import ROOT, addresses_of
+from .shell import Shell, Step, steps
+
+RUN = {
+    "README.md": (),
+    "docs/access.md": ("TLS for clients",),
+    "docs/admin.md": (),
+    "docs/concepts.md": (),
+    "docs/configuration.md": (),
+    "docs/getting-started.md": (
+        # These two have tests of their own: test_secure_cluster and tests/integration/test_worked_example.py.
+        "Three nodes with TLS and tokens",
+        "A worked example: 336,776 flights and a dead node",
+    ),
+    "docs/properties.md": (),
+}
+"""The pages whose commands run, with the sections that do not."""
+MAKES_TOKENS = ("docs/access.md",)
+NOT_RUN = {
+    "CONTRIBUTING.md": "targets of make that run for minutes",
+    "docs/http.md": "tests/integration/test_docs_http.py runs them",
+    "docs/containers.md": "needs Docker and Kubernetes",
+    "docs/operations.md": "needs machines of its own and systemd",
+    "docs/production.md": "needs machines of its own and systemd",
+    "docs/spark.md": "needs a cluster of Spark; tests/spark runs the pipelines",
+}
+"""Of these pages programs, commands and options are checked, by tests/unit/test_documentation.py."""
+ELSEWHERE = re.compile(r"/etc/|/var/lib/|10\.0\.0\.|^make |\.venv/bin/activate| \.\.\.( |$)")
+"""Lines that are for other machines, or that stand for what the test has done already."""
+
+
+def section_steps(page: str, left_out: tuple[str, ...]) -> list[Step]:
+    """The commands of a page that run here."""
+    sections = re.split(r"^## ", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    unknown = set(left_out) - {section.partition("\n")[0] for section in sections}
+    assert not unknown, f"{page} has no section {unknown}"
+    kept = [section for section in sections if section.partition("\n")[0] not in left_out]
+    return [step for section in kept for step in steps(section) if not ELSEWHERE.search(step.command)]
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_commands_of_a_page_print_what_it_shows(page: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    cluster: Cluster = request.getfixturevalue("new_cluster" if page in MAKES_TOKENS else "cluster")
+    environment = {
+        **clean_environment(),
+        "LMQ_NODE": cluster[0].http,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    todo = section_steps(page, RUN[page])
+    assert todo
+    with Shell(tmp_path, environment, addresses_of(cluster)) as shell:
+        for step in todo:
+            shell.check(step)
+
+
+def test_every_page_with_commands_is_known() -> None:
+    pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
+    found = {str(page.relative_to(ROOT)) for page in pages if list(steps(page.read_text(encoding="utf-8")))}
+    assert found == RUN.keys() | NOT_RUN.keys()
+    assert not RUN.keys() & NOT_RUN.keys()

@@ -1,0 +1,104 @@
+"""The Python examples of the pages run, and print what their comments say."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmqcluster import Client
+from lmqcluster.spark.reference import OPTIONS
+from tests.integration.cluster import Cluster, clean_environment, reaper, wait_for
+
+from .conftest import ROOT
+
+PAGES = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
+PROGRAM = re.compile(r"# (\w+\.py)\n")
+"""How the block of a whole program begins."""
+NEEDS_SPARK = ("docs/spark.md",)
+_PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
+
+
+def blocks(page: Path) -> list[str]:
+    """The blocks of the language python."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+WITH_BLOCKS = sorted(str(page.relative_to(ROOT)) for page in PAGES if blocks(page))
+PROGRAMS = {match[1]: block for page in WITH_BLOCKS for block in blocks(ROOT / page) if (match := PROGRAM.match(block))}
+
+
+def replaced(code: str, addresses: Mapping[str, str]) -> str:
+    """The code with the addresses of a real cluster."""
+    for shown, real in addresses.items():
+        code = code.replace(shown, real)
+    return code
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_BLOCKS if page not in NEEDS_SPARK])
+def test_the_examples_of_a_page_print_what_their_comments_say(page: str, addresses: Mapping[str, str]) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(ROOT / page):
+        if PROGRAM.match(block):
+            continue
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(compile(replaced(block, addresses), page, "exec"), names)
+        assert ", ".join(printed.getvalue().splitlines()) == ", ".join(_PRINTED.findall(block)), block
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_consumer_works_goes_on_after_an_error_and_stops(
+    name: str, cluster: Cluster, addresses: Mapping[str, str], tmp_path: Path
+) -> None:
+    program = tmp_path / name
+    program.write_text(replaced(PROGRAMS[name], addresses), encoding="utf-8")
+    with Client(cluster.rpc_addresses) as client:
+        # Its text cannot be read, so it is given back and delivered again until no deliveries are left.
+        client.push("invoices", 7)
+        client.push_many("invoices", ["a", "b", "c"])
+        process = subprocess.Popen(
+            [sys.executable, program],
+            env=clean_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        reaper.tell("+", process.pid)
+        assert process.stdout is not None
+        paid = {process.stdout.readline() for _ in range(3)}
+        assert paid == {"paying a\n", "paying b\n", "paying c\n"}
+
+        def is_settled() -> bool:
+            queue = cluster[0].get_json("/v1/queues/invoices")
+            return (queue["ready"], queue["leased"], queue["dropped_total"]) == (0, 0, 1)
+
+        wait_for(is_settled, "the end of all messages")
+        process.send_signal(signal.SIGTERM)
+        _out, err = process.communicate()
+        reaper.tell("-", process.pid)
+    assert process.returncode == 0, err
+    assert err.count("failed and was given back") == 3, err
+
+
+def test_there_are_programs() -> None:
+    assert set(PROGRAMS) == {"consumer.py", "async_consumer.py"}
+
+
+@pytest.mark.parametrize("page", NEEDS_SPARK)
+def test_examples_with_spark_name_options_that_there_are(page: str) -> None:
+    code = "\n".join(blocks(ROOT / page))
+    ast.parse(code)
+    named = set(re.findall(r'\.option\("([^"]+)"', code)) - {"path", "checkpointLocation"}
+    assert named
+    assert named <= {option.name for option in OPTIONS}, named
