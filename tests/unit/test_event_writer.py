@@ -161,7 +161,7 @@ def test_closing_while_it_fails_ends_and_counts_what_is_lost(
         writer.put(one)
     writer.close()
     assert (writer.written_total, writer.dropped_total) == (0, 3)
-    assert told[-1]["event"].startswith("events are lost")
+    assert told[-1]["event"].startswith("events lost")
     assert told[-1]["count"] == 3
 
 
