@@ -81,7 +81,7 @@ def test_the_texts_of_lmq_stand_for_the_codes_that_the_document_says() -> None:
         ("ends with the message that exceeds 16 MiB", connection.MANY_BYTES_MAX, 16 * MiB),
         ("result ends with the message that exceeds 16 MiB", subscriptions.SLICE_BYTES_MAX, 16 * MiB),
         ("| Pulls of one connection that wait | 50,000 |", connection.WAITERS_MAX, 50_000),
-        ("under way on one connection | 64 |", slow_answers.TASKS_MAX, 64),
+        ("and [Jobs](#jobs) | 64 |", slow_answers.TASKS_MAX, 64),
         ("| 128 at each node |", pattern_views.CLIENT_VIEWS_MAX, 128),
         ("| Responses that a client has not read | 64 MiB |", stream.UNREAD_BYTES_MAX, 64 * MiB),
         ("reads nothing of unread responses | 60 seconds |", stream.UNREAD_S_MAX, 60),

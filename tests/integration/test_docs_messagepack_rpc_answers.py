@@ -1,0 +1,164 @@
+"""The protocol document of MessagePack-RPC names the errors and the keys of answers that a node really gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from lmqcluster.wire.errors import ERRORS
+from tests.docs.messagepack_rpc import PAGE, methods
+
+from .cluster import NodeProcess
+from .raw_rpc import Rpc
+
+TEXT = PAGE.read_text(encoding="utf-8")
+QUEUE, ABSENT, CLAIMED, SETTLED = "docs-errors", "docs-absent", "docs-claimed", "docs-settled"
+ID = "0" * 32
+OTHER_SESSION = 1 << 40
+BATCH = {"pattern": False, "count": 1, "lease": 60}
+
+REFUSED: dict[tuple[str, str], list[Any]] = {
+    ("push", "bad_name"): ["", 1],
+    ("push", "key_reused"): [QUEUE, "another content", {"key": "k"}],
+    ("push_many", "bad_name"): ["n" * 256, [1]],
+    ("push_many", "key_reused"): [QUEUE, ["another content"], {"keys": ["k"]}],
+    ("push_all", "bad_pattern"): ["(", 1],
+    ("pull", "bad_name"): ["\n"],
+    ("pull_many", "bad_name"): ["\n", 1],
+    ("pull_any", "bad_pattern"): ["("],
+    **{(method, "not_found"): [QUEUE, ID] for method in ("done", "release", "retain")},
+    **{(method, "queue_not_found"): [ABSENT, ID] for method in ("done", "release", "retain")},
+    ("update_props", "bad_name"): ["\n"],
+    ("update_props", "bad_property"): [QUEUE, {"no such property": 1}],
+    ("set_default_props", "bad_property"): [[["(", {}]]],
+    **{(method, "queue_not_found"): [ABSENT] for method in ("purge", "suspend", "resume")},
+    ("move", "bad_name"): [QUEUE, "\n"],
+    ("move", "bad_request"): [QUEUE, QUEUE],
+    ("move", "queue_not_found"): [ABSENT, QUEUE],
+    ("claim_subscription", "bad_name"): [""],
+    ("reserve_batch", "bad_name"): ["", 1, QUEUE, BATCH],
+    ("reserve_batch", "bad_pattern"): [SETTLED, 2, "(", {**BATCH, "pattern": True}],
+    ("reserve_batch", "bad_request"): [SETTLED, 0, QUEUE, BATCH],
+    ("reserve_batch", "fenced"): [CLAIMED, 1, QUEUE, BATCH],
+    ("read_batch", "batch_not_found"): [SETTLED, 2, 0, 1],
+    ("read_batch", "fenced"): [CLAIMED, 1, 0, 1, OTHER_SESSION],
+    ("read_batch", "lease_expired"): [SETTLED, 1, 0, 1],
+    ("renew_batches", "bad_name"): ["", 1],
+    ("renew_batches", "bad_request"): [SETTLED, 0],
+    ("renew_batches", "fenced"): [CLAIMED, 1],
+    ("settle_batches", "bad_name"): ["", 1],
+    ("settle_batches", "bad_request"): [SETTLED, 0],
+    ("settle_batches", "fenced"): [CLAIMED, 1],
+    ("abandon_batches", "bad_name"): [""],
+    ("abandon_batches", "fenced"): [CLAIMED],
+    ("delete_subscription", "bad_name"): [""],
+    ("backlog", "bad_pattern"): ["(", True],
+    ("peek", "bad_request"): [QUEUE, 0, 0],
+    ("peek", "queue_not_found"): [ABSENT, 1, 0],
+    ("push_marked", "bad_name"): [QUEUE, [1], {"job": "", "stream": "s", "first": 0}],
+    ("push_marked", "bad_request"): [QUEUE, [1], {"job": "j", "stream": "s", "first": -1}],
+    ("push_marked", "out_of_sequence"): [QUEUE, [1], {"job": "j", "stream": "s", "first": 7}],
+}
+ELSEWHERE = {("auth", "conflict")}
+"""Needs a cluster with tokens: see `test_access`."""
+
+
+@pytest.fixture(scope="module")
+def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
+    """A connection to a node with a queue, a claimed subscription, and one that has settled epoch 1."""
+    with NodeProcess(tmp_path_factory.mktemp("docs")) as node, Rpc(node.rpc) as connection:
+        connection.call("push", QUEUE, 1, {"key": "k"})
+        connection.call("claim_subscription", CLAIMED)
+        connection.call("settle_batches", SETTLED, 1)
+        yield connection
+
+
+def test_every_error_that_a_section_names_is_tried() -> None:
+    named = {(method.name, code) for method in methods(TEXT) for code in method.errors if code != "quota_exceeded"}
+    assert named == REFUSED.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize(("method", "code"), REFUSED, ids=" ".join)
+def test_a_node_answers_with_the_error_that_a_section_names(rpc: Rpc, method: str, code: str) -> None:
+    text = rpc.error(method, *REFUSED[method, code]).decode()
+    assert text == ERRORS[code].rpc or text.startswith(f"{code}: ")
+
+
+# --- keys of answers --------------------------------------------------------------------------------------------------
+
+
+def keys_in(heading: str) -> list[str]:
+    """The keys in the first table of keys below a heading."""
+    section = re.split(r"^#+ ", TEXT.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    table = section.partition("\n| Key | Type | Meaning |\n")[2].partition("\n\n")[0]
+    keys = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert keys, heading
+    return keys
+
+
+def message(rpc: Rpc) -> Any:
+    rpc.call("push", "docs-keys", "content")
+    return rpc.call("pull", "docs-keys", 0)
+
+
+def columns(rpc: Rpc) -> Any:
+    rpc.call("push", "docs-keys", "content")
+    assert rpc.call("reserve_batch", "docs-keys", 1, "docs-keys", BATCH)[:2] == [b"live", 1]
+    return rpc.call("read_batch", "docs-keys", 1, 0, 10)
+
+
+def jobs(rpc: Rpc) -> Any:
+    rpc.call("push_marked", "docs-keys", [1], {"job": "docs-keys", "stream": "s", "first": 0})
+    return rpc.call("jobs")[0]
+
+
+@pytest.mark.parametrize(
+    ("heading", "answer"),
+    [
+        ("Messages", message),
+        ("`read_batch`", columns),
+        ("`subscription`", lambda rpc: rpc.call("subscription", CLAIMED)),
+        ("`jobs`", jobs),
+        ("`cluster`", lambda rpc: rpc.call("cluster")),
+    ],
+)
+def test_an_answer_has_the_keys_that_the_document_shows(
+    rpc: Rpc, heading: str, answer: Callable[[Rpc], dict[bytes, Any]]
+) -> None:
+    assert sorted(key.decode() for key in answer(rpc)) == sorted(keys_in(heading))
+
+
+def test_the_keys_of_a_message_come_in_the_order_shown(rpc: Rpc) -> None:
+    assert [key.decode() for key in message(rpc)] == keys_in("Messages")
+
+
+def test_a_producer_sees_the_content_type(rpc: Rpc) -> None:
+    """The sixth key of a message, on a connection that called `producer`; a string of `push_all` has no type."""
+    assert rpc.call("update_props", "docs-typed") == b"ok"
+    rpc.call("push_all", "^docs-typed$", "as it is")
+    rpc.call("producer", "12345678", 1)
+    assert list(rpc.call("pull", "docs-typed", 0).items())[-1] == (b"content_type", None)
+
+
+def test_a_number_that_was_stored_is_answered_and_not_stored_again(rpc: Rpc) -> None:
+    rpc.call("producer", "a producer's id", 1)
+    assert rpc.call("push_many", "docs-numbered", ["a", "b"]) == [b"ok", b"ok"]
+    rpc.call("producer", "a producer's id", 2)
+    assert rpc.call("push_many", "docs-numbered", ["b", "c"]) == [b"ok", b"ok"]
+    assert [found[b"content"] for found in rpc.call("pull_many", "docs-numbered", 10)] == [b"a", b"b", b"c"]
+
+
+def test_an_id_of_a_batch_is_the_prefix_and_the_number(rpc: Rpc) -> None:
+    rpc.call("push", "docs-batch", "content")
+    rpc.call("reserve_batch", "docs-batch", 1, "docs-batch", BATCH)
+    prefix, [number] = rpc.call("read_batch", "docs-batch", 1, 0, 1)[b"id"]
+    assert rpc.call("done", "docs-batch", f"{prefix.decode()}{number:012x}") == b"ok"
+
+
+def test_an_empty_epoch_may_be_used_again(rpc: Rpc) -> None:
+    assert rpc.call("reserve_batch", "docs-empty", 1, "docs-empty", BATCH)[0] == b"empty"
+    rpc.call("push", "docs-empty", 1)
+    assert rpc.call("reserve_batch", "docs-empty", 1, "docs-empty", BATCH)[0] == b"live"
