@@ -16,8 +16,10 @@ from lmqcluster.protocols.msgpack_rpc.methods import METHODS
 from lmqcluster.protocols.msgpack_rpc.permissions import PERMISSIONS
 from lmqcluster.wire import limits, values
 from lmqcluster.wire.errors import ERRORS
+from lmqcluster.wire.legacy_msgpack import unpack
 from tests.docs.messagepack_rpc import PAGE, Method, methods
 from tests.docs.needs import phrase
+from tests.integration.raw_rpc import OLD_TYPES_ONLY, types_of
 
 TEXT = PAGE.read_text(encoding="utf-8")
 FOUND = methods(TEXT)
@@ -66,6 +68,41 @@ def test_the_errors_that_every_method_has_exist() -> None:
 def test_the_texts_of_lmq_stand_for_the_codes_that_the_document_says() -> None:
     found = dict(re.findall(r"^\| `([\w:]+)` \| `(\w+)`: ", TEXT, re.MULTILINE))
     assert found == {spec.rpc: code for code, spec in ERRORS.items() if spec.rpc is not None}
+
+
+def test_the_table_of_formats_has_every_first_byte_that_a_node_takes_or_sends() -> None:
+    table = TEXT.partition("| First byte | Value |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w\w)`(?: to `(\w\w)`)? \|.*\| (yes|no) \|$", table, re.MULTILINE)
+    taken: set[int] = set()
+    sent: set[int] = set()
+    for first, last, is_sent in rows:
+        found = set(range(int(first, 16), int(last or first, 16) + 1))
+        assert not found & taken
+        taken |= found
+        if is_sent == "yes":
+            sent |= found
+    assert taken == {byte for byte in range(256) if is_taken(byte)}
+    assert sent == {byte for byte in taken if types_of(token(byte)) <= OLD_TYPES_ONLY}
+
+
+def is_taken(byte: int) -> bool:
+    try:
+        unpack(token(byte))
+    except ValueError:
+        return False
+    return True
+
+
+def token(byte: int) -> bytes:
+    """A value with this first byte: the shortest one, whose length and elements are zeros."""
+    for size in range(1, 40):
+        value = bytes((byte,)) + bytes(size - 1)
+        try:
+            unpack(value)
+        except ValueError:
+            continue
+        return value
+    return bytes((byte,))
 
 
 @pytest.mark.parametrize(
