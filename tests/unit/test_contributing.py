@@ -1,0 +1,47 @@
+"""The map of CONTRIBUTING is true: what was added before stands in the files that the map names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES_MAX = 4
+ROWS = re.findall(
+    r"^\| (an? [^|]+) \| `([^`]+)` \| (.+) \|$",
+    (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+WHOLE = {
+    "a MessagePack-RPC method": r'\bb"{}"',
+    "a metric": r'"{}"',
+    "a console page": r"\./{}\.js",
+    "an operation of the log": r"\bOp\.{}\b",
+    "an error code": r'"{}": ErrorSpec',
+}
+"""What to look for in the code to find all the places of an example; nothing may be found beside the files that the map names."""
+
+
+@pytest.mark.parametrize(("what", "example", "cell"), ROWS, ids=[row[0] for row in ROWS])
+def test_the_files_of_the_map_hold_its_example(what: str, example: str, cell: str) -> None:
+    files = re.findall(r"\]\(([^)]+)\)", cell)
+    assert 1 <= len(files) <= FILES_MAX
+    for file in files:
+        path = ROOT / file
+        assert re.search(rf"\b{example}\b", path.read_text(encoding="utf-8")) or path.stem == example, file
+
+
+@pytest.mark.parametrize(("what", "example", "cell"), [row for row in ROWS if row[0] in WHOLE])
+def test_the_map_leaves_no_file_out(what: str, example: str, cell: str) -> None:
+    pattern = re.compile(WHOLE[what].format(example))
+    sources = (path for path in (ROOT / "lmqcluster").rglob("*") if path.suffix in {".py", ".js"})
+    found = {str(path.relative_to(ROOT)) for path in sources if pattern.search(path.read_text(encoding="utf-8"))}
+    assert found
+    assert found <= set(re.findall(r"\]\(([^)]+)\)", cell))
+
+
+def test_the_map_has_what_is_added_most_often() -> None:
+    assert {"a property", "a MessagePack-RPC method", "a metric", "a console page"} <= {row[0] for row in ROWS}
+    assert WHOLE.keys() <= {row[0] for row in ROWS}
