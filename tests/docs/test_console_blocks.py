@@ -54,9 +54,12 @@ def section_steps(page: str, left_out: tuple[str, ...]) -> list[Step]:
 @pytest.mark.parametrize("page", RUN)
 def test_the_commands_of_a_page_print_what_it_shows(page: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     cluster: Cluster = request.getfixturevalue("new_cluster" if page in MAKES_TOKENS else "cluster")
+    # The pages show what a follower says of the cluster: only a leader knows how far the others' logs are.
+    leader = cluster.leader()
+    follower = next(node for node in cluster if node is not leader)
     environment = {
         **clean_environment(),
-        "LMQ_NODE": cluster[0].http,
+        "LMQ_NODE": follower.http,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     todo = section_steps(page, RUN[page])
