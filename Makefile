@@ -52,7 +52,7 @@ unit: install ## Run the unit tests
 
 docs: install ## Build the documentation into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file .mkdocs.yml
-	@echo 'The site is in build/site: open build/site/index.html'
+	@echo 'Open build/site/index.html; its search needs a web server, such as python -m http.server --directory build/site'
 
 check: lint unit ## Run lint and unit: before every commit
 
