@@ -224,6 +224,10 @@ class NodeProcess:
             self.wait_ready()
         return self
 
+    def wait_upgraded(self) -> None:
+        """Wait until the cluster has moved to the newest machine version, which it does just after it was founded."""
+        wait_for(lambda: self.get_json("/v1/cluster")["machine_version"] >= 2, "machine version 2")
+
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Wait until the node says that it can serve requests.
 

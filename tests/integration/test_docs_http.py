@@ -9,7 +9,7 @@ import pytest
 from tests.docs.examples import Session, examples
 from tests.docs.http import PAGE, routes
 
-from .cluster import NodeProcess, wait_for
+from .cluster import NodeProcess
 from .raw_http import call
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node of one's own: the examples show ids and counts."""
     with NodeProcess(tmp_path_factory.mktemp("docs")) as process:
-        wait_for(lambda: process.get_json("/v1/cluster")["machine_version"] >= 2, "the present behaviour")
+        process.wait_upgraded()
         yield process
 
 

@@ -25,6 +25,8 @@ def run(scenario: str, cluster: Cluster, queue_name: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_client_works(shared_cluster: Cluster, queue_name: str, scenario: str) -> None:
+    for node in shared_cluster:
+        node.wait_upgraded()
     done = run(scenario, shared_cluster, queue_name)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     queue = shared_cluster[0].get_json(f"/v1/queues/{queue_name}")
