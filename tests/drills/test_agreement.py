@@ -15,7 +15,7 @@ from lmqcluster_chaos.scenario import read
 from pyspark.sql import SparkSession
 
 from lmqcluster.spark.pipelines.verify import VerifySettings, verify
-from tests.spark.conftest import spark  # noqa: F401  fixtures
+from tests.spark.conftest import spark, spark_python  # noqa: F401  fixtures
 
 from .model_queue import BUGS, GRACE_S, any_history, model_history
 from .planted import GUILTY, INNOCENT, history

@@ -177,7 +177,7 @@ def test_certificate_and_token_are_taken_anew_without_a_restart(tmp_path: Path) 
         renewed = node.serial(node.process.http)
         (node.certificates / "n1.key").write_text("no key")
         node.process.signal(signal.SIGHUP)
-        wait_for(lambda: "the old ones stay" in node.process.log(), "the node complains")
+        wait_for(lambda: "keeping the old ones" in node.process.log(), "the node complains")
         assert node.serial(node.process.http) == renewed
         assert node.process.stop() == 0
 

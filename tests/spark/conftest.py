@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from lmqcluster.spark import register
 from lmqcluster.spark.starting import patiently
 from tests.integration.cluster import Cluster
 
+from .forked_python import forked_python
 from .shared_classes import java_options
 
 _numbers = itertools.count(1)
@@ -69,12 +70,23 @@ def client(servers: str) -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture(scope="session", autouse=True)
+def spark_python() -> Iterator[None]:
+    """Sessions and programs of these tests start Python processes by forking, unless they choose another Python."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lmq-python-") as name,
+        forked_python(Path(name)) as program,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.setenv("PYSPARK_PYTHON", str(program))
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two threads that knows ``lmq``; a task may fail twice. It lives on: what a test sets, it has to unset."""
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         # Without byte code Python may take longer to start than Spark waits.
         environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)

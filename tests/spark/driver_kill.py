@@ -50,12 +50,11 @@ if trigger == "now":
 
 def start(servers: str, queue: str, folder: Path, trigger: str) -> subprocess.Popen[str]:
     """Start a driver in a process group of its own."""
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     driver = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", DRIVER, servers, queue, str(folder), trigger],
         # With byte code Python starts within the time that Spark gives it.
-        env=clean_environment(
-            {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": ""}
-        ),
+        env=clean_environment({"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": ""}),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -1,0 +1,158 @@
+"""A Python for Spark that is forked from a process with everything imported, instead of importing it every time.
+
+For each streaming query Spark starts a Python process and waits 10 seconds for it, which cannot be set; and its daemon forks
+further ones before anything is imported. To import PySpark and pyarrow takes half a second of processor time, more than all
+else that such a process of a test does, and on a busy machine more than those 10 seconds. Here the process that Spark starts is
+a small one, which hands its arguments, environment and descriptors over, ends as the fork ends, and takes the fork with it if it
+is killed. Tests that name another Python, as that of ``spark-submit`` does, start it in full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["forked_python"]
+
+REQUEST_BYTES_MAX: Final = 1 << 18
+_SCRIPT: Final = """#!/bin/sh
+exec "{python}" -IS "{client}" "{address}" "$@"
+"""
+_IMPORTS: Final = (
+    "lmqcluster.spark",
+    "pyspark.daemon",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.worker",
+)
+
+
+@contextlib.contextmanager
+def forked_python(folder: Path) -> Iterator[Path]:
+    """A program for ``PYSPARK_PYTHON`` that works as long as the block lasts; `folder` holds what it needs."""
+    address, program = folder / "socket", folder / "python"
+    script = _SCRIPT.format(
+        python=sys.executable, client=Path(__file__).with_name("forked_python_client.py"), address=address
+    )
+    program.write_text(script)
+    program.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(address))
+        listener.listen(64)
+        server = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+            # As Spark sets it for its Python processes.
+            env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
+        )
+    try:
+        yield program
+    finally:
+        # It ends with its standard input.
+        server.communicate()
+
+
+def _serve(listener: socket.socket) -> None:
+    """Fork for each connection. Returns in the fork; the server itself exits when its standard input ends."""
+    import select
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    awaited = select.poll()
+    awaited.register(0, select.POLLIN)
+    awaited.register(listener, select.POLLIN)
+    while True:
+        readable = {descriptor for descriptor, _event in awaited.poll()}
+        if listener.fileno() not in readable:
+            sys.exit(0)
+        connection, _address = listener.accept()
+        # One process waits for the end of the other, so that the server has nothing to remember.
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return _attend(connection)
+        connection.close()
+
+
+def _attend(connection: socket.socket) -> None:
+    """Fork the process that was asked for, and report how it ended; returns in that process."""
+    body, descriptors, _flags, _address = socket.recv_fds(connection, REQUEST_BYTES_MAX, 3)
+    if not body:
+        os._exit(0)
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        return _become(json.loads(body), descriptors)
+    for descriptor in (0, 1, 2, *descriptors):
+        os.close(descriptor)
+    _end_with(connection, pid)
+    _pid, status = os.waitpid(pid, 0)
+    with contextlib.suppress(OSError):
+        connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _end_with(connection: socket.socket, pid: int) -> None:
+    """End the process as soon as the one that stands for it is gone."""
+    import threading
+
+    def watch() -> None:
+        connection.recv(1)
+        with contextlib.suppress(ProcessLookupError):
+            # Spark's daemon ends its workers then.
+            os.kill(pid, signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _become(request: dict[str, object], descriptors: list[int]) -> None:
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    environment, arguments, folder = request["environment"], request["arguments"], request["folder"]
+    assert isinstance(environment, dict)
+    assert isinstance(arguments, list)
+    assert isinstance(folder, str)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:0] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  as long as the process
+    sys.argv = arguments
+
+
+def _run() -> None:
+    """What ``python -m MODULE ARGUMENT...`` does."""
+    option, module, *arguments = sys.argv
+    if option != "-m":
+        raise SystemExit(f"this Python runs modules only, not {option}")
+    sys.argv = [module, *arguments]
+    sys.modules.pop(module, None)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """Entry point of the server, and of every process that is forked from it."""
+    import importlib
+
+    for name in _IMPORTS:
+        importlib.import_module(name)
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _run()
+
+
+if __name__ == "__main__":
+    main()
