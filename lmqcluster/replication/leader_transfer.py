@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import structlog
 
-if TYPE_CHECKING:
-    from .replica import Replica
+from .member import Member
 
 __all__ = ["transfer_leadership"]
 
@@ -18,12 +16,12 @@ _POLL_S = 0.02
 log = structlog.get_logger("lmq.membership")
 
 
-async def transfer_leadership(replica: Replica, target: str | None = None) -> bool:
-    """If `replica` leads others, let `target`, or the one most up to date, take over; False if nobody did in time.
+async def transfer_leadership(member: Member, target: str | None = None) -> bool:
+    """If `member` leads others, let `target`, or the one most up to date, take over; False if nobody did in time.
 
     Under load no follower would ever hold the whole log, so proposals wait meanwhile; whoever made them sends them again.
     """
-    core = replica.core
+    core = member.core
     if not core.is_leader() or len(core.members()) == 1:
         return not core.is_leader()
     loop = asyncio.get_running_loop()
@@ -32,12 +30,12 @@ async def transfer_leadership(replica: Replica, target: str | None = None) -> bo
     core.hold_proposals(True)
     try:
         while core.is_leader() or core.leader_id() is None:
-            if loop.time() > deadline or not replica.transport.connected_ids():
+            if loop.time() > deadline or not member.transport.connected_ids():
                 log.warning("leadership not transferred", reason="no up-to-date member took over")
                 return False
             if core.is_leader() and not asked:
                 asked = core.transfer_leadership(target)
-                replica.wake()
+                member.wake()
             await asyncio.sleep(_POLL_S)
         return True
     finally:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .leader_transfer import transfer_leadership
+from .member import Member
 from .raft_core import FatalReplicationError
 from .settings import RaftSettings
-
-if TYPE_CHECKING:
-    from .replica import Replica
 
 __all__ = ["PeerRequests"]
 
@@ -20,15 +18,15 @@ ARGUMENT_CHARACTERS_MAX = 255
 
 
 class PeerRequests:
-    """Answers for one replica.
+    """Answers for one member.
 
     Attributes:
-        node_figures: how the node is, for the question ``vitals``; set by whoever owns the replica.
+        node_figures: how the node is, for the question ``vitals``; set by whoever owns the member.
     """
 
-    def __init__(self, replica: Replica, settings: RaftSettings) -> None:
+    def __init__(self, member: Member, settings: RaftSettings) -> None:
         self.node_figures: Callable[[], dict[str, Any]] = dict
-        self._replica = replica
+        self._member = member
         self._settings = settings
 
     async def answer(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
@@ -50,32 +48,32 @@ class PeerRequests:
             if verb == "transfer":
                 return await self._transfer(*arguments[:1])
         except FatalReplicationError as exc:
-            self._replica.failed(exc)
+            self._member.failed(exc)
             return {"ok": False, "result": str(exc)}
         return {"ok": False, "result": f"unknown question {verb!r}"}
 
     def _cluster(self) -> dict[str, Any]:
-        core = self._replica.core
+        core = self._member.core
         members: Mapping[str, str] = core.members()
         leader = core.leader_id()
         return {
-            "id": self._replica.meta.node_id,
+            "id": self._member.meta.node_id,
             "leader": leader,
             "leader_address": members.get(leader or ""),
             "members": members,
-            "guarded": len(self._replica.machine.tokens) > 0,
+            "guarded": len(self._member.machine.tokens) > 0,
         }
 
     async def _change(self, verb: str, node_id: str, address: str) -> dict[str, Any]:
         """Change the membership if this node leads; otherwise say who does. Ask again as long as the answer is not `done`."""
-        core = self._replica.core
+        core = self._member.core
         if not core.is_leader():
             return {"ok": True, "result": {**self._cluster(), "done": False}}
         if (node_id in core.members()) == (verb == "add"):
             return {"ok": True, "result": {**self._cluster(), "done": True}}
         if verb == "add":
             core.learn(node_id, address)
-            self._replica.wake()
+            self._member.wake()
             lag = core.learner_lag(node_id)
             if lag is None or lag > self._settings.learner_lag_max:
                 return {"ok": True, "result": {**self._cluster(), "done": False, "learning": True, "lag": lag}}
@@ -88,7 +86,7 @@ class PeerRequests:
                 done.set_result(success)
 
         core.propose_change(verb, node_id, address, answered)
-        self._replica.wake()
+        self._member.wake()
         try:
             async with asyncio.timeout(CHANGE_TIMEOUT_S):
                 success = await done
@@ -103,19 +101,19 @@ class PeerRequests:
 
     async def _transfer(self, target: str | None = None) -> dict[str, Any]:
         """Give leadership away, to `target` if given; done if this node does not lead and `target`, if given, does."""
-        core = self._replica.core
+        core = self._member.core
         if not core.is_leader():
             done = target is not None and core.leader_id() == target
             return {"ok": True, "result": {**self._cluster(), "done": done}}
-        if target == self._replica.meta.node_id:
+        if target == self._member.meta.node_id:
             return {"ok": True, "result": {**self._cluster(), "done": True}}
         if target is not None and target not in core.members():
             return {"ok": False, "result": f"there is no member {target}"}
         if len(core.members()) == 1:
             return self._refused("this node is alone, so no other member can take over")
-        if target is not None and not self._replica.is_able(target):
+        if target is not None and not self._member.is_able(target):
             return self._refused(f"{target} cannot be reached or is not up to date; the leader is as before")
-        if not await transfer_leadership(self._replica, target):
+        if not await transfer_leadership(self._member, target):
             return self._refused("no up-to-date member took over in time; the leader is as before")
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
@@ -125,8 +123,8 @@ class PeerRequests:
 
     def _unsafe_without(self, node_id: str) -> str | None:
         """Why the other members could not go on without this one; None if they can."""
-        rest = set(self._replica.core.members()) - {node_id}
-        able = {one for one in rest if self._replica.is_able(one)}
+        rest = set(self._member.core.members()) - {node_id}
+        able = {one for one in rest if self._member.is_able(one)}
         if 2 * len(able) > len(rest):
             return None
         return (

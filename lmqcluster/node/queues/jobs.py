@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import Op
 from ...core.marks import NOTE_BYTES_MAX
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
-
-if TYPE_CHECKING:
-    from .service import QueueService
+from .proposals import Proposals
 
 __all__ = ["JobInfo", "Jobs", "MarkInfo", "Stream"]
 
@@ -67,8 +65,8 @@ class JobInfo:
 class Jobs:
     """The jobs of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
 
-    def __init__(self, service: QueueService) -> None:
-        self._service = service
+    def __init__(self, proposals: Proposals) -> None:
+        self._proposals = proposals
 
     async def push(
         self, queue: bytes, rows: list[list[Any]], stream: Stream, first: int, *, note: bytes, done: bool
@@ -81,9 +79,9 @@ class Jobs:
         Raises:
             LmqError: among others ``out_of_sequence`` if `first` is not the stream's position, ``quota_exceeded``.
         """
-        service = self._service
-        service.check_version()
-        service.check_name(queue)
+        proposals = self._proposals
+        proposals.check_version()
+        proposals.check_name(queue)
         for name in (stream.job, stream.name):
             _check_name(name)
         if not 0 <= first < 1 << 61:
@@ -94,17 +92,17 @@ class Jobs:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(rows)}")
         size = 128 + len(note)
         for content, content_type, headers in rows:
-            service.check_push(len(content))
+            proposals.check_push(len(content))
             size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
         command = [Op.PUSH_MARKED, queue, rows, stream.job, stream.name, first, note, done, stream.owner]
-        stored: int = await service.propose(command, size)
+        stored: int = await proposals.propose(command, size)
         return stored
 
     async def mark(self, stream: Stream, notes_from: int = 0) -> MarkInfo | None:
         """How far a stream is stored, with its notes from a byte on; None if it is not known."""
-        self._service.check_version()
-        await self._service.barrier()
-        found = self._service.machine().marks.find(stream.owner, stream.job, stream.name)
+        self._proposals.check_version()
+        await self._proposals.barrier()
+        found = self._proposals.machine().marks.find(stream.owner, stream.job, stream.name)
         if found is None:
             return None
         notes = _part(found.notes, notes_from, NOTES_SLICE_BYTES)
@@ -112,16 +110,16 @@ class Jobs:
 
     async def end(self, names: Sequence[bytes], owner: bytes) -> int:
         """Forget an owner's jobs; returns how many streams they had."""
-        self._service.check_version()
+        self._proposals.check_version()
         if len(names) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a request may name at most {PUSH_COUNT_MAX} jobs, this names {len(names)}")
-        ended: int = await self._service.propose([Op.END_JOBS, list(names), owner], 64 + sum(map(len, names)))
+        ended: int = await self._proposals.propose([Op.END_JOBS, list(names), owner], 64 + sum(map(len, names)))
         return ended
 
     async def show(self, owner: bytes | None) -> list[JobInfo]:
         """An owner's jobs (None: everybody's), the least recently used first."""
-        await self._service.barrier()
-        machine = self._service.machine()
+        await self._proposals.barrier()
+        machine = self._proposals.machine()
         return [
             JobInfo(
                 whose,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -13,9 +13,7 @@ from ...core.operations import STEP_MAX
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
 from .naming import no_queue
-
-if TYPE_CHECKING:
-    from .service import QueueService
+from .proposals import Proposals
 
 __all__ = ["QueueOperations"]
 
@@ -32,8 +30,8 @@ class QueueOperations:
     ``unknown_outcome`` if it failed half-way.
     """
 
-    def __init__(self, service: QueueService) -> None:
-        self._service = service
+    def __init__(self, proposals: Proposals) -> None:
+        self._proposals = proposals
 
     def purge(self, queue: bytes) -> Coroutine[Any, Any, int]:
         """Remove all messages that are not leased; returns how many there were.
@@ -51,7 +49,7 @@ class QueueOperations:
         Raises:
             LmqError: at once: ``bad_name``, or ``bad_request`` if the count is out of range or both queues are one.
         """
-        self._service.check_name(destination, owner)
+        self._proposals.check_name(destination, owner)
         if queue == destination:
             raise LmqError("bad_request", "a queue cannot be moved to itself")
         if count is not None and not 0 < count <= _COUNT_MAX:
@@ -79,7 +77,7 @@ class QueueOperations:
     def _send(self, command: list[Any]) -> asyncio.Future[Any]:
         if len(command[1]) > NAME_BYTES_MAX:
             raise no_queue(command[1])
-        return self._service.send(command, 64 + 2 * NAME_BYTES_MAX)
+        return self._proposals.send(command, 64 + 2 * NAME_BYTES_MAX)
 
     async def _go_on(self, first: asyncio.Future[int | None], command: list[Any], count: int) -> int:
         queue: bytes = command[1]
@@ -108,7 +106,7 @@ class QueueOperations:
             raise LmqError("unknown_outcome", reason, retryable=is_purge) from exc
 
     def _size(self, queue: bytes) -> int:
-        found = self._service.machine().queues.get(queue)
+        found = self._proposals.machine().queues.get(queue)
         return 0 if found is None else len(found)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...core import Machine, Op
 from ...core.commands import Delivered
@@ -21,13 +21,32 @@ from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
 from ..proposer import Group, Proposer
-from .lines import CANDIDATES_MAX, PatternLine, Ticket
+from .lines import CANDIDATES_MAX, Line, PatternLine, Ticket
 from .pattern_views import PatternViews
 
-if TYPE_CHECKING:
-    from .pulls import Pulls
+__all__ = ["PatternPulls", "WaitingPulls"]
 
-__all__ = ["PatternPulls"]
+
+class WaitingPulls(Protocol):
+    """The part of `Pulls` that keeps the lines.
+
+    Attributes:
+        closing: why no more pulls wait, None as long as they do.
+    """
+
+    closing: LmqError | None
+
+    def poke(self, line: Line) -> None:
+        """Claim messages for a line if any are due, or set a timer for the first that will be."""
+
+    def end_line(self, line: Line, error: LmqError) -> None:
+        """Answer all who wait in a line with `error`."""
+
+    def queue_up(self, line: Line, tickets: list[Ticket]) -> None:
+        """Let pulls that found nothing wait in a line as long as they want to."""
+
+    def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
+        """Give what a group got to the line and to the group; returns who got nothing."""
 
 
 class PatternPulls:
@@ -44,7 +63,7 @@ class PatternPulls:
 
     def __init__(
         self,
-        pulls: Pulls,
+        pulls: WaitingPulls,
         proposer: Proposer,
         machine: Callable[[], Machine],
         clock: LogClock,

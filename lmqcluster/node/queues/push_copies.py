@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import Op
 from ...core.named_queues import NAMES_MAX
 from ...wire.errors import LmqError
 from .patterns import check_pattern
-
-if TYPE_CHECKING:
-    from .service import QueueService
+from .proposals import Proposals
 
 __all__ = ["QUEUES_MAX", "push_copies"]
 
@@ -18,14 +16,14 @@ QUEUES_MAX = 100_000
 """Most queues that one call reaches."""
 
 
-async def push_copies(service: QueueService, pattern: bytes, row: list[Any], client: bytes) -> list[tuple[bytes, int]]:
+async def push_copies(proposals: Proposals, pattern: bytes, row: list[Any], client: bytes) -> list[tuple[bytes, int]]:
     """Store a copy in every queue whose name the pattern finds; returns (queue, flag) sorted by queue.
 
     It reaches every queue whose creation was acknowledged before the call and that is not deleted meanwhile; a queue that comes
     while it is under way may get a copy or not. Of more than 1,000 queues it reaches so many at a time.
 
     Args:
-        service: the node's service.
+        proposals: the door to the log.
         pattern: what is searched for in names.
         row: the message as in the command `PUSH_ITEMS`.
         client: who asks.
@@ -36,17 +34,17 @@ async def push_copies(service: QueueService, pattern: bytes, row: list[Any], cli
     """
     size = len(row[0])
     check_pattern(pattern)
-    service.check_push(size)
-    if service.machine().version < 2:
-        stored: list[tuple[bytes, int]] = await service.propose([Op.PUSH_ALL, pattern, row], size + 64 + len(pattern))
+    proposals.check_push(size)
+    if proposals.machine().version < 2:
+        stored: list[tuple[bytes, int]] = await proposals.propose([Op.PUSH_ALL, pattern, row], size + 64 + len(pattern))
         return stored
-    names = await _names(service, pattern, client)
-    service.check_push(size, copies=len(names))
+    names = await _names(proposals, pattern, client)
+    proposals.check_push(size, copies=len(names))
     stored = []
     for start in range(0, len(names), NAMES_MAX):
         part = names[start : start + NAMES_MAX]
         try:
-            stored += await service.propose([Op.PUSH_EACH, part, row], size + 64 + sum(map(len, part)))
+            stored += await proposals.propose([Op.PUSH_EACH, part, row], size + 64 + sum(map(len, part)))
         except LmqError as exc:
             if not stored:
                 raise
@@ -55,12 +53,12 @@ async def push_copies(service: QueueService, pattern: bytes, row: list[Any], cli
     return stored
 
 
-async def _names(service: QueueService, pattern: bytes, client: bytes) -> list[bytes]:
+async def _names(proposals: Proposals, pattern: bytes, client: bytes) -> list[bytes]:
     """The queues that the pattern finds, sorted."""
-    view = service.views.open(pattern, client)
+    view = proposals.views.open(pattern, client)
     try:
-        await service.barrier()
-        await service.views.settled(view)
+        await proposals.barrier()
+        await proposals.views.settled(view)
         if len(view.queues) > QUEUES_MAX:
             reason = (
                 f"the regular expression finds {len(view.queues)} queues, more than {QUEUES_MAX}; use narrower ones"
@@ -68,4 +66,4 @@ async def _names(service: QueueService, pattern: bytes, client: bytes) -> list[b
             raise LmqError("too_large", reason)
         return sorted(view.queues)
     finally:
-        service.views.release(view)
+        proposals.views.release(view)

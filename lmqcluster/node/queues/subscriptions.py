@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...core import Op, Queue
 from ...core.batch_leases import STEP_MAX, BatchLeases, BatchState, Reserved
@@ -16,9 +16,7 @@ from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
 from .info import ready_count
 from .patterns import check_pattern
-
-if TYPE_CHECKING:
-    from .service import QueueService
+from .proposals import Proposals
 
 __all__ = ["Backlog", "BatchInfo", "SubscriptionInfo", "Subscriptions"]
 
@@ -80,8 +78,8 @@ class Backlog(NamedTuple):
 class Subscriptions:
     """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
 
-    def __init__(self, service: QueueService) -> None:
-        self._service = service
+    def __init__(self, proposals: Proposals) -> None:
+        self._proposals = proposals
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -107,16 +105,16 @@ class Subscriptions:
         if is_pattern:
             check_pattern(source)
         else:
-            self._service.check_name(source)
+            self._proposals.check_name(source)
         _check_range("an epoch", epoch, 1 << 61)
         _check_range("a count", count, BatchLeases.COUNT_MAX)
         lease_us = _microseconds(lease_s)
         used = self._used(session, owner)
-        if is_pattern and self._service.machine().version >= 2:
+        if is_pattern and self._proposals.machine().version >= 2:
             return await self._reserve_any(name, epoch, source, client, count, [lease_us, *used])
         command = [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us, *used]
         while True:
-            reserved: Reserved = await self._service.propose(command, _STEP_BYTES)
+            reserved: Reserved = await self._proposals.propose(command, _STEP_BYTES)
             if reserved.sealed:
                 return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
 
@@ -124,32 +122,32 @@ class Subscriptions:
         self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, tail: list[int | bytes]
     ) -> BatchInfo:
         """Reserve from the queues that a pattern finds; the node names those that have something, so many at a time."""
-        service = self._service
-        view = service.views.open(pattern, client)
+        proposals = self._proposals
+        view = proposals.views.open(pattern, client)
         try:
-            await service.barrier()
+            await proposals.barrier()
             while True:
-                await service.views.settled(view)
-                queues = [queue.name for queue in view.first(_NAMED_MAX + 1, service.machine().now_us)]
+                await proposals.views.settled(view)
+                queues = [queue.name for queue in view.first(_NAMED_MAX + 1, proposals.machine().now_us)]
                 named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
                 command = [Op.RESERVE_FROM, name, epoch, named, are_all, count, *tail]
-                reserved: Reserved = await service.propose(command, _STEP_BYTES + sum(map(len, named)))
+                reserved: Reserved = await proposals.propose(command, _STEP_BYTES + sum(map(len, named)))
                 if reserved.sealed:
                     return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
         finally:
-            service.views.release(view)
+            proposals.views.release(view)
 
     async def claim(self, name: bytes, owner: bytes = b"") -> int:
         """Begin a new session of a subscription, which is made if need be; returns it. Every session before ends."""
         _check_name(name)
-        self._service.check_version()
-        session: int = await self._service.propose([Op.CLAIM, name, owner], 64)
+        self._proposals.check_version()
+        session: int = await self._proposals.propose([Op.CLAIM, name, owner], 64)
         return session
 
     async def renew(self, name: bytes, lease_s: float, session: int | None = None) -> int:
         """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
         _check_name(name)
-        renewed: int = await self._service.propose([Op.RENEW, name, _microseconds(lease_s), *self._used(session)], 64)
+        renewed: int = await self._proposals.propose([Op.RENEW, name, _microseconds(lease_s), *self._used(session)], 64)
         return renewed
 
     async def settle(self, name: bytes, epoch: int, session: int | None = None, owner: bytes = b"") -> list[int]:
@@ -160,7 +158,7 @@ class Subscriptions:
         more = True
         while more:
             command = [Op.SETTLE_BATCHES, name, epoch, *self._used(session, owner)]
-            found, more = await self._service.propose(command, 64)
+            found, more = await self._proposals.propose(command, 64)
             expired += found
         return expired
 
@@ -170,32 +168,32 @@ class Subscriptions:
         A subscription that has settled nothing is deleted then.
         """
         _check_name(name)
-        while await self._service.propose([Op.ABANDON_BATCHES, name, *self._used(session)], 64):
+        while await self._proposals.propose([Op.ABANDON_BATCHES, name, *self._used(session)], 64):
             pass
 
     async def take_back(self, name: bytes) -> None:
         """As `abandon`, but whoever has claimed the subscription; its session ends."""
         _check_name(name)
-        found = self._service.machine().batches.subscriptions.get(name)
+        found = self._proposals.machine().batches.subscriptions.get(name)
         claimed = found is not None and found.session
         await self.abandon(name, await self.claim(name, found.owner) if found is not None and claimed else None)
 
     async def delete(self, name: bytes) -> bool:
         """As `abandon`, and forget the subscription, whoever has claimed it; False if there is none."""
         _check_name(name)
-        self._service.check_version()
+        self._proposals.check_version()
         more: bool | None = True
         existed = False
         while more:
-            more = await self._service.propose([Op.DELETE_SUBSCRIPTION, name], 64)
+            more = await self._proposals.propose([Op.DELETE_SUBSCRIPTION, name], 64)
             existed = existed or more is not None
         return existed
 
     def _used(self, session: int | None, *owner: bytes) -> list[int | bytes]:
         """The last arguments of a command on a subscription; none as long as old programs could not read them."""
-        if self._service.machine().version < 2:
+        if self._proposals.machine().version < 2:
             if session is not None:
-                self._service.check_version()
+                self._proposals.check_version()
             return []
         return [session or 0, *owner]
 
@@ -205,8 +203,8 @@ class Subscriptions:
         self, name: bytes, epoch: int, start: int, count: int, session: int | None = None
     ) -> list[Delivered]:
         """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end."""
-        await self._service.barrier()
-        batches = self._service.machine().batches
+        await self._proposals.barrier()
+        batches = self._proposals.machine().batches
         if not batches.may_use(name, session or 0):
             raise LmqError("fenced", f"subscription {_shown(name)} was taken over by a later consumer, or deleted")
         state = batches.state(name, epoch)
@@ -224,13 +222,13 @@ class Subscriptions:
 
     async def show(self, name: bytes) -> SubscriptionInfo | None:
         """One subscription, None if it is not known."""
-        await self._service.barrier()
+        await self._proposals.barrier()
         return self._subscription(name)
 
     async def show_all(self) -> list[SubscriptionInfo]:
         """All subscriptions by name."""
-        await self._service.barrier()
-        found = [self._subscription(name) for name in sorted(self._service.machine().batches.subscriptions)]
+        await self._proposals.barrier()
+        found = [self._subscription(name) for name in sorted(self._proposals.machine().batches.subscriptions)]
         return [one for one in found if one is not None]
 
     async def backlog(self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None) -> Backlog:
@@ -239,12 +237,12 @@ class Subscriptions:
             check_pattern(source)
             queues = await self._found(source, client)
         else:
-            await self._service.barrier()
-            found = self._service.machine().queues.get(source)
+            await self._proposals.barrier()
+            found = self._proposals.machine().queues.get(source)
             queues = [] if found is None else [found]
         messages, oldest_us = 0, None
-        async for queue in self._service.turns.each(queues, client):
-            now_us = self._service.machine().now_us
+        async for queue in self._proposals.turns.each(queues, client):
+            now_us = self._proposals.machine().now_us
             head_us = queue.head_us()
             if head_us is not None and head_us <= now_us:
                 oldest_us = head_us if oldest_us is None else min(oldest_us, head_us)
@@ -253,21 +251,21 @@ class Subscriptions:
         return Backlog(messages, oldest_us, messages if bytes_max is None else _fitting_count(queues, bytes_max))
 
     async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
-        view = self._service.views.open(pattern, client)
+        view = self._proposals.views.open(pattern, client)
         try:
-            await self._service.barrier()
-            await self._service.views.settled(view)
+            await self._proposals.barrier()
+            await self._proposals.views.settled(view)
             return list(view.queues.values())
         finally:
-            self._service.views.release(view)
+            self._proposals.views.release(view)
 
     async def peek(self, queue: bytes, count: int, start_sequence: int) -> list[Message]:
         """Up to `count` messages (at most 10,000 and about 16 MiB) that are not leased, in order of their sequence from
         `start_sequence` on. Nothing is taken.
         """
         _check_range("a count", count, 1 << 61)
-        await self._service.barrier()
-        found = self._service.machine().queues.get(queue)
+        await self._proposals.barrier()
+        found = self._proposals.machine().queues.get(queue)
         if found is None:
             raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
         waiting = [*found.ready, *(message for _, _, message in found.delayed)]
@@ -275,7 +273,7 @@ class Subscriptions:
         return await asyncio.to_thread(_first_from, waiting, min(count, STEP_MAX), start_sequence)
 
     def _subscription(self, name: bytes) -> SubscriptionInfo | None:
-        batches = self._service.machine().batches
+        batches = self._proposals.machine().batches
         found = batches.subscriptions.get(name)
         if found is None:
             return None
@@ -283,7 +281,7 @@ class Subscriptions:
         rows = [
             self._info(
                 epoch,
-                BatchState.LIVE if batch.deadline_us > self._service.machine().now_us else BatchState.EXPIRED,
+                BatchState.LIVE if batch.deadline_us > self._proposals.machine().now_us else BatchState.EXPIRED,
                 batch.count,
                 batch.deadline_us,
             )
@@ -292,7 +290,7 @@ class Subscriptions:
         return SubscriptionInfo(name, found.owner, found.session or None, found.settled, rows)
 
     def _info(self, epoch: int, state: int, count: int, deadline_us: int) -> BatchInfo:
-        left_s = max(0, deadline_us - self._service.machine().now_us) / 1e6
+        left_s = max(0, deadline_us - self._proposals.machine().now_us) / 1e6
         return BatchInfo(epoch, _NAMES[BatchState(state)], count, left_s)
 
 

@@ -1,0 +1,192 @@
+"""The one door to the log for what the service is made of: commands are checked, sent and awaited here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ...core import Machine, Op
+from ...core.commands import RefusedError
+from ...core.quotas import Kind
+from ...wire.errors import LmqError
+from ...wire.limits import NAME_BYTES_MAX
+from ..memory import MESSAGE_OVERHEAD_BYTES
+from ..proposer import Group, Proposer
+from ..turns import Turns
+from .pattern_views import PatternViews
+
+__all__ = ["Proposals"]
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+KEYS_MAX = 2_000_000
+KEY_BYTES_MAX = 255
+QUEUES_MAX = 1_000_000
+
+
+class Proposals:
+    """Sends commands to the log, and refuses those that may not be sent.
+
+    Args:
+        proposer: takes commands.
+        machine: returns the local replica's machine.
+        views: what the patterns of clients find.
+        turns: slices of the event loop for long work.
+        message_bytes_max: largest body.
+        memory_bytes_max: above it pushes are refused.
+
+    Attributes:
+        stored_bytes: about how much memory the replicated state takes; the node keeps it up to date.
+    """
+
+    def __init__(
+        self,
+        proposer: Proposer,
+        machine: Callable[[], Machine],
+        views: PatternViews,
+        turns: Turns,
+        *,
+        message_bytes_max: int,
+        memory_bytes_max: int,
+    ) -> None:
+        self.proposer = proposer
+        self.machine = machine
+        self.views = views
+        self.turns = turns
+        self.message_bytes_max = message_bytes_max
+        self.stored_bytes = 0
+        self._memory_bytes_max = memory_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._futures = _FutureSink()
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    async def barrier(self) -> None:
+        """Afterwards local reads show everything that was acknowledged anywhere before the call."""
+        await self.propose([Op.BARRIER], 16)
+
+    async def propose(self, command: list[Any], size_bytes: int) -> Any:
+        """Have a command carried out; returns what the state machine returned."""
+        return await self.send(command, size_bytes)
+
+    def send(self, command: list[Any], size_bytes: int) -> asyncio.Future[Any]:
+        """Send a command now; what is returned tells later what the state machine returned."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.proposer.add(Group(command, [future], self._futures), size_bytes)
+        return future
+
+    # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
+
+    def check_name(self, queue: bytes, owner: bytes = b"") -> None:
+        """Refuse a name that no queue may have. A queue that this node does not see is counted to the owner when it is made.
+
+        Raises:
+            LmqError: ``bad_name``; ``overloaded`` if the name is new and there are too many queues or memory is full;
+                ``quota_exceeded``.
+        """
+        machine = self.machine()
+        queues = machine.queues
+        if queue in queues:
+            return
+        if not 0 < len(queue) <= NAME_BYTES_MAX:
+            raise LmqError("bad_name", f"a queue name must have 1 to {NAME_BYTES_MAX} bytes, this has {len(queue)}")
+        if _CONTROL.search(queue):
+            raise LmqError("bad_name", "a queue name must not contain control characters")
+        if len(queues) >= QUEUES_MAX:
+            raise LmqError("overloaded", f"there are {len(queues)} queues, the limit; delete some")
+        self.check_room()
+        if owner and machine.version >= 2:
+            try:
+                machine.quotas.check(Kind.QUEUES, owner)
+            except RefusedError as exc:
+                raise LmqError(exc.code, exc.reason) from exc
+            # The command that needs the queue follows; should this one be refused, that one makes the queue for nobody, within
+            # a quota too.
+            self.proposer.add(Group([Op.CREATE_FOR, queue, owner], [], _UNHEARD), 64 + len(queue))
+
+    def check_room(self, more_bytes: int = 0) -> None:
+        """Refuse what would be kept.
+
+        Raises:
+            LmqError: ``overloaded`` if memory is full.
+        """
+        if self.stored_bytes + more_bytes > self._memory_bytes_max:
+            raise LmqError(
+                "overloaded",
+                f"messages, queues and properties take about {self.stored_bytes} bytes, the limit is"
+                f" {self._memory_bytes_max}; pull messages, delete queues or raise memory_bytes_max",
+            )
+
+    def check_push(self, size_bytes: int, copies: int = 1) -> None:
+        """Refuse a body that cannot be stored, or not so many copies of it.
+
+        Raises:
+            LmqError: ``too_large``, or ``overloaded`` if memory is full.
+        """
+        if size_bytes > self.message_bytes_max:
+            raise LmqError(
+                "too_large", f"the message has {size_bytes} bytes, more than the limit of {self.message_bytes_max}"
+            )
+        if self.stored_bytes > self._memory_bytes_max or copies > 1:
+            self.check_room((size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0)
+
+    def check_key(self, key: bytes | None) -> None:
+        """Refuse an idempotency key that cannot be remembered.
+
+        Raises:
+            LmqError: ``bad_request``, or ``overloaded`` if too many are remembered.
+        """
+        if key is None:
+            return
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
+        machine = self.machine()
+        # From machine version 2 on each owner has a quota.
+        if machine.version < 2 and len(machine.keys) + len(machine.key_scopes) >= KEYS_MAX:
+            reason = (
+                f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly, or in scopes that are ended"
+            )
+            raise LmqError("overloaded", reason)
+
+    def owned(self, owner: bytes) -> list[bytes]:
+        """The last argument of a command whose effect is kept for an owner; none as long as old programs could not read it."""
+        return [owner] if owner and self.machine().version >= 2 else []
+
+    def check_version(self) -> None:
+        """Refuse what needs machine version 2 as long as the cluster may have members that do not know it.
+
+        Raises:
+            LmqError: ``overloaded``, because it is over soon: a cluster of new programs moves to the version at once.
+        """
+        if self.machine().version < 2:
+            raise LmqError(
+                "overloaded", "not all members have a program yet that can do this; upgrade them, or try again"
+            )
+
+
+class _Unheard:
+    """Nobody waits for the outcome."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        """Done, or refused; the command behind it shows."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """As `completed`."""
+
+
+_UNHEARD = _Unheard()
+
+
+class _FutureSink:
+    """Groups with one future that takes the whole result."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        future = group.tickets[0]
+        if not future.done():
+            future.set_result(result)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        future = group.tickets[0]
+        if not future.done():
+            future.set_exception(error)

@@ -1,0 +1,124 @@
+"""The sizes of files and functions, the circles between files, and the list of packages."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"lmqcluster": ROOT / "lmqcluster", "lmqcluster_cli": ROOT / "cli", "lmqcluster_chaos": ROOT / "chaos"}
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
+
+LONG_FILES = {
+    "lmqcluster/replication/raft_core.py": "all overrides of PySyncObj stand in one file, beside the methods that they replace",
+}
+LONG_FUNCTIONS = {
+    "cli/pipeline/files.py replay": "one click command: options, and the help that explains them",
+    "cli/pipeline/streams.py _stream_options": "a list of click options",
+    "lmqcluster/client/async_client.py __init__": "documented keyword arguments",
+    "lmqcluster/replication/raft_core.py __init__": "attributes of all overrides",
+    "lmqcluster/replication/replica.py __init__": "it binds the parts of a member together",
+}
+WALKED = ("lmqcluster.core", "lmqcluster.replication", "lmqcluster.node")
+CIRCLES = [
+    {
+        "lmqcluster.node.access.raft_port",
+        "lmqcluster.node.membership.changes",
+        "lmqcluster.node.membership.standing",
+        "lmqcluster.node.metrics.page",
+        "lmqcluster.node.node",
+        "lmqcluster.node.node_figures",
+    }
+]
+"""The node and what it is made of know each other. No further file may join them."""
+
+
+def modules() -> dict[str, Path]:
+    """All files of the packages by the names under which they are imported."""
+    found = {}
+    for package, folder in PACKAGES.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = [package, *path.relative_to(folder).with_suffix("").parts]
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def trees() -> Iterator[tuple[str, ast.Module, str]]:
+    """Path, tree and text of each file."""
+    for path in modules().values():
+        text = path.read_text(encoding="utf-8")
+        yield str(path.relative_to(ROOT)), ast.parse(text), text
+
+
+def test_files_and_functions_are_short() -> None:
+    long_files = {name for name, _tree, text in trees() if text.count("\n") > FILE_LINES_MAX}
+    assert long_files == set(LONG_FILES)
+    long_functions = {
+        f"{name} {node.name}"
+        for name, tree, _text in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    }
+    assert long_functions == set(LONG_FUNCTIONS)
+
+
+def imports(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
+    """The modules that one names, at run time or for types alone."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        parents = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+        base = ".".join([*parents, *([node.module] if node.module else [])])
+        for alias in node.names:
+            target = f"{base}.{alias.name}"
+            found.add(target if target in known else base)
+    return {one for one in found if one in known and one != name}
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Groups of modules each of which can be reached from every other one."""
+    reach = {name: _reached(name, graph) for name in graph}
+    groups = {frozenset({other for other in reach[name] if name in reach[other]} | {name}) for name in graph}
+    return [set(group) for group in groups if len(group) > 1]
+
+
+def _reached(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    ahead = [start]
+    while ahead:
+        for name in graph[ahead.pop()]:
+            if name not in seen:
+                seen.add(name)
+                ahead.append(name)
+    return seen
+
+
+def test_no_circles_between_files() -> None:
+    known = modules()
+    inside = {name: path for name, path in known.items() if name.startswith(WALKED)}
+    graph = {name: imports(name, path, known) & set(inside) for name, path in inside.items()}
+    assert circles(graph) == CIRCLES
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [{"b", "c"}]
+    assert imports("lmqcluster.core.machine", modules()["lmqcluster.core.machine"], modules()) >= {
+        "lmqcluster.core.state"
+    }
+
+
+def test_every_package_is_installed() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    folders = {
+        ".".join([package, *path.parent.relative_to(folder).parts])
+        for package, folder in PACKAGES.items()
+        for path in folder.rglob("__init__.py")
+    }
+    assert folders <= set(listed)
+    assert all((PACKAGES[name.split(".")[0]].joinpath(*name.split(".")[1:])).is_dir() for name in listed)
