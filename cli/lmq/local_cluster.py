@@ -194,7 +194,7 @@ class DevCluster:
         node.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            f"{__package__}.lmq",
+            str(__package__),
             *node.arguments(self._peers),
             "--stop-with-parent",
             stdin=PIPE,
