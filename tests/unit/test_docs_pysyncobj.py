@@ -1,0 +1,145 @@
+"""The page on PySyncObj explains every defect that the code cites, and what it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "pysyncobj.md").read_text(encoding="utf-8")
+CORE = "lmqcluster/replication/raft_core.py"
+SIMULATION = ROOT / "tests" / "simulation"
+SCRIPT_FILES = {"scenarios.py": "SCENARIOS", "own_scenarios.py": "OWN_SCENARIOS", "rule_scenarios.py": "RULE_SCENARIOS"}
+_NUMBER = re.compile(r"\bD[1-9]\d?\b")
+
+
+class Row(NamedTuple):
+    """A defect."""
+
+    number: str
+    defect: str
+    rule: str
+    override: str
+    shown: str
+
+
+ROWS = [
+    Row(*(cell.strip() for cell in line.strip("|").split("|")))
+    for line in PAGE.splitlines()
+    if re.match(r"\| D\d+ \|", line)
+]
+
+
+def cited() -> set[str]:
+    """The numbers in the program and its tests."""
+    sources = [path for folder in ("lmqcluster", "tests") for path in (ROOT / folder).rglob("*.py")]
+    texts = (path.read_text(encoding="utf-8") for path in sources if path != Path(__file__))
+    return {number for text in texts for number in _NUMBER.findall(text)}
+
+
+@cache
+def names_of(path: str) -> frozenset[str]:
+    """Everything that a file defines: functions, classes, names and attributes that are assigned."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return frozenset(found)
+
+
+def table(path: Path, name: str) -> dict[str, ast.expr]:
+    """A dictionary with constant keys that the file assigns to `name`, or that the function `name` returns."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        values: list[ast.AST] = []
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [name]:
+            values = [node.value]
+        elif isinstance(node, ast.FunctionDef) and node.name == name:
+            values = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
+        for value in values:
+            if isinstance(value, ast.Dict):
+                pairs = zip(value.keys, value.values, strict=True)
+                return {str(ast.literal_eval(key)): one for key, one in pairs if key is not None}
+    raise LookupError(f"{path} has no dictionary {name}")
+
+
+def scripts() -> dict[str, bool]:
+    """The names of all scripts, and whether the unmodified library is convicted by them."""
+    return {
+        name: isinstance(call, ast.Call) and ast.literal_eval(call.args[1]) is not None
+        for file, dictionary in SCRIPT_FILES.items()
+        for name, call in table(SIMULATION / file, dictionary).items()
+    }
+
+
+def shown(kind: str, text: str = PAGE) -> set[str]:
+    """What the page names after the word `kind`."""
+    return set(re.findall(rf"\b{kind} `([^`]+)`", text))
+
+
+def test_every_cited_number_has_one_row_and_every_row_is_cited() -> None:
+    numbers = [row.number for row in ROWS]
+    assert numbers == sorted(set(numbers), key=lambda number: int(number[1:]))
+    assert set(numbers) == cited()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.number)
+def test_a_row_is_complete(row: Row) -> None:
+    assert row.defect
+    assert re.search(r"\b[Pp]aper, |\b[Tt]hesis, |^As D\d+\.|^None: ", row.rule), "where Raft says so"
+    assert re.search(r"`[^`]+`", row.shown) or re.match(r"None\. \w", row.shown), "a test, or why there is none"
+    for other in re.findall(r"\bAs (D\d+)\.", row.rule):
+        assert other in {one.number for one in ROWS}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.number)
+def test_overrides_are_where_the_row_says(row: Row) -> None:
+    for part in row.override.split(";"):
+        file, *overrides = re.findall(r"`([^`]+)`", part)
+        assert overrides
+        missing = {name for override in overrides for name in override.split(".")} - names_of(f"lmqcluster/{file}")
+        assert not missing, f"{file} does not define {sorted(missing)}"
+
+
+def test_every_override_of_the_core_is_on_the_page() -> None:
+    overrides = {name for name in names_of(CORE) if name.startswith("_SyncObj__")}
+    state = {name for name in overrides if f"    {name}:" in (ROOT / CORE).read_text(encoding="utf-8")}
+    assert overrides - state == set(re.findall(r"\b_SyncObj__(?!name)\w+", PAGE))
+
+
+def test_scripts_and_switches_are_those_of_the_simulator() -> None:
+    """Each that is called after a defect stands in the row of that defect."""
+    switches = table(SIMULATION / "switches.py", "_patches").keys()
+    assert shown("off") == {name for name in switches if _NUMBER.match(name)}
+    assert shown("stock") == {name for name, convicts in scripts().items() if convicts}
+    assert shown("script") | shown("stock") >= {name for name in scripts() if _NUMBER.match(name)}
+    assert shown("script") <= {name for name, convicts in scripts().items() if not convicts}
+    assert shown("planted") <= table(SIMULATION / "planted.py", "PLANTED").keys()
+    for row in ROWS:
+        for kind in ("off", "stock", "script"):
+            named = {number for name in shown(kind, row.shown) for number in _NUMBER.findall(name)}
+            assert named <= {row.number}
+
+
+def test_files_and_tests_exist() -> None:
+    named = set(re.findall(r"`((?:tests|lmqcluster)/[\w/.]+\.py)(?:::(\w+))?`", PAGE))
+    assert len(named) > 20
+    for file, function in named:
+        assert (ROOT / file).is_file(), file
+        assert not function or function in names_of(file), f"{file}::{function}"
+    replaced = re.search(r"^## Replaced as a whole\n(.*?)^## ", PAGE, re.DOTALL | re.MULTILINE)
+    assert replaced is not None
+    for file in re.findall(r"`([\w/]+\.py)`", replaced[1]):
+        assert (ROOT / "lmqcluster" / file).is_file(), file
+
+
+def test_the_version_is_the_pinned_one() -> None:
+    pinned = re.search(r'"pysyncobj==([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert pinned is not None
+    assert set(re.findall(r"(?:version|pinned to|pysyncobj==|PySyncObj) ?(\d+\.\d+\.\d+)", PAGE)) == {pinned[1]}
