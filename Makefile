@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
-CLASSES := $(VENV)/spark-classes.jsa
 # How many test files run at the same time.
 TEST_JOBS ?= 3
 # Tests start about a thousand processes of ours: each would compile our modules again without byte code on the disk.
@@ -56,11 +55,7 @@ docs: install ## Build the documentation into build/site
 
 check: lint unit ## Run lint and unit: before every commit
 
-# Java's archive of Spark's classes saves the tests more time than it takes; they pass without it too.
-$(CLASSES): $(STAMP)
-	-@$(BIN)/python -W ignore -m tests.spark.shared_classes
-
-test: lint $(CLASSES) ## Run everything that CI runs (tens of minutes)
+test: lint ## Run everything that CI runs (tens of minutes)
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
 
 # What takes minutes to fetch and build: Helm and Docker Compose; and the systemd unit in a systemd of its own, for which one has to be root.

@@ -39,7 +39,7 @@ class Machine(State):
             Op.PULL_ANY: queues.pull_any,
             Op.ACK: queues.ack,
             Op.NACK: queues.nack,
-            Op.EXTEND: self.extend,
+            Op.EXTEND: queues.extend,
             Op.PUT_BACK: self.put_back,
             Op.PUSH_ALL: pushes.push_all,
             Op.SET_PROPERTIES: queues.set_properties,

@@ -106,6 +106,15 @@ class QueueCommands:
         """Give messages back, the deliveries stay charged. None if there is no such queue."""
         return self._state.settle(name, numbers, Queue.nack if self._state.version < 2 else Queue.nack_or_drop)
 
+    def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Let leases end a full timeout from now; None if there is no such queue."""
+        results = self._state.settle(name, numbers, Queue.extend)
+        if results:
+            state = self._state
+            queue = state.queues[name]
+            state.lease_watch.note(queue, state.now_us + queue.settings.timeout_us)
+        return results
+
     # --- properties and existence ---------------------------------------------------------------------------------
 
     def set_properties(self, name: bytes, pairs: list[Any]) -> bool:

@@ -235,14 +235,6 @@ class QueueState:
             _note_views(queue)
         return delivered
 
-    def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        """Let leases end a full timeout from now; None if there is no such queue."""
-        results = self.settle(name, numbers, Queue.extend)
-        if results:
-            queue = self.queues[name]
-            self.lease_watch.note(queue, self.now_us + queue.settings.timeout_us)
-        return results
-
     def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Undo deliveries; None if there is no such queue."""
         return self.settle(name, numbers, Queue.put_back)

@@ -160,7 +160,7 @@ def test_who_does_not_trust_the_authority_gets_no_connection(tmp_path: Path) -> 
             pass
 
 
-def test_certificate_and_token_are_taken_anew_without_a_restart(tmp_path: Path) -> None:
+def test_certificate_and_token_are_reloaded_without_a_restart(tmp_path: Path) -> None:
     with TlsNode(tmp_path) as node, client(node, SECRET) as lmq:
         before = node.serial(node.process.rpc)
         assert before == node.serial(node.process.http)

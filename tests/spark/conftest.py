@@ -21,13 +21,12 @@ from lmqcluster.spark.starting import patiently
 from tests.integration.cluster import Cluster
 
 from .forked_python import forked_python
-from .shared_classes import java_options
 
 _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
 
-# Programs that tests start inherit this.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+# These JVMs do not live long enough for what the optimizing compiler does to pay; programs that tests start inherit this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

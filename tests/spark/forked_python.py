@@ -10,13 +10,16 @@ is killed. Tests that name another Python, as that of ``spark-submit`` does, sta
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -68,8 +71,6 @@ def forked_python(folder: Path) -> Iterator[Path]:
 
 def _serve(listener: socket.socket) -> None:
     """Fork for each connection. Returns in the fork; the server itself exits when its standard input ends."""
-    import select
-
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     awaited = select.poll()
     awaited.register(0, select.POLLIN)
@@ -107,7 +108,6 @@ def _attend(connection: socket.socket) -> None:
 
 def _end_with(connection: socket.socket, pid: int) -> None:
     """End the process as soon as the one that stands for it is gone."""
-    import threading
 
     def watch() -> None:
         connection.recv(1)
@@ -146,8 +146,6 @@ def _run() -> None:
 
 def main() -> None:
     """Entry point of the server, and of every process that is forked from it."""
-    import importlib
-
     for name in _IMPORTS:
         importlib.import_module(name)
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -343,7 +343,7 @@ async def _reloaded(folder: Path) -> None:
         await talks(guarded(folder, "n1"), security)
 
 
-def test_certificates_are_taken_anew_for_new_connections(tmp_path: Path) -> None:
+def test_certificates_are_reloaded_for_new_connections(tmp_path: Path) -> None:
     authority = Authority.create(tmp_path)
     for node in ("n1", "n2"):
         authority.issue(node, ["127.0.0.1"], 10, replace=False)

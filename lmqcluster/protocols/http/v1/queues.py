@@ -125,8 +125,8 @@ class QueueRoutes:
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         try:
             return await reply_with_list(media, "messages", deliveries, lambda one: delivered_message(one, media), {})
-        except asyncio.CancelledError:
-            # The client hung up while its answer was being written.
+        except BaseException:
+            # Most likely the client hung up while its answer was being written.
             self._service.give_back(deliveries)
             raise
 
