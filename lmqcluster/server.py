@@ -126,12 +126,10 @@ def _reload(node: Node, manager: ServiceManager) -> None:
 
 
 def _described(node: Node) -> str:
-    core = node.replica.core
-    leader = core.leader_id()
-    members = core.members()
-    reached = sum(1 for one in members if one == node.id or one in node.replica.transport.connected_ids())
-    leads = f"{node.name_of(leader)} leads in term {core.term()}" if leader else "no leader is known"
-    return f"{leads}; {reached} of {len(members)} nodes can be reached"
+    status = node.replica.status()
+    reached = sum(1 for one in status.members if status.reaches(one))
+    leader = f"{status.name_of(status.leader)} leads in term {status.term}" if status.leader else "no leader is known"
+    return f"{leader}; {reached} of {len(status.members)} nodes can be reached"
 
 
 async def _shut_down(node: Node, front_ends: list[_FrontEnd], pid_file: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from .membership.changes import outside
-from .membership.standing import impasse
-
-if TYPE_CHECKING:
-    from .node import Node
+from ..replication.status import ReplicaStatus
+from .config import NodeConfig
+from .membership.standing import impasse, outside
 
 __all__ = ["Check", "run_checks"]
 
@@ -28,26 +27,37 @@ class Check(NamedTuple):
     figures: dict[str, int]
 
 
-def run_checks(node: Node) -> tuple[list[Check], bool]:
-    """All checks of this node and of the cluster as it sees it, and whether the others could go on without this node."""
-    stop = _stop(node)
-    checks = [_leader(node), _members(node), _lag(node), _disk(node), _memory(node), _snapshot(node), stop]
-    return checks, stop.ok
+def run_checks(status: ReplicaStatus, config: NodeConfig, stored_bytes: int) -> tuple[list[Check], bool]:
+    """All checks of this node and of the cluster as it sees it, and whether the others could go on without this node.
+
+    Args:
+        stored_bytes: what the stored messages take in memory.
+    """
+    stop = _stop(status)
+    return [
+        _leader(status),
+        _members(status),
+        _lag(status),
+        _disk(config.data_dir),
+        _memory(stored_bytes, config.memory_bytes_max),
+        _snapshot(status),
+        stop,
+    ], stop.ok
 
 
-def _leader(node: Node) -> Check:
-    reason = outside(node)
+def _leader(status: ReplicaStatus) -> Check:
+    reason = outside(status)
     if reason is not None:
         return Check("leader", False, reason, {})
-    leader = node.replica.core.leader_id()
-    problem = impasse(node) or "no leader is known"
-    return Check("leader", node.has_leader(), f"{node.name_of(leader)} leads" if leader else problem, {})
+    problem = impasse(status) or "no leader is known"
+    return Check(
+        "leader", status.has_leader, f"{status.name_of(status.leader)} leads" if status.leader else problem, {}
+    )
 
 
-def _members(node: Node) -> Check:
-    replica = node.replica
-    bad = sorted(node.name_of(one) for one in replica.core.members() if not replica.is_able(one))
-    count = len(replica.core.members())
+def _members(status: ReplicaStatus) -> Check:
+    bad = sorted(status.name_of(one) for one in status.members if not status.is_able(one))
+    count = len(status.members)
     if not count:
         return Check("members", False, "this node is in no cluster", {"members": 0, "able": 0})
     figures = {"members": count, "able": count - len(bad)}
@@ -57,52 +67,47 @@ def _members(node: Node) -> Check:
     return Check("members", True, text, figures)
 
 
-def _lag(node: Node) -> Check:
-    core = node.replica.core
-    commit = core.commit_index()
-    lags = {node.id: commit - core.applied_index()}
-    for one in core.members():
-        match = core.match_index(one)
-        if match is not None and one in node.replica.transport.connected_ids():
-            lags[one] = max(0, commit - match)
+def _lag(status: ReplicaStatus) -> Check:
+    commit = status.commit_index
+    lags = {status.id: commit - status.applied_index}
+    lags |= {one: max(0, commit - match) for one, match in status.match_indexes.items() if one in status.connected}
     worst = max(lags, key=lambda one: lags[one])
     figures = {"entries": lags[worst]}
     if lags[worst] == 0:
         return Check("lag", True, "no reachable member is behind, as far as this node knows", figures)
-    return Check("lag", lags[worst] <= LAG_MAX, f"{node.name_of(worst)} is {lags[worst]:,} log entries behind", figures)
+    text = f"{status.name_of(worst)} is {lags[worst]:,} log entries behind"
+    return Check("lag", lags[worst] <= LAG_MAX, text, figures)
 
 
-def _disk(node: Node) -> Check:
-    usage = shutil.disk_usage(node.config.data_dir)
+def _disk(folder: Path) -> Check:
+    usage = shutil.disk_usage(folder)
     ok = usage.free >= min(DISK_FREE_BYTES_MIN, int(usage.total * DISK_FREE_SHARE_MIN))
     figures = {"free_bytes": usage.free, "total_bytes": usage.total}
     return Check("disk", ok, f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB free", figures)
 
 
-def _memory(node: Node) -> Check:
-    used, limit = node.service.stored_bytes, node.config.memory_bytes_max
+def _memory(used: int, limit: int) -> Check:
     text = f"messages take {used / 1e6:.0f} MB of {limit / 1e6:.0f} MB"
     return Check("memory", used <= MEMORY_SHARE_MAX * limit, text, {"used_bytes": used, "max_bytes": limit})
 
 
-def _snapshot(node: Node) -> Check:
-    if not node.replica.storage.durable:
+def _snapshot(status: ReplicaStatus) -> Check:
+    if status.durability == "memory":
         return Check(
             "durability", True, "memory: what a majority of the nodes holds is lost when they stop together", {}
         )
-    latest, log_bytes = node.replica.snapshots.latest(), node.replica.journal.size_bytes
-    text = "no snapshot yet" if latest is None else f"newest snapshot is of entry {latest.index}"
-    text = f"{node.config.durability}; {text}, the log holds {log_bytes / 1e6:.0f} MB"
+    index, log_bytes = status.snapshot_index, status.log_bytes
+    text = f"newest snapshot is of entry {index}" if index else "no snapshot yet"
+    text = f"{status.durability}; {text}, the log holds {log_bytes / 1e6:.0f} MB"
     return Check("durability", True, text, {"log_bytes": log_bytes})
 
 
-def _stop(node: Node) -> Check:
-    replica = node.replica
-    members = replica.core.members()
-    if outside(node) is not None:
+def _stop(status: ReplicaStatus) -> Check:
+    members = status.members
+    if outside(status) is not None:
         return Check("safe to stop", True, "nothing depends on this node, it is in no cluster", {})
-    others = [one for one in members if one != node.id]
-    able = sum(1 for one in others if replica.is_able(one))
+    others = [one for one in members if one != status.id]
+    able = sum(1 for one in others if status.is_able(one))
     if not others:
         return Check("safe to stop", False, "this node is alone: while it is stopped nothing is served", {})
     needed = len(members) // 2 + 1

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -13,11 +10,12 @@ import structlog
 
 from ..core import Applied, Fault, Machine, Op
 from ..core.commands import PULLS, Command
+from ..replication.about import About
 from ..replication.leader_transfer import transfer_leadership
 from ..replication.meta import NodeMeta
 from ..replication.node_storage import NodeStorage
 from ..replication.peer_tls import PeerTls
-from ..replication.replica import About, Replica
+from ..replication.replica import Replica
 from ..replication.security import PeerSecurity
 from ..replication.settings import RaftSettings
 from ..replication.storage.disk import Disk, Folder
@@ -25,42 +23,36 @@ from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.address import is_loopback
 from ..wire.errors import LmqError
 from .access import raft_port
-from .access.access import Access, read_admin_token, time_of_day_us
+from .access.access import Access, read_admin_token
 from .access.tls import ServerTls
+from .access.upkeep import AccessUpkeep
 from .config import NodeConfig
 from .events.journal import EventJournal
 from .gates import Gates
-from .membership import changes as joining
+from .health_checks import Check, run_checks
 from .membership import incarnation as incarnation_of_node
 from .membership import standing
+from .membership.changes import Membership
 from .membership.identity import fresh_id
 from .membership.replica_digests import ReplicaDigests
-from .memory import stored_bytes
-from .metrics.page import Metrics
+from .metrics.observed import Observed
 from .metrics.stats import Stats
 from .metrics.statsd import StatsdSender
 from .metrics.totals import Totals
 from .node_figures import PeerFigures, own_figures
 from .own_commands import OwnCommands
+from .periodic import PeriodicWork
+from .proposer import Proposer
 from .queues.pattern_views import PatternViews
 from .queues.patterns import check_engine, compile_pattern
 from .queues.pulls import Pulls
 from .queues.service import QueueService
-from .state_log import StateLog
 from .turns import Turns
 
 __all__ = ["Node"]
 
 log = structlog.get_logger("lmq.node")
 
-STATS_PERIOD_S = 5.0
-LAG_PERIOD_S = 0.25
-UPGRADE_PERIOD_S = 0.25
-EXPIRY_PERIOD_S = 0.05
-"""A lease that nobody touches ends at most about this much late, unless very many end at once."""
-OVERDUE_PERIOD_S = 0.01
-ACCESS_PERIOD_S = 0.5
-MEMORY_PERIOD_S = 0.5
 SNAPSHOT_HOLD_S = 600.0
 
 
@@ -69,7 +61,8 @@ class Node:
 
     Attributes:
         service: the queue operations; the same object for the node's whole life.
-        replica: the current membership; another object after `join` or `leave`.
+        replica: the current membership; another object after the node has joined or left a cluster.
+        membership: lets the node join and leave.
         failure: set with the error if replication stops; the process must then end.
         events: the event journal, None if it is off.
         access: who may do what on the client ports.
@@ -77,48 +70,46 @@ class Node:
         tls: what the client ports speak; None for plain TCP.
         security: what peers have to show.
         statsd: what sends metrics to StatsD, None if that is off.
+        stats: rates and waiting times of the queues.
+        observed: what is counted for the metrics.
         totals: sums over all queues.
         turns: slices of the event loop for long work.
         digests: how this replica compares with the others.
         views: what the patterns of clients find.
         peer_figures: how the other members are.
-        on_leave: called to end the connections of clients when the node belongs to their cluster no more.
     """
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.version = version("lmqcluster")
         self.stats = Stats()
-        self.metrics = Metrics(self)
+        self.observed = Observed()
         self.totals = Totals(self._machine)
         self.peer_figures: PeerFigures
-        self.leader_changes = 0
-        self._state_log = StateLog()
-        self._leadership: tuple[str, int] | None = None
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
-        self._statsd_task: asyncio.Task[None] | None = None
-        self.on_leave: list[Callable[[], None]] = []
         self.access = Access(config.admin_token)
         self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
         secret = (config.cluster_secret or "").encode()
         self.security = PeerSecurity(secret, tls_required=config.raft_tls == "required", gate=self.gates.raft)
-        self._settling: asyncio.Task[None] | None = None
         self.replica: Replica
         self.turns: Turns
         self.views: PatternViews
         self.service: QueueService
+        self.membership: Membership
+        self.digests = ReplicaDigests()
         self.failure: asyncio.Future[BaseException]
         self._storage: NodeStorage
         self._about = About(config.name, "", "")
         self._salt = b""
+        self._leadership: tuple[str, int] | None = None
         self._own_commands = OwnCommands()
-        self.digests = ReplicaDigests()
-        self._stopping = False
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._access_upkeep = AccessUpkeep(self.access, self._machine)
+        self._is_stopping = False
+        self._periodic: PeriodicWork
         self._history: asyncio.Task[None]
-        self._changing = asyncio.Lock()
+        self._statsd_task: asyncio.Task[None] | None = None
 
     # --- life cycle -----------------------------------------------------------------------------------------------
 
@@ -158,24 +149,28 @@ class Node:
                 bytes_max=config.event_journal_bytes_max,
                 files_max=config.event_journal_files_max,
             )
-        self.turns = Turns()
-        self.views = PatternViews(self._machine, self.turns)
-        self._build()
+        self._assemble()
         self._tell_opened()
         self.gates.tell()
-        raft_port.check(self)
-        self.access.on_change.append(partial(raft_port.follow, self))
+        raft_port.check(self.security, self.access, self.replica.status().members)
+        self.access.on_change.append(lambda: raft_port.follow(self.security, self.access, self.replica))
         await self._listen()
         if config.statsd is not None:
             self.statsd = StatsdSender(config.statsd, config.statsd_prefix, config.statsd_interval, self._machine)
             self._statsd_task = asyncio.create_task(self.statsd.run())
-        self._sample_memory()
-        self._sample_lag(time.monotonic())
-        self._tick_stats()
-        self._tick_upgrade()
-        self._tick_expiry()
-        self._tick_access()
-        self.peer_figures = PeerFigures(self)
+        self._periodic = PeriodicWork(
+            self._present,
+            self.service,
+            memory_bytes_max=config.memory_bytes_max,
+            loop_lag=self.observed.loop_lag,
+            stats=self.stats,
+            membership=self.membership,
+            access=self._access_upkeep,
+            own_commands=self._own_commands,
+            digests=self.digests,
+        )
+        self._periodic.start()
+        self.peer_figures = PeerFigures(self._present, self._figures)
         self._history = asyncio.create_task(self.totals.keep_history())
 
     def _must_authenticate(self, address: object) -> bool:
@@ -192,75 +187,67 @@ class Node:
         """Where peers dial this node; a node without a Raft address stays alone."""
         return str(self.config.advertise_raft or self.config.raft or "127.0.0.1:0")
 
-    def _build(self) -> None:
-        """Make replica, proposer and pulls for the current identity."""
+    def _assemble(self) -> None:
+        """Make the parts that last for the node's whole life, and begin the membership that its files tell of."""
         config = self.config
+        self.turns = Turns()
+        self.views = PatternViews(self._machine, self.turns)
+        proposer, pulls = self._begin_membership()
+        self.service = QueueService(
+            proposer,
+            pulls,
+            self._machine,
+            self.views,
+            self.turns,
+            message_bytes_max=config.message_bytes_max,
+            memory_bytes_max=config.memory_bytes_max,
+        )
+        self.membership = Membership(
+            self._present,
+            self.service,
+            self.access,
+            may_listen=self._may_listen,
+            health=self.health,
+            become=self._become,
+        )
+        self._membership_begun()
+
+    def _begin_membership(self) -> tuple[Proposer, Pulls]:
+        """Make replica, proposer and pulls for the current identity."""
         self._about.machine_version = Machine.VERSION_MAX
         self.replica = Replica(self._storage, self._about, self.security, RaftSettings(), compile_pattern, self)
-        self.replica.peer_requests.node_figures = partial(own_figures, self)
+        self.replica.peer_requests.node_figures = self._figures
         if self.events is not None:
             self.events.begin(self.replica.machine)
-        self._follow_tokens()
+        self._access_upkeep.follow()
         self.access.exclude(None)
-        proposer = incarnation_of_node.begin(self, self._meta, self.replica.machine.sessions)
+        proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.sessions)
         self.views.replaced()
-        pulls = Pulls(proposer, self._machine, self.replica.clock, self.views)
-        if hasattr(self, "service"):
-            self.service.proposer, self.service.pulls = proposer, pulls
-        else:
-            self.service = QueueService(
-                proposer,
-                pulls,
-                self._machine,
-                self.views,
-                self.turns,
-                message_bytes_max=config.message_bytes_max,
-                memory_bytes_max=config.memory_bytes_max,
-            )
+        return proposer, Pulls(proposer, self._machine, self.replica.clock, self.views)
+
+    def _membership_begun(self) -> None:
+        """The service has the proposer and the pulls of the current identity."""
         # A snapshot that was loaded may hold it; the log may bring nothing more.
         self._take_salt()
-        self._tend_membership()
-
-    def _tend_membership(self) -> None:
-        """Refuse clients as long as the node belongs to no cluster, because it left or was removed."""
-        reason, refused = joining.outside(self), self.access.outside
-        if reason != (None if refused is None else refused.message):
-            joining.exclude(self, reason)
+        self.membership.tend()
 
     def _tell_opened(self) -> None:
-        replica = self.replica
-        latest = replica.snapshots.latest()
+        status = self.replica.status()
         log.info(
             "data folder opened",
             folder=str(self.config.data_dir),
-            durability=self.config.durability,
-            snapshot_index=0 if latest is None else latest.index,
-            log_entries=len(replica.journal),
-            term=replica.core.term(),
+            durability=status.durability,
+            snapshot_index=status.snapshot_index,
+            log_entries=status.log_entries,
+            term=status.term,
             version=self.version,
         )
 
     def _machine(self) -> Machine:
         return self.replica.machine
 
-    def _follow_tokens(self) -> None:
-        machine = self.replica.machine
-        self.access.follow(machine.tokens, time_of_day_us())
-
-    async def _settle_access(self) -> None:
-        """Find out whether the cluster has tokens that have not come here yet."""
-        try:
-            await self.service.barrier()
-        except LmqError as exc:
-            log.debug("tokens not known yet", reason=exc.message)
-        else:
-            self.access.settle()
-
-    def _tick_access(self) -> None:
-        self.access.expire(self.replica.machine.tokens, time_of_day_us())
-        if self.access.is_uncertain and (self._settling is None or self._settling.done()):
-            self._settling = asyncio.get_running_loop().create_task(self._settle_access())
-        self._timers["access"] = asyncio.get_running_loop().call_later(ACCESS_PERIOD_S, self._tick_access)
+    def _present(self) -> Replica:
+        return self.replica
 
     def _take_salt(self) -> None:
         self._salt = self.replica.machine.salt
@@ -269,7 +256,10 @@ class Node:
     async def _listen(self) -> None:
         raft = self.config.raft
         host, port = (raft.host, raft.port) if raft is not None else ("127.0.0.1", 0)
-        await self.replica.start(host, port, listening=raft_port.may_be_open(self))
+        await self.replica.start(host, port, listening=self._may_listen())
+
+    def _may_listen(self) -> bool:
+        return raft_port.may_be_open(self.security, self.access)
 
     def reload(self) -> None:
         """Reload certificate, key and ``admin_token_file``; one that cannot be used is logged, and the old one stays."""
@@ -289,10 +279,8 @@ class Node:
     async def stop(self) -> None:
         """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
         self.retire()
-        for timer in self._timers.values():
-            timer.cancel()
-        if self._settling is not None:
-            self._settling.cancel()
+        self._periodic.close()
+        self._access_upkeep.close()
         if self._statsd_task is not None:
             self._statsd_task.cancel()
             await asyncio.wait([self._statsd_task])
@@ -309,54 +297,9 @@ class Node:
 
     def retire(self) -> None:
         """From now on the node is not ready, and refuses clients, waiting pulls included; what it took goes on to its outcome."""
-        self._stopping = True
-        error = LmqError("shutting_down", "the node is shutting down; use another node")
-        self.service.proposer.retire(error)
-        self.service.pulls.close(error)
-
-    def _sample_memory(self) -> None:
-        self.service.stored_bytes = stored_bytes(self.replica.machine)
-        self._state_log.note_memory(self.service.stored_bytes, self.config.memory_bytes_max)
-        if not self._stopping:
-            self._tend_membership()
-            self._state_log.note_health(self.health())
-            self._state_log.note_problem(standing.impasse(self))
-        loop = asyncio.get_running_loop()
-        self._timers["memory"] = loop.call_later(MEMORY_PERIOD_S, self._sample_memory)
-
-    def _sample_lag(self, due_s: float) -> None:
-        now_s = time.monotonic()
-        self.metrics.loop_lag.observe(max(0.0, now_s - due_s))
-        loop = asyncio.get_running_loop()
-        self._timers["lag"] = loop.call_later(LAG_PERIOD_S, self._sample_lag, now_s + LAG_PERIOD_S)
-
-    def _tick_stats(self) -> None:
-        queues = self.replica.machine.queues.values()
-        self.stats.tick((queue.name, queue.pushed_total, queue.pulled_total) for queue in queues)
-        self._timers["stats"] = asyncio.get_running_loop().call_later(STATS_PERIOD_S, self._tick_stats)
-
-    def _tick_upgrade(self) -> None:
-        self._own_commands.tend(self.replica, self.service.proposer)
-        self.digests.tend(self.replica, self.service.proposer)
-        loop = asyncio.get_running_loop()
-        self._timers["upgrade"] = loop.call_later(UPGRADE_PERIOD_S, self._tick_upgrade)
-
-    def _tick_expiry(self) -> None:
-        overdue = self._own_commands.let_time_pass(self.replica, self.service.proposer)
-        period_s = OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
-        self._timers["expiry"] = asyncio.get_running_loop().call_later(period_s, self._tick_expiry)
-
-    # --- carrier of the proposer ----------------------------------------------------------------------------------
-
-    def submit(self, sequence: int, batch: bytes) -> bool:
-        """Bring a batch to the leader."""
-        return self.replica.submit(sequence, batch)
-
-    def has_leader(self) -> bool:
-        """Whether a leader is known and can be reached."""
-        replica = self.replica
-        leader = replica.core.leader_id()
-        return leader is not None and (leader == self.id or leader in replica.transport.connected_ids())
+        self._is_stopping = True
+        self._periodic.retire()
+        self.service.refuse(LmqError("shutting_down", "the node is shutting down; use another node"))
 
     # --- listener of the replica ----------------------------------------------------------------------------------
 
@@ -368,21 +311,21 @@ class Node:
         if self._salt is not self.replica.machine.salt:
             self._take_salt()
         if self.access.revision != self.replica.machine.tokens.revision:
-            self._follow_tokens()
+            self._access_upkeep.follow()
         for command, result in zip(commands, applied.results, strict=False):
             op = command[0]
             if op in (Op.DIGEST, Op.REPORT_DIGEST):
-                self.digests.applied(command, result, self.id, self.replica.core.members())
+                self.digests.applied(command, result, self.id, self.replica.status().members)
             elif op in PULLS:
                 if result and type(result) is list:
                     first = result[0]
                     waited_us = now_us - first[3].ready_us
                     self.stats.on_delivery(first[0], waited_us, now_us)
-                    self.metrics.time_in_queue.observe(waited_us / 1e6)
+                    self.observed.time_in_queue.observe(waited_us / 1e6)
             elif op == Op.DELETE:
                 self.stats.forget(command[1])
             if type(result) is Fault and not result.code:
-                self.metrics.apply_faults += 1
+                self.observed.apply_faults += 1
         self.views.applied(applied)
         own = incarnation == proposer.incarnation and origin == proposer.origin
         if self.events is not None:
@@ -404,18 +347,18 @@ class Node:
         """Send unresolved batches to the new leader, behind what it has to propose itself if it is this node."""
         if leader_id is None:
             return
-        leadership = (leader_id, self.replica.core.term())
+        leadership = (leader_id, self.replica.status().term)
         if leadership != self._leadership:
             # It is told of a new link to the same leader too.
             self._leadership = leadership
-            self.leader_changes += 1
+            self.observed.leader_changes += 1
         self._own_commands.begin(self.replica, self.service.proposer)
         self.service.proposer.resend()
 
     def state_replaced(self) -> None:
         """A snapshot was installed."""
         self._take_salt()
-        self._follow_tokens()
+        self._access_upkeep.follow()
         machine = self.replica.machine
         if self.events is not None:
             self.events.begin(machine)
@@ -431,73 +374,46 @@ class Node:
 
     # --- membership -----------------------------------------------------------------------------------------------
 
-    async def join(self, peer: str, *, discard_data: bool) -> None:
-        """Make this node a member of the cluster that `peer` (HTTP or Raft address, or ``lmq@host``) belongs to.
+    async def _become(self, node_id: str, members: dict[str, str]) -> None:
+        """Give up the present membership and data, and begin as `node_id` with these members; without any, in no cluster."""
+        error = LmqError("shutting_down", "the node is changing its cluster; use another node")
+        service = self.service
+        service.pulls.close(error)
+        service.proposer.close(error)
+        if not members or node_id in members:
+            # What a client went on to push would be acknowledged by a cluster that it does not mean.
+            self.membership.end_connections()
+            self.access.forget()
+        await self.replica.stop()
+        self._storage.begin_anew(node_id, members, joining=node_id not in members)
+        service.proposer, service.pulls = self._begin_membership()
+        self._membership_begun()
+        await self._listen()
 
-        It gets the cluster's data first and counts for the quorum only then.
+    # --- status ---------------------------------------------------------------------------------------------------
 
-        Args:
-            discard_data: whether messages that this node holds may be thrown away.
+    @property
+    def id(self) -> str:
+        """This node's member id."""
+        return self._meta.node_id
 
-        Raises:
-            LmqError: ``conflict`` if it is in a cluster already or holds messages, ``unreachable``, ``bad_request``,
-                ``unknown_outcome``.
-        """
-        async with self._changing:
-            await joining.join(self, peer, discard_data=discard_data)
+    def health(self) -> list[tuple[str, bool, str]]:
+        """Named checks of readiness: (name, passed, detail)."""
+        return standing.health(self.replica.status(), is_stopping=self._is_stopping)
 
-    async def leave(self) -> None:
-        """Take this node out of its cluster. Empty and in no cluster, it refuses clients until it joins one.
+    def cluster_status(self) -> dict[str, Any]:
+        """The cluster as this node sees it."""
+        return standing.cluster_status(self.replica.status(), self.version)
 
-        What it has taken comes to its outcome first. A node that has left already does nothing.
+    def run_checks(self) -> tuple[list[Check], bool]:
+        """What an operator asks before touching anything; and whether the others could go on without this node."""
+        return run_checks(self.replica.status(), self.config, self.service.stored_bytes)
 
-        Raises:
-            LmqError: ``conflict`` if it is alone, ``no_leader`` if the others cannot agree, ``unknown_outcome``.
-        """
-        async with self._changing:
-            await joining.leave(self)
-
-    async def remove(self, member: str, *, force: bool) -> None:
-        """Take another member, given by id or name, out of the cluster, most likely because it is dead.
-
-        Args:
-            force: remove it though it is alive.
-
-        Raises:
-            LmqError: ``bad_request`` if there is no such member, ``conflict`` if the others would have no quorum or it is alive,
-                ``no_leader``, ``unknown_outcome``.
-        """
-        async with self._changing:
-            await joining.remove(self, self.member_id(member), force=force)
-
-    async def transfer_leadership(self, member: str | None) -> None:
-        """Have the leader hand over to a member, given by id or name, or to the one that is most up to date.
-
-        Raises:
-            LmqError: ``bad_request`` if there is no such member, ``conflict`` if it did not take over, ``no_leader``.
-        """
-        target = [] if member is None else [self.member_id(member)]
-        await joining.ask_leader(self, "transfer", target)
-
-    def member_id(self, member: str) -> str:
-        """Id of the member with this id or name.
-
-        Raises:
-            LmqError: ``bad_request`` if there is none, or several.
-        """
-        members = self.replica.core.members()
-        if member in members:
-            return member
-        names = {self.id: self.config.name, **{one: about.name for one, about in self.replica.peers.items()}}
-        found = [one for one in members if names.get(one) == member]
-        if len(found) != 1:
-            known = ", ".join(sorted(f"{names[one]} ({one})" if one in names else one for one in members))
-            raise LmqError("bad_request", f"there is no one member {member!r}; the members are {known}")
-        return found[0]
-
-    def name_of(self, member: str) -> str:
-        """The name of a member for people; its id if it has not told one."""
-        return self.replica.name_of(member)
+    def _figures(self) -> dict[str, Any]:
+        """How this node is, for whoever looks at the cluster."""
+        return own_figures(
+            self.replica.status(), self.config, self.service, version=self.version, uptime_s=self.totals.uptime_s()
+        )
 
     async def take_snapshot(self) -> SnapshotInfo:
         """Write a snapshot of this node's state now, and keep it for ten minutes at least.
@@ -511,52 +427,3 @@ class Node:
             raise LmqError("overloaded", f"the snapshot cannot be written: {exc}") from exc
         self.replica.snapshots.hold(info, SNAPSHOT_HOLD_S)
         return info
-
-    async def become(self, node_id: str, members: dict[str, str]) -> None:
-        """Give up the present membership and data, and begin as `node_id` with these members; without any, in no cluster."""
-        error = LmqError("shutting_down", "the node is changing its cluster; use another node")
-        self.service.pulls.close(error)
-        self.service.proposer.close(error)
-        if not members or node_id in members:
-            # What a client went on to push would be acknowledged by a cluster that it does not mean.
-            self.end_connections()
-            self.access.forget()
-        await self.replica.stop()
-        self._storage.begin_anew(node_id, members, joining=node_id not in members)
-        self._build()
-        await self._listen()
-
-    def end_connections(self) -> None:
-        """End what clients have open."""
-        for end in self.on_leave:
-            end()
-
-    # --- status ---------------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """This node's member id."""
-        return self._meta.node_id
-
-    @property
-    def has_left(self) -> bool:
-        """Whether the node has left its cluster and has joined none since."""
-        return self._meta.left
-
-    def health(self) -> list[tuple[str, bool, str]]:
-        """Named checks of readiness: (name, passed, detail)."""
-        return standing.health(self)
-
-    def cluster_status(self) -> dict[str, Any]:
-        """The cluster as this node sees it."""
-        return standing.cluster_status(self)
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the node is shutting down."""
-        return self._stopping
-
-    @property
-    def about(self) -> About:
-        """What the node tells its peers of itself."""
-        return self._about

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..replication.messages import FrameError
-
-if TYPE_CHECKING:
-    from .node import Node
+from ..replication.replica import Replica
+from ..replication.status import ReplicaStatus
+from .config import NodeConfig
+from .queues.service import QueueService
 
 __all__ = ["VERB", "PeerFigures", "own_figures"]
 
@@ -30,28 +32,27 @@ _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def own_figures(node: Node) -> dict[str, Any]:
+def own_figures(
+    status: ReplicaStatus, config: NodeConfig, service: QueueService, *, version: str, uptime_s: float
+) -> dict[str, Any]:
     """The figures of this node."""
-    replica = node.replica
-    core = replica.core
-    disk = shutil.disk_usage(node.config.data_dir)
-    latest = replica.snapshots.latest()
+    disk = shutil.disk_usage(config.data_dir)
     return {
-        "version": node.version,
-        "uptime_s": node.totals.uptime_s(),
-        "term": core.term(),
-        "commit_index": core.commit_index(),
-        "applied_index": core.applied_index(),
-        "stored_bytes": node.service.stored_bytes,
-        "stored_bytes_max": node.config.memory_bytes_max,
+        "version": version,
+        "uptime_s": uptime_s,
+        "term": status.term,
+        "commit_index": status.commit_index,
+        "applied_index": status.applied_index,
+        "stored_bytes": service.stored_bytes,
+        "stored_bytes_max": config.memory_bytes_max,
         "process_bytes": _process_bytes(),
         "disk_free_bytes": disk.free,
         "disk_total_bytes": disk.total,
-        "log_bytes": replica.journal.size_bytes,
-        "snapshot_index": 0 if latest is None else latest.index,
-        "waiting_pulls": node.service.pulls.waiting(),
+        "log_bytes": status.log_bytes,
+        "snapshot_index": status.snapshot_index,
+        "waiting_pulls": service.pulls.waiting(),
         # Only the leader knows how much of the log the others have.
-        "match": {one: core.match_index(one) or 0 for one in core.members()} if core.is_leader() else {},
+        "match": dict(status.match_indexes),
     }
 
 
@@ -74,10 +75,16 @@ class _Seen:
 
 
 class PeerFigures:
-    """What the other members last told."""
+    """What the other members last told.
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    Args:
+        replica: returns the present one; another after the node has joined or left a cluster.
+        own: returns the figures of this node.
+    """
+
+    def __init__(self, replica: Callable[[], Replica], own: Callable[[], dict[str, Any]]) -> None:
+        self._replica = replica
+        self._own = own
         self._loop = asyncio.get_running_loop()
         self._seen: dict[str, _Seen] = {}
         self._asked_at = float("-inf")
@@ -89,25 +96,26 @@ class PeerFigures:
         if now - self._asked_at >= ASK_PERIOD_S:
             self._asked_at = now
             self._ask_all()
-        connected = self._node.replica.transport.connected_ids()
+        connected = self._replica().status().connected
         expected = [task for member, task in self._asking.items() if member in connected]
         if expected:
             await asyncio.wait(expected, timeout=PATIENCE_S)
 
     def _ask_all(self) -> None:
-        members = self._node.replica.core.members()
+        status = self._replica().status()
+        members = status.members
         self._seen = {one: seen for one, seen in self._seen.items() if one in members}
         for member, address in members.items():
-            if member != self._node.id and member not in self._asking:
+            if member != status.id and member not in self._asking:
                 task = self._asking[member] = self._loop.create_task(self._ask(member, address))
                 task.add_done_callback(partial(self._answered, member))
 
     def describe(self, member: str) -> dict[str, Any]:
         """A member's figures, with ``last_contact_s``, ``round_trip_s`` and ``lag`` as of then; None before it has answered."""
-        if member == self._node.id:
-            core = self._node.replica.core
-            lag = core.commit_index() - core.applied_index()
-            return {"last_contact_s": 0.0, "round_trip_s": 0.0, "lag": lag, "vitals": own_figures(self._node)}
+        if member == self._replica().id:
+            own = self._own()
+            lag = own["commit_index"] - own["applied_index"]
+            return {"last_contact_s": 0.0, "round_trip_s": 0.0, "lag": lag, "vitals": own}
         seen = self._seen.get(member)
         if seen is None:
             return {"last_contact_s": None, "round_trip_s": None, "lag": None, "vitals": None}
@@ -127,11 +135,11 @@ class PeerFigures:
         del self._asking[member]
 
     async def _ask(self, member: str, address: str) -> None:
-        transport = self._node.replica.transport
+        replica = self._replica()
         begun = self._loop.time()
-        commit_index = self._node.replica.core.commit_index()
+        commit_index = replica.status().commit_index
         try:
-            figures = await transport.ask(address, VERB, [], timeout_s=ASK_TIMEOUT_S)
+            figures = await replica.transport.ask(address, VERB, [], timeout_s=ASK_TIMEOUT_S)
         except LookupError:
             # An older program does not know the question, but it is there.
             figures = {}

@@ -27,7 +27,7 @@ class OwnCommands:
 
     def begin(self, replica: Replica, proposer: Proposer) -> None:
         """This node may have begun to lead: propose what must precede anybody's request."""
-        if not replica.core.is_leader():
+        if not replica.is_leader():
             return
         if not replica.machine.salt:
             # Pulls need it.
@@ -40,7 +40,7 @@ class OwnCommands:
 
         Until then every node behaves as the oldest program among them does, so that a rolling upgrade keeps replicas equal.
         """
-        if not replica.core.is_leader():
+        if not replica.is_leader():
             return
         common = replica.common_machine_version()
         if common is not None and common > replica.machine.version:
@@ -50,7 +50,7 @@ class OwnCommands:
 
     def let_time_pass(self, replica: Replica, proposer: Proposer) -> bool:
         """As the leader, have log time pass if something is overdue and no batch comes; returns whether something is."""
-        overdue = replica.core.is_leader() and replica.machine.expiry.next_us <= replica.clock.now_us()
+        overdue = replica.is_leader() and replica.machine.expiry.next_us <= replica.clock.now_us()
         # A batch that is under way does as well.
         if overdue and not proposer.pending():
             self._propose(proposer, [Op.BARRIER])

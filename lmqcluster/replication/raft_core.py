@@ -28,7 +28,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty
-from typing import Any
+from typing import Any, Final
 
 from pysyncobj import SyncObj
 from pysyncobj import syncobj as library
@@ -42,11 +42,13 @@ from .membership import MEMBERSHIP, NO_OP, REGULAR, PeerNode, apply_change, deco
 from .pre_vote import PreVote
 from .settings import RaftSettings
 from .snapshot_port import SnapshotPort, SnapshotReceiver
+from .status import Role
 from .storage.snapshot_store import SnapshotInfo
 
 __all__ = ["FatalReplicationError", "RaftCore"]
 
 FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
+_ROLES: Final[tuple[Role, ...]] = ("follower", "candidate", "leader")
 
 Message = dict[str, Any]
 
@@ -282,9 +284,9 @@ class RaftCore(SyncObj):
         leader = self._SyncObj__raftLeader
         return None if leader is None else str(leader.id)
 
-    def state(self) -> str:
-        """``leader``, ``candidate`` or ``follower``."""
-        return ("follower", "candidate", "leader")[self._SyncObj__raftState]
+    def role(self) -> Role:
+        """What this node is in its term."""
+        return _ROLES[self._SyncObj__raftState]
 
     def term(self) -> int:
         """Current term."""
@@ -298,14 +300,13 @@ class RaftCore(SyncObj):
         """Highest index applied."""
         return int(self._SyncObj__raftLastApplied)
 
-    def match_index(self, node_id: str) -> int | None:
-        """On the leader, what a follower is known to hold."""
+    def match_indexes(self) -> dict[str, int]:
+        """On the leader, what each member is known to hold; empty on others."""
         if not self.is_leader():
-            return None
-        if node_id == self._self_id:
-            return self._journal.last_index
-        match = self._SyncObj__raftMatchIndex.get(PeerNode(node_id))
-        return None if match is None else int(match)
+            return {}
+        matches = {str(node.id): int(match) for node, match in self._SyncObj__raftMatchIndex.items()}
+        matches[self._self_id] = self._journal.last_index
+        return {node_id: matches[node_id] for node_id in self._members if node_id in matches}
 
     def members(self) -> dict[str, str]:
         """Id to Raft address of all members, by the newest entries of the log."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import msgpack
@@ -20,6 +20,7 @@ import structlog
 from ..core import Applied, Machine
 from ..core.commands import Command, Compile
 from . import handshake
+from .about import About
 from .handshake import Identity
 from .histogram import Histogram
 from .log_clock import LogClock
@@ -32,38 +33,18 @@ from .role_log import RoleLog
 from .security import PeerSecurity
 from .settings import RaftSettings
 from .snapshot_keeper import SnapshotKeeper
+from .status import ReplicaStatus
 from .storage.snapshot_store import SnapshotInfo
 from .storage.worker import ThreadWorker, Worker
 from .transport import PeerTransport
 
-__all__ = ["About", "Replica", "ReplicaListener"]
+__all__ = ["Replica", "ReplicaListener"]
 
 log = structlog.get_logger("lmq.replica")
 
 TICK_S = 0.02
 _WITHOUT_OLD_HANDSHAKE = 2
 """The machine version from which on all members know the present handshake."""
-
-
-@dataclass(slots=True)
-class About:
-    """What a node tells its peers of itself.
-
-    Attributes:
-        name, http, rpc: name and client addresses, empty if off.
-        raft: where peers can dial it.
-        empty: it holds no data.
-        recovering: it has forgotten data that it may have acknowledged.
-        machine_version: the newest version of the replicated machine that it understands.
-    """
-
-    name: str
-    http: str
-    rpc: str
-    raft: str = ""
-    empty: bool = True
-    recovering: bool = False
-    machine_version: int = 1
 
 
 class ReplicaListener(Protocol):
@@ -481,6 +462,53 @@ class Replica:
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     # --- what is known of the members ------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """This member's id."""
+        return self.meta.node_id
+
+    def is_leader(self) -> bool:
+        """Whether this member leads, as far as it knows; what is asked too often for a whole `status`."""
+        return self.core.is_leader()
+
+    def has_leader(self) -> bool:
+        """Whether a leader is known and can be reached; the proposer asks before each batch."""
+        leader = self.core.leader_id()
+        return leader is not None and (leader == self.id or leader in self.transport.connected_ids())
+
+    def status(self) -> ReplicaStatus:
+        """What this member knows of itself and of its cluster now."""
+        core, latest = self.core, self.snapshots.latest()
+        return ReplicaStatus(
+            id=self.id,
+            address=self._about.raft,
+            role=core.role(),
+            leader=core.leader_id(),
+            term=core.term(),
+            commit_index=core.commit_index(),
+            applied_index=core.applied_index(),
+            missing_entries=core.missing_entries(),
+            has_caught_up=core.has_caught_up(),
+            members=core.members(),
+            match_indexes=core.match_indexes(),
+            connected=frozenset(self.transport.connected_ids()),
+            about={**self.peers, self.id: replace(self._about)},
+            has_left=self.meta.left,
+            was_removed=core.was_removed(),
+            is_installing=core.is_installing(),
+            is_recovering=core.is_recovering(),
+            durability=self.storage.durability,
+            snapshot_index=0 if latest is None else latest.index,
+            log_entries=len(self.journal),
+            log_bytes=self.journal.size_bytes,
+            machine_version=self.machine.version,
+            is_founded=bool(self.machine.salt),
+        )
+
+    def round_trips(self) -> Mapping[str, Histogram]:
+        """By peer, seconds from a message to it until its answer; what this member has timed while it led."""
+        return self.core.round_trips
 
     def common_machine_version(self) -> int | None:
         """The newest machine version that all members understand; None as long as one has not been heard of."""

@@ -25,7 +25,7 @@ class RoleLog:
     def __init__(self, name_of: Callable[[str], str]) -> None:
         self._name_of = name_of
         self._leadership: tuple[str, int] | None = None
-        self._state = ""
+        self._role = ""
         self._members: dict[str, str] = {}
         self._recovering = False
         self._removed = False
@@ -33,10 +33,10 @@ class RoleLog:
     def note(self, core: RaftCore, *, forgetful: bool) -> None:
         """Say what has changed. `forgetful`: a node that recovers may really have lost something."""
         self._note_leader(core)
-        state = core.state()
-        if state != self._state:
-            self._state = state
-            log.debug("state", state=state, term=core.term())
+        role = core.role()
+        if role != self._role:
+            self._role = role
+            log.debug("state", state=role, term=core.term())
         members = core.members()
         if members != self._members:
             self._members = members
@@ -59,4 +59,4 @@ class RoleLog:
         elif (leader, term) != before:
             self._leadership = (leader, term)
             event = "became leader" if core.is_leader() else "following leader"
-            log.info(event, leader=leader, name=self._name_of(leader), term=term, state=core.state())
+            log.info(event, leader=leader, name=self._name_of(leader), term=term, state=core.role())

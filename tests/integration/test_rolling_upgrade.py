@@ -56,7 +56,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def all_know_each_other(nodes: dict[int, Node]) -> bool:
-    return all(len(node.replica.peers) == len(nodes) - 1 and node.has_leader() for node in nodes.values())
+    return all(len(node.replica.peers) == len(nodes) - 1 and node.replica.has_leader() for node in nodes.values())
 
 
 async def rolling_upgrade(programs: Programs) -> None:
@@ -66,7 +66,7 @@ async def rolling_upgrade(programs: Programs) -> None:
     await until(lambda: all_know_each_other(nodes))
     for number in range(3):
         for node in nodes.values():
-            node._tick_upgrade()
+            node._periodic.tend_cluster()
         assert {node.replica.machine.version for node in nodes.values()} == {1}
         await programs.stop(number)
         await programs.start(number, 2)

@@ -13,11 +13,10 @@ import lmqcluster.node.node
 import lmqcluster.replication.replica
 from lmqcluster.core import Machine, Op
 from lmqcluster.node.config import NodeConfig
-from lmqcluster.node.node import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S, Node
+from lmqcluster.node.node import Node
+from lmqcluster.node.periodic import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S
 from lmqcluster.node.proposer import Group
-from lmqcluster.node.queues.pattern_views import PatternViews
 from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.turns import Turns
 from lmqcluster.replication import messages
 from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.replica import Replica
@@ -93,20 +92,18 @@ class _SimNode(Node):
         self._storage = storage
         self._about.raft = host.id
         self.failure = _Failure(host)
-        self.turns = Turns()
-        self.views = PatternViews(self._machine, self.turns)
-        self._build()
+        self._assemble()
         self._upgrade()
         self._expire()
 
     def _upgrade(self) -> None:
-        """As `_tick_upgrade`, on the simulated loop, and from the first moment on."""
+        """As `PeriodicWork.tend_cluster`, on the simulated loop, and from the first moment on."""
         self._own_commands.tend(self.replica, self.service.proposer)
         self.digests.tend(self.replica, self.service.proposer)
         self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
 
     def _expire(self) -> None:
-        """As `_tick_expiry`, on the simulated loop."""
+        """As `PeriodicWork.let_time_pass`, on the simulated loop."""
         self._own_commands.let_time_pass(self.replica, self.service.proposer)
         self._loop.call_later(EXPIRY_PERIOD_S, self._expire)
 

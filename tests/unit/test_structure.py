@@ -23,17 +23,6 @@ LONG_FUNCTIONS = {
     "lmqcluster/replication/replica.py __init__": "it binds the parts of a member together",
 }
 WALKED = ("lmqcluster.core", "lmqcluster.replication", "lmqcluster.node")
-CIRCLES = [
-    {
-        "lmqcluster.node.access.raft_port",
-        "lmqcluster.node.membership.changes",
-        "lmqcluster.node.membership.standing",
-        "lmqcluster.node.metrics.page",
-        "lmqcluster.node.node",
-        "lmqcluster.node.node_figures",
-    }
-]
-"""The node and what it is made of know each other. No further file may join them."""
 
 
 def modules() -> dict[str, Path]:
@@ -103,7 +92,19 @@ def test_no_circles_between_files() -> None:
     known = modules()
     inside = {name: path for name, path in known.items() if name.startswith(WALKED)}
     graph = {name: imports(name, path, known) & set(inside) for name, path in inside.items()}
-    assert circles(graph) == CIRCLES
+    assert circles(graph) == []
+
+
+def test_the_raft_core_is_reached_through_the_replica_alone() -> None:
+    """Who is above replication reads `Replica.status`, so that PySyncObj's state is one package's business."""
+    reaches = {
+        f"{name}:{node.lineno}"
+        for name, tree, _text in trees()
+        if not name.startswith("lmqcluster/replication/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "core"
+    }
+    assert reaches == set()
 
 
 def test_circles_are_found() -> None:

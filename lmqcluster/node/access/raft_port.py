@@ -6,14 +6,14 @@ without peers: its port is closed. A cluster of several nodes gets no tokens bef
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import structlog
 
+from ...replication.replica import Replica
+from ...replication.security import PeerSecurity
 from ...wire.errors import LmqError
-
-if TYPE_CHECKING:
-    from ..node import Node
+from .access import Access
 
 __all__ = ["allow_tokens", "check", "follow", "may_be_open"]
 
@@ -23,38 +23,38 @@ _REMEDY = "set LMQ_CLUSTER_SECRET_FILE (or LMQ_RAFT_TLS_CA) on all nodes, and re
 _WHY = "clients need tokens, and without a cluster secret anybody on this machine could get round them through the Raft port"
 
 
-def may_be_open(node: Node) -> bool:
+def may_be_open(security: PeerSecurity, access: Access) -> bool:
     """Whether peers may connect."""
-    return node.security.keeps_strangers_out or node.access.anonymous is not None
+    return security.keeps_strangers_out or access.anonymous is not None
 
 
-def check(node: Node) -> None:
+def check(security: PeerSecurity, access: Access, members: Collection[str]) -> None:
     """Refuse to start as one of several nodes whose tokens anybody on this machine could get round.
 
     Raises:
         ValueError: says what to do.
     """
-    if may_be_open(node):
+    if may_be_open(security, access):
         return
-    if len(node.replica.core.members()) > 1:
+    if len(members) > 1:
         raise ValueError(f"{_WHY}: {_REMEDY}")
     log.warning("Raft port stays closed", reason=_WHY, remedy=_REMEDY)
 
 
-def follow(node: Node) -> None:
+def follow(security: PeerSecurity, access: Access, replica: Replica) -> None:
     """Tokens have changed."""
-    if not may_be_open(node) and node.replica.transport.is_listening:
+    if not may_be_open(security, access) and replica.transport.is_listening:
         log.warning("Raft port closed", reason=_WHY, remedy=_REMEDY)
-        node.replica.transport.stop_listening()
+        replica.transport.stop_listening()
 
 
-def allow_tokens(node: Node) -> None:
+def allow_tokens(security: PeerSecurity, members: Collection[str]) -> None:
     """Refuse to make a token that anybody on this machine could get round.
 
     Raises:
         LmqError: ``conflict``.
     """
-    if node.security.keeps_strangers_out or len(node.replica.core.members()) <= 1:
+    if security.keeps_strangers_out or len(members) <= 1:
         return
     text = "the nodes of this cluster have no secret, so anybody on their machine could get round tokens through the Raft port"
     raise LmqError("conflict", f"{text}: {_REMEDY}; then make tokens", retryable=False)

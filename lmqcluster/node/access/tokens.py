@@ -58,7 +58,7 @@ async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s
     check_pattern(pattern)
     if lifetime_s is not None and not 1 <= lifetime_s <= LIFETIME_S_MAX:
         raise LmqError("bad_request", f"a lifetime is 1 to {LIFETIME_S_MAX} seconds, not {lifetime_s}")
-    raft_port.allow_tokens(node)
+    raft_port.allow_tokens(node.security, node.replica.status().members)
     secret = SECRET_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
     digest = digest_of(secret.encode())

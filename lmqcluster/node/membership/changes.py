@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
 
+from ...core import Machine
 from ...replication.leader_transfer import transfer_leadership
+from ...replication.replica import Replica
+from ...replication.status import ReplicaStatus
 from ...wire.address import Address
 from ...wire.errors import LmqError
-from ..access import raft_port
+from ..access.access import Access
+from ..queues.service import QueueService
 from .identity import fresh_id
+from .standing import outside
 
-if TYPE_CHECKING:
-    from ..node import Node
-
-__all__ = ["ask_leader", "exclude", "join", "leave", "outside", "remove"]
+__all__ = ["Membership"]
 
 log = structlog.get_logger("lmq.membership")
 
@@ -34,96 +36,257 @@ DRAIN_S = 10.0
 """How long a node that leaves waits for the outcome of what it has taken."""
 _RETRY_S = 0.2
 _LEAVES = "this node is leaving its cluster; use another node"
-_LEFT = (
-    "this node has left its cluster, or has not joined one yet, and serves nothing; use another node, or let this one join"
-    " (lmq-admin join PEER)"
-)
-_REMOVED = (
-    "this node was removed from its cluster and serves nothing; use another node, or let this one join again"
-    " (lmq-admin join PEER --discard-data)"
-)
 
 
-def outside(node: Node) -> str | None:
-    """Why `node` belongs to no cluster; None if it does."""
-    if node.has_left:
-        return _LEFT
-    return _REMOVED if node.replica.core.was_removed() else None
+class Membership:
+    """Changes of the cluster's members that begin at this node.
 
+    Args:
+        replica: returns the present one; another after the node has joined or left a cluster.
+        service: whose clients are refused as long as the node is in no cluster.
+        access: likewise.
+        may_listen: whether the Raft port may be open.
+        health: returns the checks of readiness.
+        become: gives up the present membership and data, and begins as a node id with these members.
 
-def exclude(node: Node, reason: str | None) -> None:
-    """Refuse clients of a node that belongs to no cluster, or serve them again.
-
-    A node that went on alone would acknowledge what nobody else ever sees.
+    Attributes:
+        on_leave: called to end the connections of clients when the node belongs to their cluster no more.
     """
-    error = None if reason is None else LmqError("left_cluster", reason)
-    _refuse_clients(node, error)
-    node.access.exclude(error)
-    if error is not None:
-        log.warning("clients are refused", reason=reason)
-        node.end_connections()
+
+    def __init__(
+        self,
+        replica: Callable[[], Replica],
+        service: QueueService,
+        access: Access,
+        *,
+        may_listen: Callable[[], bool],
+        health: Callable[[], list[tuple[str, bool, str]]],
+        become: Callable[[str, dict[str, str]], Awaitable[None]],
+    ) -> None:
+        self.on_leave: list[Callable[[], None]] = []
+        self._replica = replica
+        self._service = service
+        self._access = access
+        self._may_listen = may_listen
+        self._health = health
+        self._become = become
+        self._changing = asyncio.Lock()
+
+    def tend(self) -> None:
+        """Refuse clients as long as the node belongs to no cluster, because it left or was removed.
+
+        A node that went on alone would acknowledge what nobody else ever sees.
+        """
+        reason, refused = outside(self._replica().status()), self._access.outside
+        if reason == (None if refused is None else refused.message):
+            return
+        error = None if reason is None else LmqError("left_cluster", reason)
+        self._service.refuse(error)
+        self._access.exclude(error)
+        if error is not None:
+            log.warning("clients are refused", reason=reason)
+            self.end_connections()
+
+    def end_connections(self) -> None:
+        """End what clients have open."""
+        for end in self.on_leave:
+            end()
+
+    async def join(self, peer: str, *, discard_data: bool) -> None:
+        """Make this node a member of the cluster that `peer` (HTTP or Raft address, or ``lmq@host``) belongs to.
+
+        It gets the cluster's data first and counts for the quorum only then.
+
+        Args:
+            discard_data: whether messages that this node holds may be thrown away.
+
+        Raises:
+            LmqError: ``conflict`` if it is in a cluster already or holds messages, ``unreachable``, ``bad_request``,
+                ``unknown_outcome``.
+        """
+        async with self._changing:
+            await self._join(peer, discard_data=discard_data)
+
+    async def leave(self) -> None:
+        """Take this node out of its cluster. Empty and in no cluster, it refuses clients until it joins one.
+
+        What it has taken comes to its outcome first. A node that has left already does nothing.
+
+        Raises:
+            LmqError: ``conflict`` if it is alone, ``no_leader`` if the others cannot agree, ``unknown_outcome``.
+        """
+        async with self._changing:
+            await self._leave()
+
+    async def remove(self, member: str, *, force: bool) -> None:
+        """Take another member, given by id or name, out of the cluster, most likely because it is dead.
+
+        Args:
+            force: remove it though it is alive.
+
+        Raises:
+            LmqError: ``bad_request`` if there is no such member, ``conflict`` if the others would have no quorum or it is alive,
+                ``no_leader``, ``unknown_outcome``.
+        """
+        async with self._changing:
+            await self._remove(member_id(self._replica().status(), member), force=force)
+
+    async def transfer_leadership(self, member: str | None) -> None:
+        """Have the leader hand over to a member, given by id or name, or to the one that is most up to date.
+
+        Raises:
+            LmqError: ``bad_request`` if there is no such member, ``conflict`` if it did not take over, ``no_leader``.
+        """
+        target = [] if member is None else [member_id(self._replica().status(), member)]
+        await self._change(None, "transfer", target)
+
+    async def _join(self, peer: str, *, discard_data: bool) -> None:
+        replica = self._replica()
+        status = replica.status()
+        if len(status.members) > 1 and status.id in status.members and not status.was_removed:
+            raise LmqError("conflict", "this node is in a cluster already; let it leave first", retryable=False)
+        if not self._may_listen():
+            text = "this node asks for tokens and has no cluster secret, so its Raft port is closed: set LMQ_CLUSTER_SECRET_FILE"
+            raise LmqError("conflict", text, retryable=False)
+        contact = await _contact(status, peer)
+        cluster = await _ask(replica, contact, "cluster", [])
+        if not cluster["members"]:
+            raise LmqError(
+                "conflict", f"the node at {peer} has left its cluster: name one that is in it", retryable=False
+            )
+        # Meanwhile the node may have learned something.
+        status = replica.status()
+        if cluster["id"] == status.id:
+            raise LmqError("bad_request", f"{peer} is this node itself")
+        new_id = status.id
+        if not _may_resume(status, cluster["members"]):
+            if not discard_data:
+                _refuse_to_lose(status, replica.machine)
+            new_id = fresh_id()
+        log.info("joining", peer=peer, members=sorted(cluster["members"]), id=new_id)
+        if cluster.get("guarded"):
+            self._access.distrust()
+        if new_id != status.id:
+            await self._become(new_id, dict(cluster["members"]))
+        try:
+            await self._change(contact, "add", [new_id, status.address])
+        except LmqError as exc:
+            if exc.outcome == "not_applied":
+                # A node that was in a cluster must not become one of its own: clients may know its address.
+                await self._become(new_id, {} if outside(status) is not None else {new_id: status.address})
+            raise
+        await _until(
+            lambda: new_id in self._replica().status().members and all(ok for _, ok, _ in self._health()),
+            CAUGHT_UP_DEADLINE_S,
+            "the node was added but has not caught up with the cluster yet",
+        )
+
+    async def _leave(self) -> None:
+        status = self._replica().status()
+        if status.has_left:
+            return
+        if not status.was_removed:
+            if status.members.keys() <= {status.id}:
+                text = "this node is alone, so there is no cluster to leave: its messages are nowhere else; stop it instead"
+                raise LmqError("conflict", text, retryable=False)
+            log.info("leaving", members=sorted(status.members))
+            self._service.refuse(LmqError("left_cluster", _LEAVES))
+            try:
+                await self._service.proposer.drained(DRAIN_S)
+                await self._take_out(status)
+            except BaseException:
+                self._service.refuse(None)
+                raise
+        await self._become(fresh_id(), {})
+
+    async def _take_out(self, status: ReplicaStatus) -> None:
+        """Have the others go on without this node."""
+        if not await transfer_leadership(self._replica()):
+            raise LmqError("no_leader", "no other member is up to date and can take the lead; nothing was changed")
+        others = [address for node_id, address in sorted(status.members.items()) if node_id != status.id]
+        last: LmqError | None = None
+        for address in others:
+            try:
+                await self._change(address, "rem", [status.id, ""])
+            except LmqError as exc:
+                if exc.outcome != "not_applied":
+                    raise
+                last = exc
+            else:
+                return
+        raise last or LmqError("no_leader", "no other member can be reached; nothing was changed")
+
+    async def _remove(self, node_id: str, *, force: bool) -> None:
+        status = self._replica().status()
+        if node_id == status.id:
+            raise LmqError("bad_request", "a node is not removed through itself; let it leave")
+        if node_id in status.connected and not force:
+            text = f"member {node_id} is alive; let it leave by itself, or force its removal"
+            raise LmqError("conflict", text, retryable=False)
+        if status.leader == node_id:
+            # Only somebody else can remove the leader.
+            await self._change(None, "transfer", [])
+        await self._change(None, "rem", [node_id, ""])
+
+    async def _change(self, contact: str | None, verb: str, arguments: list[str]) -> None:
+        """Have the leader do something, following it wherever it is; to do it twice is harmless.
+
+        Args:
+            contact: Raft address of a member of the cluster; None if this node is a member itself.
+
+        Raises:
+            LmqError: it cannot be done, or there is no leader.
+        """
+        loop = asyncio.get_running_loop()
+        last_resort = loop.time() + LEARN_DEADLINE_S
+        deadline = loop.time() + CHANGE_DEADLINE_S
+        address = contact
+        while True:
+            try:
+                answer = await _ask(self._replica(), address, verb, arguments)
+                if answer["done"]:
+                    return
+                _raise_if_refused(answer)
+                if answer.get("learning"):
+                    # A new node gets the data first; that takes as long as it takes.
+                    deadline = loop.time() + CHANGE_DEADLINE_S
+                address = answer["leader_address"] or contact
+                problem = LmqError("no_leader", "the cluster has no leader; nothing was changed")
+            except LmqError as exc:
+                if not exc.retryable or (address == contact and exc.code == "unreachable"):
+                    raise
+                problem, address = exc, contact
+            if loop.time() > min(deadline, last_resort):
+                raise problem
+            await asyncio.sleep(_RETRY_S)
 
 
-def _refuse_clients(node: Node, error: LmqError | None) -> None:
-    """Take no more requests but see those that were taken to their outcome; None takes requests again."""
-    if error is None:
-        node.service.proposer.resume()
-        node.service.pulls.reopen()
-    else:
-        node.service.proposer.retire(error)
-        node.service.pulls.close(error)
+def member_id(status: ReplicaStatus, member: str) -> str:
+    """Id of the member with this id or name.
+
+    Raises:
+        LmqError: ``bad_request`` if there is none, or several.
+    """
+    if member in status.members:
+        return member
+    found = [one for one in status.members if one in status.about and status.about[one].name == member]
+    if len(found) != 1:
+        names = {one: about.name for one, about in status.about.items()}
+        known = ", ".join(sorted(f"{names[one]} ({one})" if one in names else one for one in status.members))
+        raise LmqError("bad_request", f"there is no one member {member!r}; the members are {known}")
+    return found[0]
 
 
-async def join(node: Node, peer: str, *, discard_data: bool) -> None:
-    """Bring `node` into the cluster of `peer`; see `Node.join`."""
-    core = node.replica.core
-    if len(core.members()) > 1 and node.id in core.members() and not core.was_removed():
-        raise LmqError("conflict", "this node is in a cluster already; let it leave first", retryable=False)
-    if not raft_port.may_be_open(node):
-        text = "this node asks for tokens and has no cluster secret, so its Raft port is closed: set LMQ_CLUSTER_SECRET_FILE"
-        raise LmqError("conflict", text, retryable=False)
-    contact = await _contact(node, peer)
-    cluster = await _ask(node, contact, "cluster", [])
-    if not cluster["members"]:
-        raise LmqError("conflict", f"the node at {peer} has left its cluster: name one that is in it", retryable=False)
-    if cluster["id"] == node.id:
-        raise LmqError("bad_request", f"{peer} is this node itself")
-    new_id = node.id
-    if not _may_resume(node, cluster["members"]):
-        if not discard_data:
-            _refuse_to_lose(node)
-        new_id = fresh_id()
-    address = node.replica.transport.me.address
-    was_outside = outside(node) is not None
-    log.info("joining", peer=peer, members=sorted(cluster["members"]), id=new_id)
-    if cluster.get("guarded"):
-        node.access.distrust()
-    if new_id != node.id:
-        await node.become(new_id, dict(cluster["members"]))
-    try:
-        await _change(node, contact, "add", [new_id, address])
-    except LmqError as exc:
-        if exc.outcome == "not_applied":
-            # A node that was in a cluster must not become one of its own: clients may know its address.
-            await node.become(new_id, {} if was_outside else {new_id: address})
-        raise
-    await _until(
-        lambda: new_id in node.replica.core.members() and all(ok for _, ok, _ in node.health()),
-        CAUGHT_UP_DEADLINE_S,
-        "the node was added but has not caught up with the cluster yet",
-    )
-
-
-def _refuse_to_lose(node: Node) -> None:
-    """Refuse to throw away what `node` holds.
+def _refuse_to_lose(status: ReplicaStatus, machine: Machine) -> None:
+    """Refuse to throw away what a node holds.
 
     Raises:
         LmqError: ``conflict``: it holds something.
     """
-    if node.replica.core.was_removed():
+    if status.was_removed:
         # It cannot tell which entries of its log were committed.
         held = "what it had when it was removed from its cluster"
-    elif count := sum(map(len, node.replica.machine.queues.values())):
+    elif count := sum(map(len, machine.queues.values())):
         held = f"{count} messages of its own"
     else:
         return
@@ -131,79 +294,16 @@ def _refuse_to_lose(node: Node) -> None:
     raise LmqError("conflict", text, retryable=False)
 
 
-def _may_resume(node: Node, members: Mapping[str, str]) -> bool:
-    """Whether `node` was interrupted while it joined the cluster with these members.
+def _may_resume(status: ReplicaStatus, members: Mapping[str, str]) -> bool:
+    """Whether a node was interrupted while it joined the cluster with these members.
 
     It may have become a member meanwhile, so under another id it would be two of them.
     """
-    known = node.replica.core.members()
-    return node.id not in known and (node.id in members or not known.keys().isdisjoint(members))
+    known = status.members
+    return status.id not in known and (status.id in members or not known.keys().isdisjoint(members))
 
 
-async def leave(node: Node) -> None:
-    """Take `node` out of its cluster; see `Node.leave`."""
-    if node.has_left:
-        return
-    if not node.replica.core.was_removed():
-        members = node.replica.core.members()
-        if members.keys() <= {node.id}:
-            text = "this node is alone, so there is no cluster to leave: its messages are nowhere else; stop it instead"
-            raise LmqError("conflict", text, retryable=False)
-        log.info("leaving", members=sorted(members))
-        _refuse_clients(node, LmqError("left_cluster", _LEAVES))
-        try:
-            await node.service.proposer.drained(DRAIN_S)
-            await _take_out(node, members)
-        except BaseException:
-            _refuse_clients(node, None)
-            raise
-    await node.become(fresh_id(), {})
-
-
-async def _take_out(node: Node, members: Mapping[str, str]) -> None:
-    """Have the others go on without `node`."""
-    if not await transfer_leadership(node.replica):
-        raise LmqError("no_leader", "no other member is up to date and can take the lead; nothing was changed")
-    others = [address for node_id, address in sorted(members.items()) if node_id != node.id]
-    last: LmqError | None = None
-    for address in others:
-        try:
-            await _change(node, address, "rem", [node.id, ""])
-        except LmqError as exc:
-            if exc.outcome != "not_applied":
-                raise
-            last = exc
-        else:
-            return
-    raise last or LmqError("no_leader", "no other member can be reached; nothing was changed")
-
-
-async def remove(node: Node, node_id: str, *, force: bool) -> None:
-    """Take another member out of the cluster; see `Node.remove`."""
-    members = node.replica.core.members()
-    if node_id not in members:
-        raise LmqError("bad_request", f"there is no member {node_id}")
-    if node_id == node.id:
-        raise LmqError("bad_request", "a node is not removed through itself; let it leave")
-    if node_id in node.replica.transport.connected_ids() and not force:
-        text = f"member {node_id} is alive; let it leave by itself, or force its removal"
-        raise LmqError("conflict", text, retryable=False)
-    if node.replica.core.leader_id() == node_id:
-        # Only somebody else can remove the leader.
-        await ask_leader(node, "transfer", [])
-    await ask_leader(node, "rem", [node_id, ""])
-
-
-async def ask_leader(node: Node, verb: str, arguments: list[str]) -> None:
-    """Have the leader, be it this node or another one, do something; tried again until it says that it is done.
-
-    Raises:
-        LmqError: it cannot be done, or there is no leader.
-    """
-    await _change(node, None, verb, arguments)
-
-
-async def _contact(node: Node, peer: str) -> str:
+async def _contact(own: ReplicaStatus, peer: str) -> str:
     """The Raft address behind what the operator wrote."""
     text = peer.partition("@")[2] if "@" in peer else peer
     if "//" in text:
@@ -215,9 +315,8 @@ async def _contact(node: Node, peer: str) -> str:
     status = await _http_status(address)
     if status is None:
         return str(address)
-    me = node.replica.transport.me.address
     rafts = [entry["raft"] for entry in status["nodes"] if entry["id"] == status["self"]]
-    if not rafts or (status["self"] == node.id and rafts[0] == me):
+    if not rafts or (status["self"] == own.id and rafts[0] == own.address):
         raise LmqError("bad_request", f"{peer} is this node itself")
     return str(rafts[0])
 
@@ -242,11 +341,11 @@ async def _http_status(address: Address) -> dict[str, Any] | None:
     return body if isinstance(body, dict) and "nodes" in body else None
 
 
-async def _ask(node: Node, address: str | None, verb: str, arguments: list[str]) -> dict[str, Any]:
+async def _ask(replica: Replica, address: str | None, verb: str, arguments: list[str]) -> dict[str, Any]:
     """Put a question to the member at `address`, or to this node itself."""
-    transport = node.replica.transport
+    transport = replica.transport
     if address is None or address == transport.me.address:
-        answer = await node.replica.peer_requests.answer(verb, arguments)
+        answer = await replica.peer_requests.answer(verb, arguments)
         if not answer["ok"]:
             raise LmqError("conflict", f"it was refused: {answer['result']}")
         own: dict[str, Any] = answer["result"]
@@ -257,36 +356,6 @@ async def _ask(node: Node, address: str | None, verb: str, arguments: list[str])
         raise LmqError("unreachable", f"the node at {address} cannot be reached: {str(exc) or 'timed out'}") from exc
     except LookupError as exc:
         raise LmqError("conflict", f"the node at {address} refused: {exc}") from exc
-
-
-async def _change(node: Node, contact: str | None, verb: str, arguments: list[str]) -> None:
-    """Have the leader do something, following it wherever it is; to do it twice is harmless.
-
-    Args:
-        contact: Raft address of a member of the cluster; None if `node` is a member itself.
-    """
-    loop = asyncio.get_running_loop()
-    last_resort = loop.time() + LEARN_DEADLINE_S
-    deadline = loop.time() + CHANGE_DEADLINE_S
-    address = contact
-    while True:
-        try:
-            answer = await _ask(node, address, verb, arguments)
-            if answer["done"]:
-                return
-            _raise_if_refused(answer)
-            if answer.get("learning"):
-                # A new node gets the data first; that takes as long as it takes.
-                deadline = loop.time() + CHANGE_DEADLINE_S
-            address = answer["leader_address"] or contact
-            problem = LmqError("no_leader", "the cluster has no leader; nothing was changed")
-        except LmqError as exc:
-            if not exc.retryable or (address == contact and exc.code == "unreachable"):
-                raise
-            problem, address = exc, contact
-        if loop.time() > min(deadline, last_resort):
-            raise problem
-        await asyncio.sleep(_RETRY_S)
 
 
 def _raise_if_refused(answer: Mapping[str, Any]) -> None:

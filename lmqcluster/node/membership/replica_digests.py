@@ -50,11 +50,10 @@ class ReplicaDigests:
         if replica.machine.version < 2:
             return
         self._calls += 1
-        if replica.core.is_leader() and self._calls % DIGEST_EVERY == 0:
+        if replica.is_leader() and self._calls % DIGEST_EVERY == 0:
             self._propose(proposer, [Op.DIGEST, os.urandom(TOKEN_BYTES)])
-        node_id = replica.meta.node_id
-        if self._token and node_id not in self._reports and node_id in replica.core.members():
-            self._propose(proposer, [Op.REPORT_DIGEST, self._token, node_id.encode(), self._own])
+        if self._token and replica.id not in self._reports and replica.id in replica.status().members:
+            self._propose(proposer, [Op.REPORT_DIGEST, self._token, replica.id.encode(), self._own])
 
     def _propose(self, proposer: Proposer, command: Command) -> None:
         if not self._proposing:

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .changes import outside
+from ...replication.status import ReplicaStatus
 
-if TYPE_CHECKING:
-    from ..node import Node
-
-__all__ = ["cluster_status", "health", "impasse"]
+__all__ = ["cluster_status", "health", "impasse", "outside"]
 
 READY_LAG_MAX = 200
 """Log entries that a ready node may lag behind what it knows to be committed."""
+_LEFT = (
+    "this node has left its cluster, or has not joined one yet, and serves nothing; use another node, or let this one join"
+    " (lmq-admin join PEER)"
+)
+_REMOVED = (
+    "this node was removed from its cluster and serves nothing; use another node, or let this one join again"
+    " (lmq-admin join PEER --discard-data)"
+)
 
 
-def health(node: Node) -> list[tuple[str, bool, str]]:
+def outside(status: ReplicaStatus) -> str | None:
+    """Why the node belongs to no cluster; None if it does."""
+    if status.has_left:
+        return _LEFT
+    return _REMOVED if status.was_removed else None
+
+
+def health(status: ReplicaStatus, *, is_stopping: bool) -> list[tuple[str, bool, str]]:
     """Named checks of readiness: (name, passed, detail)."""
-    core, machine = node.replica.core, node.replica.machine
-    leader = core.leader_id()
-    lag = core.missing_entries()
-    recovering = core.is_recovering()
-    reason = outside(node)
+    lag, recovering, reason = status.missing_entries, status.is_recovering, outside(status)
+    leader = f"leader {status.leader}" if status.leader else impasse(status) or "no leader known"
     return [
-        ("running", not node.is_stopping, "shutting down" if node.is_stopping else "not shutting down"),
+        ("running", not is_stopping, "shutting down" if is_stopping else "not shutting down"),
         ("member", reason is None, reason or "belongs to a cluster"),
-        ("leader", node.has_leader(), f"leader {leader}" if leader else impasse(node) or "no leader known"),
-        ("founded", bool(machine.salt), "founded" if machine.salt else "no first leader yet"),
+        ("leader", status.has_leader, leader),
+        ("founded", status.is_founded, "founded" if status.is_founded else "no first leader yet"),
         # A node that has just started does not know yet how much it lacks.
-        ("applied", core.has_caught_up() and lag <= READY_LAG_MAX, f"{lag} entries behind"),
+        ("applied", status.has_caught_up and lag <= READY_LAG_MAX, f"{lag} entries behind"),
         # Whoever restarts node after node has to wait for this one: two of three that have forgotten could not go on.
         (
             "recovered",
@@ -38,32 +47,30 @@ def health(node: Node) -> list[tuple[str, bool, str]]:
     ]
 
 
-def impasse(node: Node) -> str | None:
+def impasse(status: ReplicaStatus) -> str | None:
     """What keeps the members that can be reached from electing a leader; None if nothing but time is known to."""
-    replica = node.replica
-    members = replica.core.members()
-    if replica.core.leader_id() is not None or outside(node) is not None:
+    members = status.members
+    if status.leader is not None or outside(status) is not None:
         return None
     if not members:
         return (
             "this node was repaired and has heard from no other node yet: start the others. If there are none, restore a backup"
             " (lmq-admin restore) into an empty folder, or delete this one and start over"
         )
-    connected = replica.transport.connected_ids() | {node.id}
-    forgetful = [one for one in members if one in connected and _has_forgotten(node, one)]
+    forgetful = [one for one in members if status.reaches(one) and status.has_forgotten(one)]
     others = [one for one in members if one not in forgetful]
     if 2 * len(others) > len(members):
         return None
-    remembering = [node.name_of(one) for one in others if one in connected]
+    remembering = [status.name_of(one) for one in others if status.reaches(one)]
     if not remembering:
-        missing = ", ".join(sorted(node.name_of(one) for one in others))
+        missing = ", ".join(sorted(status.name_of(one) for one in others))
         return (
             f"the members that are here are new or have forgotten what they held: they wait for {missing}"
             if others
             else None
         )
     text = f"{len(forgetful)} of {len(members)} members have forgotten what they held, and could outvote what is left"
-    if not replica.storage.durable:
+    if status.durability == "memory":
         return f"{text}: restart {', '.join(remembering)} too, and the cluster starts over"
     return (
         f"{text}. Whether an acknowledged write is lost nobody can tell, so this is yours to decide: stop all nodes, make"
@@ -71,50 +78,38 @@ def impasse(node: Node) -> str | None:
     )
 
 
-def _has_forgotten(node: Node, member: str) -> bool:
-    if member == node.id:
-        return node.replica.core.is_recovering()
-    about = node.replica.peers.get(member)
-    return about is not None and about.recovering
-
-
-def cluster_status(node: Node) -> dict[str, Any]:
-    """The cluster as the node sees it."""
-    replica = node.replica
-    core = replica.core
+def cluster_status(status: ReplicaStatus, version: str) -> dict[str, Any]:
+    """The cluster as the node, which runs this version of the program, sees it."""
     # A node that is in no cluster shows itself, so that people see where they are.
-    members = core.members() or {node.id: node.about.raft}
-    connected = replica.transport.connected_ids() | {node.id}
+    members = status.members or {status.id: status.address}
     quorum = len(members) // 2 + 1
-    present = sum(1 for node_id in members if node_id in connected)
+    present = sum(1 for node_id in members if status.reaches(node_id))
     return {
-        "self": node.id,
-        "leader": core.leader_id(),
-        "term": core.term(),
-        "commit_index": core.commit_index(),
-        "applied_index": core.applied_index(),
+        "self": status.id,
+        "leader": status.leader,
+        "term": status.term,
+        "commit_index": status.commit_index,
+        "applied_index": status.applied_index,
         "quorum": quorum,
-        "has_quorum": present >= quorum and core.leader_id() is not None,
-        "durability": node.config.durability,
-        "version": node.version,
-        "machine_version": replica.machine.version,
-        "problem": outside(node) or impasse(node),
-        "nodes": [_member_status(node, node_id, members[node_id], connected) for node_id in sorted(members)],
+        "has_quorum": present >= quorum and status.leader is not None,
+        "durability": status.durability,
+        "version": version,
+        "machine_version": status.machine_version,
+        "problem": outside(status) or impasse(status),
+        "nodes": [_member_status(status, node_id, members[node_id]) for node_id in sorted(members)],
     }
 
 
-def _member_status(node: Node, node_id: str, address: str, connected: set[str]) -> dict[str, Any]:
-    replica = node.replica
-    core = replica.core
-    about = node.about if node_id == node.id else replica.peers.get(node_id)
-    if node_id == node.id:
-        state = _own_state(node)
-    elif node_id not in connected:
+def _member_status(status: ReplicaStatus, node_id: str, address: str) -> dict[str, Any]:
+    about = status.about.get(node_id)
+    if node_id == status.id:
+        state = _own_state(status)
+    elif not status.reaches(node_id):
         state = "unreachable"
-    elif node_id in replica.peers and replica.peers[node_id].recovering:
+    elif status.has_forgotten(node_id):
         state = "recovering"
     else:
-        state = "leader" if node_id == core.leader_id() else "follower"
+        state = "leader" if node_id == status.leader else "follower"
     return {
         "id": node_id,
         "name": about.name if about else None,
@@ -123,17 +118,16 @@ def _member_status(node: Node, node_id: str, address: str, connected: set[str]) 
         "raft": address,
         "machine_version": about.machine_version if about else None,
         "state": state,
-        "match_index": core.match_index(node_id),
-        "connected": node_id in connected,
+        "match_index": status.match_indexes.get(node_id),
+        "connected": status.reaches(node_id),
     }
 
 
-def _own_state(node: Node) -> str:
-    core = node.replica.core
-    if node.has_left:
+def _own_state(status: ReplicaStatus) -> str:
+    if status.has_left:
         return "left"
-    if core.was_removed():
+    if status.was_removed:
         return "removed"
-    if core.is_installing():
+    if status.is_installing:
         return "installing"
-    return "recovering" if core.is_recovering() else core.state()
+    return "recovering" if status.is_recovering else status.role

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
 from ...core import Op
-from ...replication.histogram import Histogram
 from ..queues.info import age_s
 from .exposition import Exposition
 from .queue_totals import QueueTotals, sum_queues
@@ -17,46 +15,20 @@ from .queue_totals import QueueTotals, sum_queues
 if TYPE_CHECKING:
     from ..node import Node
 
-__all__ = ["Metrics"]
-
-_WAITING_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
-_LAG_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+__all__ = ["MetricsPage"]
 
 
-class Metrics:
-    """What a node observes of itself, and the page that shows it.
-
-    Attributes:
-        connections: open connections by protocol; front ends add themselves.
-        in_flight: requests under way by protocol; likewise.
-        requests: durations of requests by (protocol, operation, code).
-        time_in_queue: seconds that delivered messages had been due.
-        loop_lag: seconds that a timer was late.
-        apply_faults: committed commands that could not be carried out.
-    """
+class MetricsPage:
+    """The page that shows the metrics of a node."""
 
     def __init__(self, node: Node) -> None:
-        self.connections: dict[str, Callable[[], int]] = {}
-        self.in_flight: dict[str, Callable[[], int]] = {}
-        self.requests: dict[tuple[str, str, str], Histogram] = {}
-        self.time_in_queue = Histogram(_WAITING_S)
-        self.loop_lag = Histogram(_LAG_S)
-        self.apply_faults = 0
         self._node = node
         self._standard = CollectorRegistry()
         ProcessCollector(registry=self._standard)
         PlatformCollector(registry=self._standard)
         GCCollector(registry=self._standard)
 
-    def request_done(self, protocol: str, operation: str, code: str, seconds: float) -> None:
-        """Count a request that was answered."""
-        key = (protocol, operation, code)
-        durations = self.requests.get(key)
-        if durations is None:
-            durations = self.requests[key] = Histogram()
-        durations.observe(seconds)
-
-    async def page(self) -> bytes:
+    async def text(self) -> bytes:
         """The text format, version 0.0.4."""
         totals = await sum_queues(self._node.replica.machine)
         return _Scrape(self._node, totals).text() + generate_latest(self._standard)
@@ -68,6 +40,7 @@ class _Scrape:
     def __init__(self, node: Node, totals: QueueTotals) -> None:
         self._node = node
         self._totals = totals
+        self._status = node.replica.status()
         self._page = Exposition()
 
     def text(self) -> bytes:
@@ -93,23 +66,23 @@ class _Scrape:
         for counter, count in totals.counters.items():
             page.value(f"lmq_messages_{counter}", count)
         page.value("lmq_oldest_message_age_seconds", age_s(totals.oldest_us, replica.clock.now_us()) or 0.0)
-        page.histogram("lmq_time_in_queue_seconds", self._node.metrics.time_in_queue)
+        page.histogram("lmq_time_in_queue_seconds", self._node.observed.time_in_queue)
         page.value("lmq_idempotency_keys", len(machine.keys) + len(machine.key_scopes))
         page.value("lmq_subscriptions", len(machine.batches.subscriptions))
 
     def _requests(self) -> None:
         page = self._page
-        metrics, service = self._node.metrics, self._node.service
+        observed, service = self._node.observed, self._node.service
         proposer, pulls = service.proposer, service.pulls
-        page.histograms("lmq_request_duration_seconds", list(metrics.requests.items()))
-        in_flight = (((protocol,), count()) for protocol, count in metrics.in_flight.items())
+        page.histograms("lmq_request_duration_seconds", list(observed.requests.items()))
+        in_flight = (((protocol,), count()) for protocol, count in observed.in_flight.items())
         page.values("lmq_requests_in_flight", in_flight)
         durations = (((Op(op).name.lower(),), one) for op, one in proposer.durations.items())
         page.histograms("lmq_operation_duration_seconds", durations)
         page.value("lmq_operations_total", proposer.items_total)
         page.value("lmq_empty_pulls_total", pulls.empty_total)
         page.value("lmq_waiters", pulls.waiting())
-        connections = (((protocol,), count()) for protocol, count in metrics.connections.items())
+        connections = (((protocol,), count()) for protocol, count in observed.connections.items())
         page.values("lmq_connections", connections)
         gates = self._node.gates
         page.values("lmq_stranger_connections", (((gate.port,), len(gate.strangers)) for gate in gates.all))
@@ -120,19 +93,18 @@ class _Scrape:
 
     def _raft(self) -> None:
         page = self._page
-        node, replica = self._node, self._node.replica
-        core, snapshots, proposer = replica.core, replica.snapshots, node.service.proposer
-        latest = snapshots.latest()
-        page.value("lmq_raft_members", len(core.members()))
-        page.value("lmq_raft_has_leader", node.has_leader())
-        page.value("lmq_raft_is_leader", core.is_leader())
-        page.value("lmq_raft_leader_changes_total", node.leader_changes)
-        page.value("lmq_raft_term", core.term())
-        page.value("lmq_raft_commit_index", core.commit_index())
-        page.value("lmq_raft_applied_index", core.applied_index())
-        page.value("lmq_raft_snapshot_index", 0 if latest is None else latest.index)
-        page.value("lmq_raft_log_entries", len(replica.journal))
-        page.value("lmq_raft_log_bytes", replica.journal.size_bytes)
+        node, replica, status = self._node, self._node.replica, self._status
+        snapshots, proposer = replica.snapshots, node.service.proposer
+        page.value("lmq_raft_members", len(status.members))
+        page.value("lmq_raft_has_leader", status.has_leader)
+        page.value("lmq_raft_is_leader", status.is_leader)
+        page.value("lmq_raft_leader_changes_total", node.observed.leader_changes)
+        page.value("lmq_raft_term", status.term)
+        page.value("lmq_raft_commit_index", status.commit_index)
+        page.value("lmq_raft_applied_index", status.applied_index)
+        page.value("lmq_raft_snapshot_index", status.snapshot_index)
+        page.value("lmq_raft_log_entries", status.log_entries)
+        page.value("lmq_raft_log_bytes", status.log_bytes)
         page.value("lmq_batches_total", proposer.batches_total)
         page.value("lmq_batches_resent_total", proposer.resends_total)
         page.value("lmq_raft_proposals_committed_total", replica.applied_batches)
@@ -146,19 +118,18 @@ class _Scrape:
         page.value("lmq_raft_snapshots_taken_total", snapshots.taken_total)
         page.value("lmq_raft_snapshots_failed_total", snapshots.failed_total)
         page.value("lmq_raft_snapshots_installed_total", snapshots.installed_total)
-        page.value("lmq_raft_apply_faults_total", node.metrics.apply_faults + replica.skipped_total)
+        page.value("lmq_raft_apply_faults_total", node.observed.apply_faults + replica.skipped_total)
 
     def _peers(self) -> None:
-        page = self._page
-        node, replica = self._node, self._node.replica
-        core = replica.core
-        peers = {one: (one, node.name_of(one)) for one in sorted(core.members()) if one != node.id}
-        up = replica.transport.connected_ids()
-        page.values("lmq_raft_peer_connected", ((labels, one in up) for one, labels in peers.items()))
-        indexes = {one: core.match_index(one) for one in peers} if core.is_leader() else {}
-        matched = ((peers[one], index) for one, index in indexes.items() if index is not None)
-        page.values("lmq_raft_peer_match_index", matched)
-        trips = ((labels, core.round_trips[one]) for one, labels in peers.items() if one in core.round_trips)
+        page, status = self._page, self._status
+        peers = {one: (one, status.name_of(one)) for one in sorted(status.members) if one != status.id}
+        page.values("lmq_raft_peer_connected", ((labels, one in status.connected) for one, labels in peers.items()))
+        indexes = status.match_indexes
+        page.values(
+            "lmq_raft_peer_match_index", ((labels, indexes[one]) for one, labels in peers.items() if one in indexes)
+        )
+        times = self._node.replica.round_trips()
+        trips = ((labels, times[one]) for one, labels in peers.items() if one in times)
         page.histograms("lmq_raft_peer_round_trip_seconds", trips)
 
     def _process(self) -> None:
@@ -172,7 +143,7 @@ class _Scrape:
         disk = shutil.disk_usage(node.config.data_dir)
         page.value("lmq_disk_free_bytes", disk.free)
         page.value("lmq_disk_size_bytes", disk.total)
-        page.histogram("lmq_event_loop_lag_seconds", node.metrics.loop_lag)
+        page.histogram("lmq_event_loop_lag_seconds", node.observed.loop_lag)
 
     def _events(self) -> None:
         page = self._page

@@ -140,6 +140,15 @@ class QueueService(Proposals):
         """Take the salt of message ids of the present cluster life, empty before it is known."""
         self._receipts = ReceiptFormat(salt) if salt else None
 
+    def refuse(self, error: LmqError | None) -> None:
+        """Refuse clients with `error`, waiting pulls included; what was taken goes on to its outcome. None serves them again."""
+        if error is None:
+            self.proposer.resume()
+            self.pulls.reopen()
+        else:
+            self.proposer.retire(error)
+            self.pulls.close(error)
+
     # --- push -----------------------------------------------------------------------------------------------------
 
     async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[int]:

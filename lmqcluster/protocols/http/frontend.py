@@ -86,12 +86,12 @@ class HttpFrontEnd:
         LogLevelRoute().add_to(self.router)
         self._server: HttpServer | None = None
         self._listener: Listener | None = None
-        self._metrics = node.metrics
-        self._metrics.connections[_PROTOCOL] = self._connections
+        self._observed = node.observed
+        self._observed.connections[_PROTOCOL] = self._connections
         self._in_flight = 0
         self._logs_requests = node.config.request_log == "on"
-        self._metrics.in_flight[_PROTOCOL] = lambda: self._in_flight
-        node.on_leave.append(self._end_connections)
+        self._observed.in_flight[_PROTOCOL] = lambda: self._in_flight
+        node.membership.on_leave.append(self._end_connections)
         node.access.on_change.append(self._waits.end_revoked)
 
     @property
@@ -152,7 +152,7 @@ class HttpFrontEnd:
 
     def _note(self, request: Request, status: int, seconds: float) -> None:
         method = request.method if request.method in KNOWN_METHODS else "other"
-        self._metrics.request_done(_PROTOCOL, f"{method} {request.route or 'unknown'}", str(status), seconds)
+        self._observed.request_done(_PROTOCOL, f"{method} {request.route or 'unknown'}", str(status), seconds)
         if self._logs_requests:
             # Queries may hold what is nobody's business.
             path = request.raw_path.partition("?")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...node.metrics.page import MetricsPage
 from ...node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX, queues_page
 from ...wire.errors import LmqError
 from .server import problem
@@ -24,6 +25,7 @@ class MetricsRoutes:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._page = MetricsPage(node)
 
     def add_to(self, router: Router) -> None:
         """Register the routes."""
@@ -32,7 +34,7 @@ class MetricsRoutes:
 
     async def node_metrics(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
         """Figures of the node, and sums over all queues."""
-        return Reply(200, _TEXT, await self._node.metrics.page())
+        return Reply(200, _TEXT, await self._page.text())
 
     async def queue_metrics(self, request: Request) -> Reply:
         """Figures of single queues: at most `limit` of those whose names the regular expression `name` finds."""

@@ -52,9 +52,9 @@ class RpcFrontEnd:
         self._methods = logged(METHODS) if is_logged else METHODS
         self._guarded = logged(guarded(METHODS)) if is_logged else guarded(METHODS)
         self._listener: Listener | None = None
-        node.on_leave.append(self._end_connections)
+        node.membership.on_leave.append(self._end_connections)
         node.access.on_change.append(self._review)
-        node.metrics.connections["msgpack_rpc"] = lambda: len(self._connections)
+        node.observed.connections["msgpack_rpc"] = lambda: len(self._connections)
         self._timer: asyncio.TimerHandle | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
 

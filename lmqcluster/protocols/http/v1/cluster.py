@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.health_checks import run_checks
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ..server import problem
@@ -58,29 +57,29 @@ class ClusterRoutes:
     async def join(self, request: Request) -> Reply:
         """Make this node a member of the cluster of a peer; its own data is thrown away if that is said to be right."""
         body = await _fields(request, {"peer": str}, {"discard_data": bool})
-        await self._node.join(body["peer"], discard_data=body.get("discard_data", False))
+        await self._node.membership.join(body["peer"], discard_data=body.get("discard_data", False))
         return await self.status(request)
 
     async def leave(self, request: Request) -> Reply:
         """Take this node out of its cluster; it goes on alone and empty."""
-        await self._node.leave()
+        await self._node.membership.leave()
         return await self.status(request)
 
     async def remove(self, request: Request) -> Reply:
         """Take another member out of the cluster."""
         body = await _fields(request, {"node": str}, {"force": bool})
-        await self._node.remove(body["node"], force=body.get("force", False))
+        await self._node.membership.remove(body["node"], force=body.get("force", False))
         return await self.status(request)
 
     async def transfer(self, request: Request) -> Reply:
         """Have the leader hand over."""
         body = await _fields(request, {}, {"to": str})
-        await self._node.transfer_leadership(body.get("to"))
+        await self._node.membership.transfer_leadership(body.get("to"))
         return await self.status(request)
 
     async def check(self, request: Request) -> Reply:
         """Whether the cluster is well and this node may be stopped; answered without a quorum too."""
-        checks, safe_to_stop = run_checks(self._node)
+        checks, safe_to_stop = self._node.run_checks()
         return reply_media(request).reply({"checks": [one._asdict() for one in checks], "safe_to_stop": safe_to_stop})
 
     async def snapshot(self, request: Request) -> Reply:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....node.health_checks import run_checks
 from ..server.barrier_read import marked, not_found, refresh
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
@@ -49,7 +48,7 @@ class OverviewRoutes:
         cluster = node.cluster_status()
         for member in cluster["nodes"]:
             member.update(node.peer_figures.describe(member["id"]))
-        checks, _safe_to_stop = run_checks(node)
+        checks, _safe_to_stop = node.run_checks()
         answer: dict[str, Any] = {
             "cluster": cluster,
             "totals": totals.fields(),

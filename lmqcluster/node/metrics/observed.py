@@ -1,0 +1,43 @@
+"""What a node observes of itself while it works, for the page of its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...replication.histogram import Histogram
+
+__all__ = ["Observed"]
+
+_WAITING_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+_LAG_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Observed:
+    """Counters and histograms that somebody has to keep; everything else is read when the page is asked for.
+
+    Attributes:
+        connections: open connections by protocol; front ends add themselves.
+        in_flight: requests under way by protocol; likewise.
+        requests: durations of requests by (protocol, operation, code).
+        time_in_queue: seconds that delivered messages had been due.
+        loop_lag: seconds that a timer was late.
+        apply_faults: committed commands that could not be carried out.
+        leader_changes: how often the leader or its term has changed.
+    """
+
+    def __init__(self) -> None:
+        self.connections: dict[str, Callable[[], int]] = {}
+        self.in_flight: dict[str, Callable[[], int]] = {}
+        self.requests: dict[tuple[str, str, str], Histogram] = {}
+        self.time_in_queue = Histogram(_WAITING_S)
+        self.loop_lag = Histogram(_LAG_S)
+        self.apply_faults = 0
+        self.leader_changes = 0
+
+    def request_done(self, protocol: str, operation: str, code: str, seconds: float) -> None:
+        """Count a request that was answered."""
+        key = (protocol, operation, code)
+        durations = self.requests.get(key)
+        if durations is None:
+            durations = self.requests[key] = Histogram()
+        durations.observe(seconds)

@@ -1,0 +1,28 @@
+"""What a node tells its peers of itself when it connects, and when that changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["About"]
+
+
+@dataclass(slots=True)
+class About:
+    """What a node tells its peers of itself.
+
+    Attributes:
+        name, http, rpc: name and client addresses, empty if off.
+        raft: where peers can dial it.
+        empty: it holds no data.
+        recovering: it has forgotten data that it may have acknowledged.
+        machine_version: the newest version of the replicated machine that it understands.
+    """
+
+    name: str
+    http: str
+    rpc: str
+    raft: str = ""
+    empty: bool = True
+    recovering: bool = False
+    machine_version: int = 1
