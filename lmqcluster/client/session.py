@@ -29,6 +29,7 @@ from .addresses import NodeAddress
 from .backoff import Backoff
 from .calls import Call, Control, Pull, Push
 from .connection import Connection
+from .in_memory import IN_MEMORY, connect
 from .probe import Answers, Speaks, what_answers
 from .replies import RETRY_ELSEWHERE, parse_error
 from .tls import explain
@@ -362,7 +363,7 @@ class Session:
         connection = Connection(self, self.loop, address)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await self.loop.create_connection(lambda: connection, address.host, address.port, ssl=self._tls)
+                await self._open(connection)
                 if self._token is not None:
                     await connection.authenticate(self._token)
                 # A paused process still accepts connections: only an answer shows that it lives.
@@ -387,13 +388,20 @@ class Session:
         else:
             self._step(stood_s=0.0)
 
+    async def _open(self, connection: Connection) -> None:
+        host, port = connection.address
+        if host == IN_MEMORY:
+            await self.loop.create_unix_connection(lambda: connection, sock=connect(connection.address))
+        else:
+            await self.loop.create_connection(lambda: connection, host, port, ssl=self._tls)
+
     async def _denial(self, address: NodeAddress, error: Exception) -> LmqError | None:
         """Why it is of no use to try an address again, if that is so."""
         if isinstance(error, LmqError) and error.code in {"unauthorized", "forbidden"}:
             return LmqError(error.code, f"{address}: {error}", retryable=False)
         if isinstance(error, ssl.SSLCertVerificationError):
             return LmqError("unreachable", f"{address}: {error}", retryable=False)
-        if isinstance(error, (ConnectionRefusedError, TimeoutError, UnicodeError)):
+        if isinstance(error, (ConnectionRefusedError, TimeoutError, UnicodeError)) or address.host == IN_MEMORY:
             return None
         # It took the connection and did not answer as a node does.
         wanted = Answers(Speaks.RPC, tls=self._tls is not None)

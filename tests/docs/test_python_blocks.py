@@ -34,7 +34,9 @@ def blocks(page: Path) -> list[str]:
 
 
 WITH_BLOCKS = sorted(str(page.relative_to(ROOT)) for page in PAGES if blocks(page))
-PROGRAMS = {match[1]: block for page in WITH_BLOCKS for block in blocks(ROOT / page) if (match := PROGRAM.match(block))}
+FILES = {match[1]: block for page in WITH_BLOCKS for block in blocks(ROOT / page) if (match := PROGRAM.match(block))}
+PROGRAMS = {name: block for name, block in FILES.items() if not name.startswith(("test_", "conftest"))}
+TESTS = {name: block for name, block in FILES.items() if name not in PROGRAMS}
 
 
 def replaced(code: str, addresses: Mapping[str, str]) -> str:
@@ -97,6 +99,16 @@ def test_a_consumer_works_goes_on_after_an_error_and_stops(
 
 def test_there_are_programs() -> None:
     assert set(PROGRAMS) == {"consumer.py", "async_consumer.py"}
+
+
+def test_the_tests_of_a_page_pass(tmp_path: Path) -> None:
+    assert set(TESTS) == {"conftest.py", "test_shop.py"}
+    for name, block in TESTS.items():
+        (tmp_path / name).write_text(block, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
 
 
 @pytest.mark.parametrize("page", NEEDS_SPARK)

@@ -7,12 +7,12 @@ import asyncio
 import structlog
 
 from ...node.access.tls import handshake
-from ...node.node import Node
 from ...ports import Ending, Listener, Place
 from .connection import Connection
 from .methods import METHODS
 from .permissions import guarded
 from .request_log import logged
+from .served_node import ServedNode
 from .stream import Stream
 from .transcoding import Transcoder
 
@@ -38,7 +38,7 @@ class RpcFrontEnd:
         transcoder: bounds what is decoded of stored bodies at once.
     """
 
-    def __init__(self, node: Node, host: str, port: int) -> None:
+    def __init__(self, node: ServedNode, host: str, port: int) -> None:
         self.node = node
         self.host = host
         self.port = port
@@ -64,11 +64,12 @@ class RpcFrontEnd:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._listener = Listener(self.gate, self._connect, handshake(self.node.tls))
+        self._listener = Listener(self.gate, self.connect, handshake(self.node.tls))
         self.port = await self._listener.start(self.host, self.port)
         self._sweep()
 
-    def _connect(self, place: Place) -> Connection:
+    def connect(self, place: Place) -> Connection:
+        """What serves a client that has been accepted."""
         return Connection(self, place)
 
     def retire(self) -> None:

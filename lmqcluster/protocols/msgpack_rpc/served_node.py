@@ -1,0 +1,47 @@
+"""What the front end needs of a node: a `Node`, or the one of `lmqcluster.testing`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ...node.access.access import Access
+    from ...node.access.tls import ServerTls
+    from ...node.config import NodeConfig
+    from ...node.gates import Gates
+    from ...node.queues.service import QueueService
+
+__all__ = ["ServedNode"]
+
+
+class _Observed(Protocol):
+    @property
+    def connections(self) -> dict[str, Callable[[], int]]: ...
+
+
+class _Membership(Protocol):
+    @property
+    def on_leave(self) -> list[Callable[[], None]]: ...
+
+
+class ServedNode(Protocol):
+    """See the module; the attributes are those of `Node`."""
+
+    @property
+    def access(self) -> Access: ...
+    @property
+    def config(self) -> NodeConfig: ...
+    @property
+    def gates(self) -> Gates: ...
+    @property
+    def membership(self) -> _Membership: ...
+    @property
+    def observed(self) -> _Observed: ...
+    @property
+    def service(self) -> QueueService: ...
+    @property
+    def tls(self) -> ServerTls | None: ...
+
+    def cluster_status(self) -> dict[str, Any]:
+        """The cluster as this node sees it."""

@@ -1,0 +1,207 @@
+"""The only node of a cluster in memory: what a real node consists of above the log.
+
+Batches go to the state machine at once instead of through Raft. Nothing else of what a client can see is left out: the state
+machine, waiting pulls, patterns, bounds and the protocol are those of `lmq start`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import weakref
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final
+
+import msgpack
+
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.commands import Command
+from lmqcluster.node.access.access import Access, time_of_day_us
+from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.gates import Gates
+from lmqcluster.node.proposer import Group, Proposer
+from lmqcluster.node.queues.pattern_views import PatternViews
+from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.node.queues.pulls import Pulls
+from lmqcluster.node.queues.service import QueueService
+from lmqcluster.node.turns import Turns
+from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
+from lmqcluster.wire.errors import LmqError
+
+from .clock import MovableClock, MovableLoop
+
+__all__ = ["MemoryNode"]
+
+SALT_BYTES: Final = 10
+TURNS: Final = 8
+"""After so many turns of the loop without a batch, whatever followed from a batch has been proposed."""
+_LOOPBACK: Final = ("127.0.0.1", 0)
+
+
+class MemoryNode:
+    """See the module. Belongs to its event loop, on which everything has to be called.
+
+    Attributes:
+        address: by which clients know the cluster.
+        access, config, gates, membership, observed, service, tls: what the front end needs of a node.
+    """
+
+    def __init__(self, loop: MovableLoop) -> None:
+        self.address = ""
+        self.config = NodeConfig(name="in-memory")
+        self.access = Access(None)
+        self.gates = Gates(self.config, lambda _address: self.access.anonymous is None)
+        self.membership = SimpleNamespace(on_leave=[])
+        self.observed = SimpleNamespace(connections={})
+        self.tls = None
+        self._loop = loop
+        self._clock = MovableClock(loop)
+        self._machine = Machine(compile_pattern)
+        self._opening: set[asyncio.Task[None]] = set()
+        self._transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
+        self._closed = False
+        # What the first leader of a cluster proposes.
+        salt = os.urandom(SALT_BYTES)
+        founding: list[Command] = [[Op.FOUND, salt], [Op.UPGRADE, Machine.VERSION_MAX]]
+        self._machine.apply(self._clock.now_us(), b"founder", 1, 1, founding)
+        self.views = PatternViews(self._get_machine, Turns())
+        self._proposer = Proposer(self, b"in-memory", 1)
+        self.service = QueueService(
+            self._proposer,
+            Pulls(self._proposer, self._get_machine, self._clock, self.views),
+            self._get_machine,
+            self.views,
+            Turns(),
+            message_bytes_max=self.config.message_bytes_max,
+            memory_bytes_max=self.config.memory_bytes_max,
+        )
+        self.service.founded(salt)
+        self.access.follow(self._machine.tokens, time_of_day_us())
+        self._front_end = RpcFrontEnd(self, _LOOPBACK[0], _LOOPBACK[1])
+        self._timer: asyncio.TimerHandle | None = None
+
+    def _get_machine(self) -> Machine:
+        return self._machine
+
+    def cluster_status(self) -> dict[str, Any]:
+        """The cluster as `Node.cluster_status` shows it, as far as MessagePack-RPC tells of it."""
+        return {"self": "in-memory", "leader": "in-memory", "nodes": [{"rpc": self.address}]}
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def accept(self, connected: socket.socket) -> None:
+        """Serve a client at the other end of a socket."""
+        if self._closed:
+            connected.close()
+            return
+        task = self._loop.create_task(self._open(connected))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connected: socket.socket) -> None:
+        place = self._front_end.gate.enter(_LOOPBACK)
+        if place is None:
+            connected.close()
+            return
+        connected.setblocking(False)
+        transport, _protocol = await self._loop.connect_accepted_socket(
+            partial(self._front_end.connect, place), connected
+        )
+        place.ends_by(transport.abort)
+        self._transports.add(transport)
+
+    # --- the log --------------------------------------------------------------------------------------------------
+
+    def has_leader(self) -> bool:
+        """Always (`Carrier`)."""
+        return True
+
+    def submit(self, _sequence: int, batch: bytes) -> bool:
+        """Apply a batch, as a real node does it after this turn of the loop (`Carrier`)."""
+        self._loop.call_soon(self._apply, batch)
+        return True
+
+    def _apply(self, batch: bytes) -> None:
+        if self._closed:
+            return
+        origin, incarnation, sequence, commands = msgpack.unpackb(batch, strict_map_key=False)
+        applied = self._machine.apply(self._clock.now_us(), origin, incarnation, sequence, commands)
+        self.views.applied(applied)
+        self._proposer.applied(sequence, applied)
+        if applied.ready:
+            self.service.pulls.notice(applied.ready)
+        self._watch_expiry()
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def _watch_expiry(self) -> None:
+        """Look again when the next lease, key or whatever else ends by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(0.0, self._due_in_s()), self._let_time_pass)
+
+    def _due_in_s(self) -> float:
+        return (self._machine.expiry.next_us - self._clock.now_us()) / 1e6
+
+    def _let_time_pass(self) -> None:
+        if self._due_in_s() > 0:
+            self._watch_expiry()
+        else:
+            self._proposer.add_first(Group([Op.BARRIER], [], _Nobody()))
+
+    async def advance(self, seconds: float) -> None:
+        """Move time forward, and let everything happen that happens in that time, in its order."""
+        while True:
+            step_s = max(0.0, self._due_in_s())
+            if step_s >= seconds:
+                break
+            self._loop.move(step_s)
+            seconds -= step_s
+            await self._settle()
+        self._loop.move(seconds)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Let timers that are due run first; then what the state machine ends by itself, and what follows from both."""
+        await self._idle()
+        self._let_time_pass()
+        await self._idle()
+
+    async def _idle(self) -> None:
+        quiet = 0
+        while quiet < TURNS:
+            await asyncio.sleep(0)
+            quiet = 0 if self._proposer.pending() else quiet + 1
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Refuse whatever is not answered yet, and end the connections."""
+        error = LmqError("shutting_down", "the cluster in memory was closed")
+        self.service.pulls.close(error)
+        await self._idle()
+        self._proposer.close(error)
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.views.close()
+        await asyncio.gather(*self._opening)
+        await self._front_end.stop(0)
+        for transport in self._transports:
+            # What is left was not read by its client.
+            transport.abort()
+        while self.observed.connections["msgpack_rpc"]():
+            await self._idle()
+        self.gates.close()
+
+
+class _Nobody:
+    """Whom the node's own commands are for (`Sink`)."""
+
+    def completed(self, _group: Group, _result: object) -> None:
+        """Time has passed."""
+
+    def failed(self, _group: Group, _error: LmqError) -> None:
+        """The node is closed."""
