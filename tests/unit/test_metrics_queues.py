@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.metrics.queue_totals import QUEUES_PER_SLICE, sum_queues
 from lmqcluster.node.metrics.queues_page import queues_page
+from lmqcluster.node.metrics.totals import QUEUES_PER_SLICE, sum_queues
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.node.turns import Turns
 from lmqcluster.replication.log_clock import LogClock

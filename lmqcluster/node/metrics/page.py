@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from ...core import Op
 from ..queues.info import age_s
 from .exposition import Exposition
-from .queue_totals import QueueTotals, sum_queues
+from .totals import QueueTotals, sum_queues
 
 if TYPE_CHECKING:
     from ..node import Node
