@@ -19,18 +19,13 @@ from .lease import LeaseTable
 from .message import COMPOUND_BYTES_MAX, Message, Meta, Part, content_bytes, content_count, part_bytes
 from .past_deliveries import Ending, PastDeliveries
 from .properties import Settings
+from .queue_counters import QueueCounters
 from .stock import Stock, property_bytes
 
 if TYPE_CHECKING:
     from .pre_images import PreImages
 
-__all__ = ["COUNTERS", "DROPS_MAX", "REPEATS_MAX", "Queue"]
-
-COUNTERS = (
-    "pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total", "purged_total",
-    "moved_out_total", "moved_in_total",
-)  # fmt: skip
-"""Counters of a queue that never fall."""
+__all__ = ["DROPS_MAX", "REPEATS_MAX", "Queue"]
 
 DROPS_MAX = 10_000
 """Most exhausted messages that one pull passes over, so that no command takes long."""
@@ -50,7 +45,7 @@ class Watcher(Protocol):
         """The queue is gone."""
 
 
-class Queue:
+class Queue(QueueCounters):
     """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
 
     Attributes:
@@ -66,32 +61,23 @@ class Queue:
         pre_images: where messages go before they change, while a snapshot view needs them.
         watched_us: when it is looked at next for leases that have ended; not later than the first deadline.
         suspended: whether nothing is handed out for the time being; everything else goes on.
-        pushed_total, pulled_total, acked_total, nacked_total, redelivered_total, dropped_total, purged_total,
-            moved_out_total, moved_in_total: counters that never fall.
+
+    The counters are those of `QueueCounters`.
     """
 
     __slots__ = (
         "_window_bytes",
-        "acked_total",
         "bodies",
         "body_bytes",
         "delayed",
-        "dropped_total",
         "endings",
         "idle_us",
         "leases",
-        "moved_in_total",
-        "moved_out_total",
-        "nacked_total",
         "name",
         "own",
         "owner",
         "pre_images",
-        "pulled_total",
-        "purged_total",
-        "pushed_total",
         "ready",
-        "redelivered_total",
         "revision",
         "rules_revision",
         "settings",
@@ -103,6 +89,7 @@ class Queue:
     )
 
     def __init__(self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock) -> None:
+        super().__init__()
         self.name = name
         self.own: dict[str, Any] = {}
         self.owner = b""
@@ -123,15 +110,6 @@ class Queue:
         self.pre_images: PreImages | None = None
         self.suspended = False
         self.watched_us = NEVER
-        self.pushed_total = 0
-        self.pulled_total = 0
-        self.acked_total = 0
-        self.nacked_total = 0
-        self.redelivered_total = 0
-        self.dropped_total = 0
-        self.purged_total = 0
-        self.moved_out_total = 0
-        self.moved_in_total = 0
 
     def __len__(self) -> int:
         return len(self.ready) + len(self.delayed) + len(self.leases.messages)

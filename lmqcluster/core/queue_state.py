@@ -14,7 +14,8 @@ from .message import Meta
 from .past_deliveries import PastDeliveries
 from .patterns import PatternIndex
 from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, settings_of
-from .queue import COUNTERS, Queue
+from .queue import Queue
+from .queue_counters import COUNTERS
 from .quotas import Kind, Quotas
 from .sorted_names import SortedNames
 from .stock import Stock, property_bytes

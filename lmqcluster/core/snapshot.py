@@ -18,7 +18,8 @@ from typing import Any, Generic, TypeVar
 
 from .message import Headers, Message, Meta, Part
 from .properties import Rule, checked_properties
-from .queue import COUNTERS, Queue
+from .queue import Queue
+from .queue_counters import COUNTERS
 from .quotas import checked_owner
 from .snapshot_formats import FORMATS, from_format
 from .state import State

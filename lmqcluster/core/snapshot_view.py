@@ -17,7 +17,8 @@ from typing import Any, Self
 
 from .message import Message, Meta, Part
 from .pre_images import PreImages
-from .queue import COUNTERS, Queue
+from .queue import Queue
+from .queue_counters import COUNTERS
 from .snapshot_formats import format_of, to_format
 from .state import State
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from operator import attrgetter, sub
+from operator import sub
 from typing import TYPE_CHECKING, Final
 
-from ...core.queue import COUNTERS
+from ...core.queue_counters import COUNTERS
 from ..access.clients import NODE
-from ..queues.info import age_s, ready_count
+from ..queues.info import age_s, counts_of, ready_count
 from ..queues.patterns import client_pattern
 from .exposition import escaped, head
 from .table import QUEUE_SECTION
@@ -25,7 +25,6 @@ __all__ = ["QUEUES_DEFAULT", "QUEUES_MAX", "queues_page"]
 QUEUES_DEFAULT: Final = 1_000
 QUEUES_MAX: Final = 100_000
 _PER_SLICE: Final = 100
-_counts = attrgetter(*COUNTERS)
 
 
 async def queues_page(node: Node, pattern: bytes | None = None, limit: int = QUEUES_DEFAULT) -> bytes:
@@ -85,7 +84,7 @@ class _Page:
         self._add("lmq_queue_suspended", names, [int(queue.suspended) for queue in queues])
         self._add("lmq_queue_waiters", names, [pulls.waiting_for(queue.name) for queue in queues])
         # Without queues there are no columns.
-        for counter, column in zip(COUNTERS, zip(*map(_counts, queues), strict=True), strict=False):
+        for counter, column in zip(COUNTERS, zip(*map(counts_of, queues), strict=True), strict=False):
             self._add(f"lmq_queue_messages_{counter}", names, column)
 
     def _add(self, metric: str, names: Sequence[str], values: Sequence[float]) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ...core.queue_counters import COUNTERS
+
 __all__ = ["BY_NAME", "QUEUE_SECTION", "SECTIONS", "STANDARD", "Definition", "Section", "markdown"]
 
 
@@ -56,15 +58,7 @@ SECTIONS: Final = (
                 ("state",),
             ),
             Definition("lmq_message_bytes", "gauge", "Bytes of all bodies."),
-            Definition("lmq_messages_pushed_total", "counter", "Messages stored."),
-            Definition("lmq_messages_pulled_total", "counter", "Deliveries."),
-            Definition("lmq_messages_acked_total", "counter", "Messages acknowledged."),
-            Definition("lmq_messages_nacked_total", "counter", "Messages given back by their consumers."),
-            Definition("lmq_messages_redelivered_total", "counter", "Leases that ended without an answer."),
-            Definition("lmq_messages_dropped_total", "counter", "Messages dropped after their last delivery."),
-            Definition("lmq_messages_purged_total", "counter", "Messages removed by a purge."),
-            Definition("lmq_messages_moved_out_total", "counter", "Messages moved from one queue to another."),
-            Definition("lmq_messages_moved_in_total", "counter", "The same, counted where they arrived."),
+            *(Definition(f"lmq_messages_{counter}", "counter", what) for counter, what in COUNTERS.items()),
             Definition(
                 "lmq_oldest_message_age_seconds",
                 "gauge",
@@ -273,20 +267,9 @@ QUEUE_SECTION: Final = Section(
         ),
         Definition("lmq_queue_suspended", "gauge", "1 if it hands out nothing until it is resumed.", ("queue",)),
         Definition("lmq_queue_waiters", "gauge", "Pulls that wait for it by name at this node.", ("queue",)),
-        Definition("lmq_queue_messages_pushed_total", "counter", "Messages stored.", ("queue",)),
-        Definition("lmq_queue_messages_pulled_total", "counter", "Deliveries.", ("queue",)),
-        Definition("lmq_queue_messages_acked_total", "counter", "Messages acknowledged.", ("queue",)),
-        Definition("lmq_queue_messages_nacked_total", "counter", "Messages given back by their consumers.", ("queue",)),
-        Definition(
-            "lmq_queue_messages_redelivered_total", "counter", "Leases that ended without an answer.", ("queue",)
-        ),
-        Definition(
-            "lmq_queue_messages_dropped_total", "counter", "Messages dropped after their last delivery.", ("queue",)
-        ),
-        Definition("lmq_queue_messages_purged_total", "counter", "Messages removed by a purge.", ("queue",)),
-        Definition("lmq_queue_messages_moved_out_total", "counter", "Messages moved to other queues.", ("queue",)),
-        Definition(
-            "lmq_queue_messages_moved_in_total", "counter", "Messages moved here from other queues.", ("queue",)
+        *(
+            Definition(f"lmq_queue_messages_{counter}", "counter", what, ("queue",))
+            for counter, what in COUNTERS.items()
         ),
         Definition(
             "lmq_queue_metrics_omitted",

@@ -6,17 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from ...core import Machine, Queue
-from ...core.queue import COUNTERS
-from ..queues.info import ready_count
+from ...core.queue_counters import COUNTERS
+from ..queues.info import counts_of, ready_count
 
 __all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
 
-_counts = attrgetter(*COUNTERS)
 
 QUEUES_PER_SLICE = 500
 """After so many queues other requests get their turn: about a millisecond."""
@@ -33,7 +31,7 @@ class QueueTotals:
     Attributes:
         ready: messages that can be pulled now, see `ready_count`.
         oldest_us: the earliest due time of all messages, or None if there are none.
-        counters: by the names of `core.queue.COUNTERS`; deleted queues included.
+        counters: by the names of `COUNTERS`; deleted queues included.
     """
 
     queues: int
@@ -55,7 +53,7 @@ class QueueTotals:
             earliest_us = queue.earliest_us()
             if earliest_us is not None and (self.oldest_us is None or earliest_us < self.oldest_us):
                 self.oldest_us = earliest_us
-        for name, counts in zip(COUNTERS, zip(*map(_counts, queues), strict=True), strict=True):
+        for name, counts in zip(COUNTERS, zip(*map(counts_of, queues), strict=True), strict=True):
             self.counters[name] += sum(counts)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ...core import Queue
+from ...core.queue_counters import COUNTERS
 
-__all__ = ["QueueInfo", "age_s", "info_of", "ready_count"]
+__all__ = ["QueueInfo", "age_s", "counts_of", "info_of", "ready_count"]
+
+counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*COUNTERS)
+"""The counters of a queue, in the order of `COUNTERS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """Statistics of one queue on the local replica; counters are cluster-wide and never fall.
+    """Statistics of one queue on the local replica.
 
     Attributes:
         suspended: whether it hands out nothing for the time being.
@@ -22,6 +28,7 @@ class QueueInfo:
         size: all messages, an open window counting as one.
         bytes: bytes of all bodies.
         oldest_age_s: for how many seconds the message that is next to be delivered has been due; None if none is.
+        counters: by the names of `COUNTERS`; they are those of the whole cluster.
     """
 
     name: bytes
@@ -33,15 +40,7 @@ class QueueInfo:
     size: int
     bytes: int
     oldest_age_s: float | None
-    pushed_total: int
-    pulled_total: int
-    acked_total: int
-    nacked_total: int
-    redelivered_total: int
-    dropped_total: int
-    purged_total: int
-    moved_out_total: int
-    moved_in_total: int
+    counters: Mapping[str, int]
 
 
 def info_of(queue: Queue, now_us: int) -> QueueInfo:
@@ -59,15 +58,7 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
         size=len(queue),
         bytes=queue.body_bytes,
         oldest_age_s=age_s(queue.earliest_us(), now_us),
-        pushed_total=queue.pushed_total,
-        pulled_total=queue.pulled_total,
-        acked_total=queue.acked_total,
-        nacked_total=queue.nacked_total,
-        redelivered_total=queue.redelivered_total,
-        dropped_total=queue.dropped_total,
-        purged_total=queue.purged_total,
-        moved_out_total=queue.moved_out_total,
-        moved_in_total=queue.moved_in_total,
+        counters=dict(zip(COUNTERS, counts_of(queue), strict=True)),
     )
 
 

@@ -53,7 +53,9 @@ class StatsRoute:
         return marked(Reply(200, JSON, body.encode()), stale=stale)
 
     def _queue(self, info: QueueInfo, nodes: str) -> str:
-        stats = self._node.stats.snapshot(info.name, pushed_total=info.pushed_total, pulled_total=info.pulled_total)
+        stats = self._node.stats.snapshot(
+            info.name, pushed_total=info.counters["pushed_total"], pulled_total=info.counters["pulled_total"]
+        )
         properties = _properties(self._node.service.properties(info.name))
         return (
             f'{{"stats":{dumps(stats)},"size":{info.size},"memory":{info.bytes + QUEUE_BYTES},'

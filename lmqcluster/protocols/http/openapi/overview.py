@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....core.queue import COUNTERS
+from ....core.queue_counters import COUNTERS
 
 __all__ = ["OVERVIEW_SCHEMAS"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ....core.queue_counters import COUNTERS
 from ....node.config import LOG_LEVELS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 
@@ -67,15 +68,7 @@ _QUEUE: Final[Json] = {
         "minimum": 0,
         "description": "For how many seconds the message that is next to be delivered has been due; null if none is.",
     },
-    "pushed_total": {**_COUNT, "description": "Messages stored so far, on all nodes together, like all totals."},
-    "pulled_total": {**_COUNT, "description": "Deliveries."},
-    "acked_total": {**_COUNT, "description": "Messages acknowledged."},
-    "nacked_total": {**_COUNT, "description": "Messages given back."},
-    "redelivered_total": {**_COUNT, "description": "Deliveries of messages whose lease had ended."},
-    "dropped_total": {**_COUNT, "description": "Messages dropped after their last delivery."},
-    "purged_total": {**_COUNT, "description": "Messages removed by a purge."},
-    "moved_out_total": {**_COUNT, "description": "Messages moved to other queues."},
-    "moved_in_total": {**_COUNT, "description": "Messages moved here from other queues."},
+    **{counter: {**_COUNT, "description": what} for counter, what in COUNTERS.items()},
 }
 _PEEKED: Final[Json] = {
     "sequence": {**_COUNT, "description": "Number of the message in the cluster, in the order of pushes."},

@@ -65,5 +65,7 @@ class OverviewRoutes:
         info = self._node.service.queue(name)
         if info is None:
             raise not_found(name, stale=stale)
-        stats = self._node.stats.snapshot(name, pushed_total=info.pushed_total, pulled_total=info.pulled_total)
+        stats = self._node.stats.snapshot(
+            name, pushed_total=info.counters["pushed_total"], pulled_total=info.counters["pulled_total"]
+        )
         return marked(reply_media(request).reply(stats), stale=stale)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core.message import Part
+from ....core.queue_counters import COUNTERS
 from ..server.common_replies import OCTET_STREAM
 
 if TYPE_CHECKING:
@@ -17,16 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["QUEUE_FIELDS", "delivered_message", "peeked_message", "queue_row"]
 
 QUEUE_FIELDS = (
-    "suspended", "ready", "delayed", "leased", "accumulating", "size", "bytes", "oldest_age_s", "pushed_total",
-    "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total", "purged_total", "moved_out_total",
-    "moved_in_total",
+    "suspended", "ready", "delayed", "leased", "accumulating", "size", "bytes", "oldest_age_s", *COUNTERS,
 )  # fmt: skip
 """What a queue shows beside its name."""
 
 
 def queue_row(info: QueueInfo, media: Media, fields: tuple[str, ...] = QUEUE_FIELDS) -> dict[str, Any]:
     """One queue with its name and the given fields."""
-    return {"name": media.name(info.name), **{field: getattr(info, field) for field in fields}}
+    counters = info.counters
+    return {
+        "name": media.name(info.name),
+        **{field: counters[field] if field in counters else getattr(info, field) for field in fields},
+    }
 
 
 def delivered_message(delivery: Delivery, media: Media) -> dict[str, Any]:

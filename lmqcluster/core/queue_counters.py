@@ -1,0 +1,40 @@
+"""The counters of a queue, which never fall. Snapshots, statistics, metrics and the description of the API follow this table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["COUNTERS", "QueueCounters"]
+
+COUNTERS: Final = {
+    "pushed_total": "Messages stored.",
+    "pulled_total": "Deliveries.",
+    "acked_total": "Messages acknowledged.",
+    "nacked_total": "Messages given back by their consumers.",
+    "redelivered_total": "Leases that ended without an answer.",
+    "dropped_total": "Messages dropped after their last delivery.",
+    "purged_total": "Messages removed by a purge.",
+    "moved_out_total": "Messages moved to other queues.",
+    "moved_in_total": "Messages moved here from other queues.",
+}
+"""What each of them counts. The order is that of snapshots: a new counter goes to the end, with a new format of snapshots."""
+
+
+class QueueCounters:
+    """One attribute for each counter."""
+
+    __slots__ = tuple(COUNTERS)
+
+    pushed_total: int
+    pulled_total: int
+    acked_total: int
+    nacked_total: int
+    redelivered_total: int
+    dropped_total: int
+    purged_total: int
+    moved_out_total: int
+    moved_in_total: int
+
+    def __init__(self) -> None:
+        for counter in COUNTERS:
+            setattr(self, counter, 0)
