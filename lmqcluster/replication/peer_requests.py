@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .errors import FatalReplicationError
 from .leader_transfer import transfer_leadership
 from .member import Member
-from .raft_core import FatalReplicationError
 from .settings import RaftSettings
 
 __all__ = ["PeerRequests"]

@@ -154,28 +154,7 @@ class Replica:
             recovering=storage.recovering,
             forgetful=storage.forgetful,
         )
-        self._hook_links()
-
-    def _hook_links(self) -> None:
-        """Listen to the links beside the core."""
-        transport, core = self.transport, self.core
-        connected = transport._onNodeConnectedCallback
-        disconnected = transport._onNodeDisconnectedCallback
-
-        def up(node: PeerNode) -> None:
-            connected(node)
-            transport.send(node, self._about_message())
-            if node.id == core.leader_id():
-                self._listener.leader_changed(node.id)
-            self.wake()
-
-        def down(node: PeerNode) -> None:
-            disconnected(node)
-            core.leader_link_lost(node)
-            self.wake()
-
-        transport.setOnNodeConnectedCallback(up)
-        transport.setOnNodeDisconnectedCallback(down)
+        self.core.link_changed = self._link_changed
 
     # --- life cycle -----------------------------------------------------------------------------------------------
 
@@ -239,7 +218,7 @@ class Replica:
             action()
         inbox, self._inbox = self._inbox, []
         for node, message in inbox:
-            self.transport._onMessageReceived(node, message)
+            core.receive(node, message)
         core.doTick(0)
         core.flush()
         if not journal.dirty:
@@ -346,7 +325,7 @@ class Replica:
             self._tell_address(self.meta.node_id, self._about.raft)
         if not self.storage.durable:
             # A durable log knows them itself.
-            self.meta.save_members(core.committed_members())
+            self.meta.save_members(core.members_at(core.commit_index()))
         if self.machine.version >= _WITHOUT_OLD_HANDSHAKE:
             self.meta.give_up_old_handshake()
         empty, recovering = core.is_empty(), core.is_recovering()
@@ -375,7 +354,16 @@ class Replica:
                 )
             self.core.end_recovery()
 
-    # --- messages -------------------------------------------------------------------------------------------------
+    # --- links and messages ---------------------------------------------------------------------------------------
+
+    def _link_changed(self, node: PeerNode, is_connected: bool) -> None:
+        if not is_connected:
+            self.core.leader_link_lost(node)
+        else:
+            self.transport.send(node, self._about_message())
+            if node.id == self.core.leader_id():
+                self._listener.leader_changed(node.id)
+        self.wake()
 
     def _received(self, node: PeerNode, message: dict[str, Any]) -> None:
         kind = message["type"]
@@ -508,7 +496,7 @@ class Replica:
 
     def round_trips(self) -> Mapping[str, Histogram]:
         """By peer, seconds from a message to it until its answer; what this member has timed while it led."""
-        return self.core.round_trips
+        return self.core.round_trips()
 
     def common_machine_version(self) -> int | None:
         """The newest machine version that all members understand; None as long as one has not been heard of."""

@@ -333,6 +333,6 @@ def _members_since(replica: Replica, index: int) -> Iterator[Sequence[str]]:
     """
     yield replica.members
     core = getattr(replica, "core", None)
-    if hasattr(core, "_members_at"):
+    if hasattr(core, "members_at"):
         for later in range(replica.journal.view.last, index - 1, -1):
-            yield sorted(core._members_at(later))
+            yield sorted(core.members_at(later))

@@ -162,7 +162,7 @@ class CoreReplica(RaftState):
         if not core.is_recovering():
             self._meta.mark_trusted()
         if not self._storage.durable:
-            self._meta.save_members(core.committed_members())
+            self._meta.save_members(core.members_at(core.commit_index()))
         elif self._unsaved_bytes > self._settings.snapshot_log_bytes:
             self.take_snapshot()
 

@@ -162,7 +162,7 @@ class _WatchedReplica(Replica):
         """The file holds the state and the members of its index."""
         machine = Machine.restore(compile_pattern, self.storage.snapshots.records(info))
         self.host.checkers.state(self.host, info.index, _digest(machine))
-        if info.index >= self.journal.first_index and info.members != self.core._members_at(info.index):
+        if info.index >= self.journal.first_index and info.members != self.core.members_at(info.index):
             detail = f"{self.host.id} names {sorted(info.members)} as the members of index {info.index}"
             self.host.checkers.report("members of a snapshot", detail)
         super().snapshot_taken(info)

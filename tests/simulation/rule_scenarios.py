@@ -143,11 +143,12 @@ def call_to_lead_that_cannot_be_followed(subject: Subject) -> set[str]:
         leader, (follower, _) = stage.elect()
         core = follower.replica.core
         contact = (PeerNode(leader.id, leader.id), leader.replica.term)
-        core._recovering, core._recovery_contact, core._recovery_target = True, contact, 1 << 40
+        recovery = core._recovery
+        recovery.is_recovering, recovery._contact, recovery._target = True, contact, 1 << 40
         leader.input(leader.replica.transfer, follower.id)
         stage.run_for(0.2)
         kept = core._SyncObj__transferInProgress
-        core._recovery_target = 0
+        recovery._target = 0
         return ({"call to lead kept"} if kept else set()) | stage.finish()
 
 

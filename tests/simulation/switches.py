@@ -1,4 +1,4 @@
-"""Each of our fixes, switched off alone: a patch that brings the defect back. Names are those of `raft_core` and the audit."""
+"""Each of our fixes, switched off alone: a patch that brings the defect back. Names are those of the defects."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ import lmqcluster.replication.storage.segment
 from lmqcluster.core.sessions import BatchSessions
 from lmqcluster.node.proposer import Proposer
 from lmqcluster.replication import messages
+from lmqcluster.replication.log_sender import LogSender
 from lmqcluster.replication.lost_receipts import LostReceipts
 from lmqcluster.replication.membership import apply_change
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.node_storage import NodeStorage
 from lmqcluster.replication.raft_core import RaftCore
+from lmqcluster.replication.recovery import Recovery
 from lmqcluster.replication.replica import Replica
+from lmqcluster.replication.snapshot_intake import SnapshotIntake
 from lmqcluster.replication.storage.disk import DamagedFileError
 from lmqcluster.replication.storage.disk_journal import DiskJournal
 from lmqcluster.replication.storage.segment import RECORD_BYTES, Record
@@ -41,7 +44,7 @@ __all__ = ["SWITCHES", "switch"]
 Patches = list[tuple[Any, str, Any]]
 
 _on_append = RaftCore._on_append
-_loaded = RaftCore._loaded
+_loaded = SnapshotIntake._loaded
 _core_init = RaftCore.__init__
 _journal_open = DiskJournal.open
 _meta_open = NodeMeta.open
@@ -71,27 +74,27 @@ def _committing_all(self: RaftCore, node: Any, message: Any) -> None:
 def _hearing_all(self: RaftCore, node: Any, message: Any) -> Any:
     if message["term"] > self.term():
         self._meet_term(message["term"])
-    if not self.is_leader() or (node not in self._SyncObj__otherNodes and node not in self._learners):
+    if not self.is_leader() or (node not in self._SyncObj__otherNodes and node not in self._learners.nodes):
         return None
     self._SyncObj__lastResponseTime[node] = lmqcluster.replication.raft_core.library.monotonicTime()
-    return self._progress_of(node)
+    return self._sender.progress_of(node)
 
 
-def _always_loaded(self: RaftCore, node: Any, message: Any, info: Any) -> bool:
+def _always_loaded(self: SnapshotIntake, node: Any, message: Any, info: Any) -> bool:
     if info is not None:
         return _loaded(self, node, message, info)
-    self._installing = False
-    self._reply_snapshot(node, message, installed=True)
+    self.is_installing = False
+    self.reply(node, message, installed=True)
     return False
 
 
 def _resetting(self: RaftCore, info: Any) -> None:
     self._journal.reset(info.index, info.term)
-    self._base_members = dict(info.members)
+    self._history.begin(info.members)
     self._members_from_log()
     self._SyncObj__raftLastApplied = info.index
     self._SyncObj__raftCommitIndex = info.index
-    self._recover_up_to(info.index)
+    self._recovery.holds(info.index, info.index)
 
 
 def _rewritten(self: DiskJournal, index: int) -> Any:
@@ -164,7 +167,7 @@ def _going_on(self: Replica, _error: Exception | None) -> None:
 def _compacting_all(self: RaftCore) -> None:
     limit = self.applied_index()
     if self._journal.size_bytes > self._settings.log_bytes_soft and limit > self._journal.first_index:
-        self._drop_before(limit)
+        self._history.drop_before(limit)
 
 
 def _back_by_one(self: RaftCore, node: Any, sequence: int, previous: int) -> None:
@@ -189,7 +192,7 @@ def _silent_to_stale(self: RaftCore, node: Any, message: Any) -> None:
 
 def _campaigning_at_once(self: RaftCore) -> bool:
     others = self._SyncObj__otherNodes
-    able = not self._recovering and not self._installing and self._self_id in self._members
+    able = not self.is_recovering() and not self.is_installing() and self._self_id in self._members
     return able and 2 * (len(others & self._SyncObj__connectedNodes) + 1) > len(others) + 1
 
 
@@ -214,11 +217,10 @@ def _never_forgetful(self: RaftCore, *arguments: Any, **options: Any) -> None:
     _core_init(self, *arguments, **{**options, "forgetful": False})
 
 
-def _trusting_any_leader(self: RaftCore, node: Any, message: Any) -> None:
-    contact = (node, message["term"])
-    if self._recovering and self._recovery_contact != contact:
-        self._recovery_contact = contact
-        self._recovery_target = message["last"]
+def _trusting_any_leader(self: Recovery, leader: Any, term: int, last: int) -> None:
+    if self.is_recovering and self._contact != (leader, term):
+        self._contact = (leader, term)
+        self._target = last
 
 
 def _unsynced_snapshots(disk: Any, *, sync: bool) -> SnapshotStore:
@@ -239,7 +241,7 @@ def _patches() -> dict[str, Patches]:
         "D1": [(RaftCore, "_on_append", _truncating)],
         "D2": [(RaftCore, "_on_append", _committing_all)],
         "D3": [(RaftCore, "_heard", _hearing_all)],
-        "D4": [(RaftCore, "_loaded", _always_loaded)],
+        "D4": [(SnapshotIntake, "_loaded", _always_loaded)],
         "D5": [(RaftCore, "_take_base", _resetting)],
         "D6": [(storage, "_align", _align_by_reset)],
         "D7": [(DiskJournal, "drop_before", _rewritten), (SegmentFiles, "carry_out", _removing_first)],
@@ -263,7 +265,7 @@ def _patches() -> dict[str, Patches]:
         "D24": [(RaftCore, "_SyncObj__changeCluster", _library_change)],
         "D25": [(RaftCore, "_members_from_log", _members_never_undone)],
         "tail written again": [(lmqcluster.replication.storage.recovery._Replay, "rewrite", _nothing)],
-        "log kept for a snapshot": [(RaftCore, "_kept_snapshots", lambda _self: [])],
+        "log kept for a snapshot": [(LogSender, "_kept_snapshots", lambda _self, _nodes: [])],
         "receipts of a lost log": [(LostReceipts, "are_possible", False)],
         "origin and incarnation": [
             (meta, "_fresh_origin", lambda node_id: node_id),
@@ -272,7 +274,7 @@ def _patches() -> dict[str, Patches]:
         "recovering": [(NodeStorage, "_has_forgotten", lambda _self: False)],
         "founding": [(NodeMeta, "open", staticmethod(_trusted_at_once))],
         "forgetful": [(RaftCore, "__init__", _never_forgetful)],
-        "proof of leadership": [(RaftCore, "_meet_leader", _trusting_any_leader)],
+        "proof of leadership": [(Recovery, "meet", _trusting_any_leader)],
         "snapshots in durability process": [(storage, "SnapshotStore", _unsynced_snapshots)],
         "learner": [(CoreReplica, "admit", _add_at_once), (NodeReplica, "admit", _add_at_once)],
     }

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from pysyncobj import SyncObj
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "pysyncobj.md").read_text(encoding="utf-8")
 CORE = "lmqcluster/replication/raft_core.py"
+CORE_STATE = "lmqcluster/replication/core_state.py"
 SIMULATION = ROOT / "tests" / "simulation"
 SCRIPT_FILES = {"scenarios.py": "SCENARIOS", "own_scenarios.py": "OWN_SCENARIOS", "rule_scenarios.py": "RULE_SCENARIOS"}
 _NUMBER = re.compile(r"\bD[1-9]\d?\b")
@@ -109,8 +111,16 @@ def test_overrides_are_where_the_row_says(row: Row) -> None:
 
 def test_every_override_of_the_core_is_on_the_page() -> None:
     overrides = {name for name in names_of(CORE) if name.startswith("_SyncObj__")}
-    state = {name for name in overrides if f"    {name}:" in (ROOT / CORE).read_text(encoding="utf-8")}
-    assert overrides - state == set(re.findall(r"\b_SyncObj__(?!name)\w+", PAGE))
+    assert overrides == set(re.findall(r"\b_SyncObj__(?!name)\w+", PAGE))
+
+
+def test_private_names_of_the_library_stand_in_the_core_and_where_its_state_is_read() -> None:
+    sources = (ROOT / "lmqcluster").rglob("*.py")
+    private = {str(path.relative_to(ROOT)) for path in sources if "_SyncObj__" in path.read_text(encoding="utf-8")}
+    assert private == {CORE, CORE_STATE}
+    tree = ast.parse((ROOT / CORE_STATE).read_text(encoding="utf-8"))
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert not [name for name in functions if hasattr(SyncObj, name)], "it overrides nothing"
 
 
 def test_scripts_and_switches_are_those_of_the_simulator() -> None:

@@ -7,7 +7,7 @@ import pytest
 from lmqcluster.core import Machine, Op
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
 from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.replication.raft_core import FatalReplicationError
+from lmqcluster.replication.errors import FatalReplicationError
 
 MEMBERS = {"a", "b", "c"}
 TOKEN = b"token..."

@@ -16,7 +16,7 @@ import structlog
 
 from ...core import Op
 from ...core.commands import Command
-from ...replication.raft_core import FatalReplicationError
+from ...replication.errors import FatalReplicationError
 from ...replication.replica import Replica
 from ..proposer import Group, Proposer
 

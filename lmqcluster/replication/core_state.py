@@ -1,0 +1,121 @@
+"""What is read of a Raft core: PySyncObj's private state and that of the parts around it, under names of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pysyncobj import SyncObj
+
+from .histogram import Histogram
+from .journal import Journal
+from .log_sender import LogSender
+from .member_history import MemberHistory
+from .membership import PeerNode
+from .pre_vote import PreVote
+from .recovery import CatchUp, Recovery
+from .snapshot_intake import SnapshotIntake
+from .status import Role
+from .storage.snapshot_store import SnapshotInfo
+
+__all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "CoreState"]
+
+FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
+_ROLES: Final[tuple[Role, ...]] = ("follower", "candidate", "leader")
+
+
+class CoreState(SyncObj):
+    """The questions that a Raft core answers. Nothing is changed here, and nothing of the library's overridden."""
+
+    # The library's private state.
+    _SyncObj__raftState: int
+    _SyncObj__raftLeader: PeerNode | None
+    _SyncObj__raftElectionDeadline: float
+    # Set by `RaftCore`.
+    _self_id: str
+    _journal: Journal
+    _members: dict[str, str]
+    _history: MemberHistory
+    _sender: LogSender
+    _intake: SnapshotIntake
+    _pre_vote: PreVote
+    _recovery: Recovery
+    _catch_up: CatchUp
+
+    def is_leader(self) -> bool:
+        """Whether this node leads its term, as far as it knows."""
+        return bool(self._SyncObj__raftState == LEADER)
+
+    def leader_id(self) -> str | None:
+        """Id of the last known leader of the current term."""
+        leader = self._SyncObj__raftLeader
+        return None if leader is None else str(leader.id)
+
+    def role(self) -> Role:
+        """What this node is in its term."""
+        return _ROLES[self._SyncObj__raftState]
+
+    def term(self) -> int:
+        """Current term."""
+        return int(self._SyncObj__raftCurrentTerm)
+
+    def commit_index(self) -> int:
+        """Highest index known to be committed."""
+        return int(self._SyncObj__raftCommitIndex)
+
+    def applied_index(self) -> int:
+        """Highest index applied."""
+        return int(self._SyncObj__raftLastApplied)
+
+    def match_indexes(self) -> dict[str, int]:
+        """On the leader, what each member is known to hold; empty on others."""
+        if not self.is_leader():
+            return {}
+        matches = {str(node.id): int(match) for node, match in self._SyncObj__raftMatchIndex.items()}
+        matches[self._self_id] = self._journal.last_index
+        return {node_id: matches[node_id] for node_id in self._members if node_id in matches}
+
+    def members(self) -> dict[str, str]:
+        """Id to Raft address of all members, by the newest entries of the log."""
+        return dict(self._members)
+
+    def members_at(self, index: int) -> dict[str, str]:
+        """The members by the entries up to `index`, which is in the log."""
+        return self._history.at(index)
+
+    def applied_position(self) -> tuple[int, int, dict[str, str]]:
+        """Index and term of the last applied entry, and the members by then."""
+        index = self.applied_index()
+        return index, self._journal.term_at(index), self.members_at(index)
+
+    def was_removed(self) -> bool:
+        """Whether the cluster has told this node that it is no member any more."""
+        return self._pre_vote.refused_as_stranger and self._self_id in self._members
+
+    def is_installing(self) -> bool:
+        """Whether a snapshot of the leader is being loaded."""
+        return self._intake.is_installing
+
+    def snapshots_in_use(self) -> list[SnapshotInfo]:
+        """Those that are being sent."""
+        return self._sender.snapshots_in_use()
+
+    def round_trips(self) -> Mapping[str, Histogram]:
+        """By member, seconds from a message to it until its answer, its sync included."""
+        return self._sender.round_trips
+
+    def is_recovering(self) -> bool:
+        """Whether the node still lacks entries that it may have acknowledged in a former life."""
+        return self._recovery.is_recovering
+
+    def has_caught_up(self) -> bool:
+        """Whether the node has applied, since it started, what its leader had when they first met."""
+        return self._catch_up.is_done
+
+    def missing_entries(self) -> int:
+        """How many entries the node lacks of what it knows its leader to have."""
+        return max(self._catch_up.target or 0, self.commit_index()) - self.applied_index()
+
+    def is_empty(self) -> bool:
+        """Whether the log holds nothing but its first base."""
+        return self._journal.last_index <= 1
