@@ -7,13 +7,13 @@ from typing import Final
 
 from pysyncobj import SyncObj
 
+from .catch_up import CatchUp, Recovery
 from .histogram import Histogram
 from .journal import Journal
 from .log_sender import LogSender
 from .member_history import MemberHistory
 from .membership import PeerNode
 from .pre_vote import PreVote
-from .recovery import CatchUp, Recovery
 from .snapshot_intake import SnapshotIntake
 from .status import Role
 from .storage.snapshot_store import SnapshotInfo

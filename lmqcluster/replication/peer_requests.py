@@ -72,9 +72,8 @@ class PeerRequests:
         if (node_id in core.members()) == (verb == "add"):
             return {"ok": True, "result": {**self._cluster(), "done": True}}
         if verb == "add":
-            core.learn(node_id, address)
+            lag = core.learn(node_id, address)
             self._member.wake()
-            lag = core.learner_lag(node_id)
             if lag is None or lag > self._settings.learner_lag_max:
                 return {"ok": True, "result": {**self._cluster(), "done": False, "learning": True, "lag": lag}}
         elif (reason := self._unsafe_without(node_id)) is not None:

@@ -4,7 +4,7 @@ Every method named ``_SyncObj__...`` overrides a private one of PySyncObj 0.3.17
 overrides mend; ``docs/pysyncobj.md`` explains them. What stays the library's: elections, vote counting, the commit rule.
 
 The parts that override nothing have files of their own: `log_sender` and `snapshot_intake` (what a leader sends and a follower
-takes), `learners`, `recovery`, `pre_vote_exchange`, `member_history`; `core_state` answers questions.
+takes), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`; `core_state` answers questions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pysyncobj import syncobj as library
 from pysyncobj.config import FAIL_REASON
 from pysyncobj.transport import Transport
 
+from .catch_up import CatchUp, Recovery
 from .core_state import FOLLOWER, CoreState
 from .errors import FatalReplicationError
 from .follower_progress import Progress
@@ -31,7 +32,6 @@ from .membership import MEMBERSHIP, NO_OP, REGULAR, PeerNode, decode_change, enc
 from .pre_vote import PreVote
 from .pre_vote_exchange import PreVoteExchange
 from .raft_view import Message
-from .recovery import CatchUp, Recovery
 from .settings import RaftSettings
 from .snapshot_intake import SnapshotIntake
 from .snapshot_port import SnapshotPort
@@ -154,17 +154,16 @@ class RaftCore(CoreState):
 
         self._applyCommand(encode_change(verb, node_id, address), answered, MEMBERSHIP)
 
-    def learn(self, node_id: str, address: str) -> None:
+    def learn(self, node_id: str, address: str) -> int | None:
         """On the leader, replicate to a node that is no member yet and counts for nothing.
 
-        A learner is forgotten with the leadership, or when nobody asks for it any more: call this again and again.
+        A learner is forgotten with the leadership, or when nobody asks for it any more: call this again and again. Returns how
+        many entries it lacks, None as long as that is unknown.
         """
+        node = PeerNode(node_id, address)
         if self.is_leader():
-            self._learners.ask(PeerNode(node_id, address))
-
-    def learner_lag(self, node_id: str) -> int | None:
-        """How many entries a learner lacks; None as long as that is unknown."""
-        match = self._learners.match_index(PeerNode(node_id))
+            self._learners.ask(node)
+        match = self._learners.match_index(node)
         return self._journal.last_index - match if match else None
 
     def flush(self) -> None:

@@ -177,8 +177,7 @@ class CoreReplica(RaftState):
         self.core.propose_change("add" if add else "rem", member, member, lambda _done: None)
 
     def admit(self, member: str) -> None:
-        self.core.learn(member, member)
-        lag = self.core.learner_lag(member)
+        lag = self.core.learn(member, member)
         if lag is not None and lag <= self._settings.learner_lag_max:
             self.change_members(True, member)
 

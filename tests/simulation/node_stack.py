@@ -262,8 +262,7 @@ class NodeReplica(RaftState):
 
     def admit(self, member: str) -> None:
         """As `Replica.answer` does it for a node that joins, without waiting."""
-        self.core.learn(member, member)
-        lag = self.core.learner_lag(member)
+        lag = self.core.learn(member, member)
         if lag is not None and lag <= self._settings.learner_lag_max:
             self.change_members(True, member)
         self.node.replica.wake()

@@ -18,13 +18,13 @@ import lmqcluster.replication.storage.segment
 from lmqcluster.core.sessions import BatchSessions
 from lmqcluster.node.proposer import Proposer
 from lmqcluster.replication import messages
+from lmqcluster.replication.catch_up import Recovery
 from lmqcluster.replication.log_sender import LogSender
 from lmqcluster.replication.lost_receipts import LostReceipts
 from lmqcluster.replication.membership import apply_change
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.node_storage import NodeStorage
 from lmqcluster.replication.raft_core import RaftCore
-from lmqcluster.replication.recovery import Recovery
 from lmqcluster.replication.replica import Replica
 from lmqcluster.replication.snapshot_intake import SnapshotIntake
 from lmqcluster.replication.storage.disk import DamagedFileError
