@@ -35,6 +35,10 @@ def backup(target: Target, file: Path) -> None:
 
     The file appears under its name when it is complete and has been checked; only its owner may read it. `restore`
     makes a new cluster of it.
+
+    \b
+    Example:
+      lmq-admin backup cluster.backup
     """
     if file.exists():
         raise CliError(f"{file} exists; give a new file", ExitCode.USAGE)
@@ -70,6 +74,10 @@ def restore(file: Path, data_dir: Path, raft: str) -> None:
 
     Start it with `lmq start --data-dir DIR`; further nodes join it. Messages are as they were when the backup was taken: what was
     acknowledged since then comes again, what was pushed since then is missing.
+
+    \b
+    Example:
+      lmq-admin restore cluster.backup --data-dir /var/lib/lmq
     """
     try:
         address = str(Address.parse(raft))
@@ -91,6 +99,10 @@ def recover(data_dir: Path, yes: bool) -> None:
 
     Messages that only the lost nodes held are gone; messages of which nobody had been told yet may appear. The lost nodes must
     never start with their data again; empty ones can join the survivor. Take the survivor with the longest log.
+
+    \b
+    Example:
+      lmq-admin recover --data-dir /var/lib/lmq
     """
     with told(), hold_data_dir(data_dir):
         found = offline.remains(disks_of(data_dir))

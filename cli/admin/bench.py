@@ -66,6 +66,10 @@ def bench(
 
     It works in a queue of its own, lmq-bench-..., which it deletes at the end; a cluster in production feels the load. All of
     it runs in this one process, whose processor may be the limit. Ctrl-C ends it early, with what was measured by then.
+
+    \b
+    Example:
+      lmq-admin bench --seconds 10
     """
     most = min(messages or MESSAGES_MAX, max(1, BYTES_MAX // max(1, size)))
     addresses = rpc_addresses(target, nodes)

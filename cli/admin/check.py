@@ -13,7 +13,7 @@ from ..shared.output import Column, human_bytes, plural, print_json
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, target_options
 from .monitoring import Finding, Limits, MonitoringCommand, State, graded, line_of, worst
-from .queues import queue_exists
+from .queue_list import queue_exists
 
 __all__ = ["check"]
 
@@ -68,6 +68,10 @@ def check_cluster(target: Target, **limits: float | None) -> int:
     """Check the cluster as this node sees it, and the node's own memory and disk.
 
     CRITICAL without a quorum or leader, or if the node does not answer; WARNING if a member is missing.
+
+    \b
+    Example:
+      lmq-admin check cluster --disk-warning 70
     """
     checks = {one["name"]: one for one in target.api.get("/v1/cluster/check")["checks"]}
     return _end(target, [*_cluster_findings(checks, limits)])
@@ -98,7 +102,12 @@ def _cluster_findings(checks: Mapping[str, Any], limits: Thresholds) -> Iterator
 @click.option("--absent-ok", is_flag=True, help="A queue that does not exist is OK, not UNKNOWN.")
 @target_options
 def check_queue(target: Target, name: str, absent_ok: bool, **limits: float | None) -> int:
-    """Check the messages of one queue against thresholds; without any threshold it only tells the figures."""
+    """Check the messages of one queue against thresholds; without any threshold it only tells the figures.
+
+    \b
+    Example:
+      lmq-admin check queue orders --ready-warning 1000 --age-critical 60
+    """
     if absent_ok and not queue_exists(target.api, name):
         return _end(target, [Finding(State.OK, f"there is no queue {name}")])
     return _end(target, [*_queue_findings(name, target.api.get(_path(name)), limits)])

@@ -15,7 +15,7 @@ from ..shared.output import Column, human_bytes, plural, print_json
 from ..shared.reads import Report, reads
 from ..shared.target import Target, completes, queue_text, target_options
 from .peer import peer_to_join
-from .queues import all_queues
+from .queue_list import all_queues
 
 __all__ = ["join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader"]
 
@@ -51,7 +51,12 @@ def _members(api: Api, _incomplete: str) -> list[object]:
 @click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin status printed.")
 @reads(_NODE_COLUMNS)
 def status(target: Target, as_lmq: bool) -> Report:
-    """Show the nodes of the cluster. Exits with 69 if there is no quorum."""
+    """Show the nodes of the cluster. Exits with 69 if there is no quorum.
+
+    \b
+    Example:
+      lmq-admin status --watch 2
+    """
     if as_lmq:
         return Report(None, [], [], text="\n".join(_lmq_status(target.api.get("/stats"))))
     cluster = target.api.get("/v1/cluster")
@@ -69,6 +74,10 @@ def stats(target: Target, as_lmq: bool) -> Report:
 
     Rates are pushes and pulls per second over the last minutes; waiting times are seconds that the messages delivered in
     the last minute had been ready (LMQ's retention).
+
+    \b
+    Example:
+      lmq-admin stats --sort=-push_1min
     """
     answer = target.api.get("/stats")
     if as_lmq:
@@ -87,6 +96,10 @@ def join(target: Target, peer: str, discard_data: bool) -> None:
     PEER is an HTTP or Raft address, HOST:PORT; LMQ's lmq@HOST is understood. The node gets the cluster's data first, and counts
     for its quorum from then on. A node that holds messages of its own is refused without --discard-data; at a terminal it is
     asked about.
+
+    \b
+    Example:
+      lmq-admin --node 10.0.0.2:9980 join 10.0.0.1:9980
     """
     discard_data = discard_data or _may_discard(target)
     request = {"peer": peer_to_join(peer), "discard_data": discard_data}
@@ -103,6 +116,10 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
     The node finishes what it has taken, is empty then, and refuses clients until it joins a cluster (lmq-admin join), also after
     a restart. To let it start over as a cluster of its own, stop it and delete its data folder. It asks first;
     where nobody can be asked it needs --yes.
+
+    \b
+    Example:
+      lmq-admin --node 10.0.0.3:9980 leave --yes
     """
     if not yes or dry_run:
         others = len(target.api.get("/v1/cluster")["nodes"]) - 1
@@ -125,6 +142,10 @@ def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -
 
     It asks first; where nobody can be asked it needs --yes. A live node is better told to leave. If the removed one comes
     back, it can no longer take part, and has to join again.
+
+    \b
+    Example:
+      lmq-admin remove lmq@q3 --dry-run
     """
     if not yes or dry_run:
         nodes = target.api.get("/v1/cluster")["nodes"]
@@ -140,7 +161,12 @@ def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -
 @click.argument("member", metavar="[NODE]", required=False, shell_complete=completes(_members))
 @target_options
 def transfer_leader(target: Target, member: str | None) -> None:
-    """Have the leader hand over to NODE (name or id), or to the node that is most up to date."""
+    """Have the leader hand over to NODE (name or id), or to the node that is most up to date.
+
+    \b
+    Example:
+      lmq-admin transfer-leader lmq@q2
+    """
     request = {} if member is None else {"to": member}
     cluster = target.api.post("/v1/cluster/transfer", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
     names = {node["id"]: node["name"] or node["id"] for node in cluster["nodes"]}
@@ -150,7 +176,12 @@ def transfer_leader(target: Target, member: str | None) -> None:
 @click.command(short_help="Have the node write a snapshot of its state now.")
 @target_options
 def snapshot(target: Target) -> None:
-    """Have the node write a snapshot of its state now, so that it starts faster and its log gets shorter."""
+    """Have the node write a snapshot of its state now, so that it starts faster and its log gets shorter.
+
+    \b
+    Example:
+      lmq-admin --node 10.0.0.1:9980 snapshot
+    """
     info = target.api.post("/v1/snapshots", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(
         target,

@@ -46,7 +46,12 @@ def defaults() -> None:
 @defaults.command("show")
 @reads(_COLUMNS)
 def defaults_show(target: Target) -> Report:
-    """Show the default properties in their order."""
+    """Show the default properties in their order.
+
+    \b
+    Example:
+      lmq-admin defaults show --json > rules.json
+    """
     rules = target.api.get(_PATH)
     rows = [(place, pattern, _text(properties)) for place, (pattern, properties) in enumerate(rules, 1)]
     return Report(rules, _COLUMNS, rows, empty="No default properties.")
@@ -60,6 +65,10 @@ def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
     """Replace all rules by those in FILE (- for standard input): JSON as `defaults show --json` prints it.
 
     The difference is shown before it is applied.
+
+    \b
+    Example:
+      lmq-admin defaults set rules.json --dry-run
     """
     with click.open_file(file, "rb") as stream:
         rules = _checked("standard input" if file == "-" else file, stream.read())
@@ -70,7 +79,12 @@ def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
 @destructive_options
 @target_options
 def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
-    """Change the rules in the editor that VISUAL or EDITOR names. The difference is shown before it is applied."""
+    """Change the rules in the editor that VISUAL or EDITOR names. The difference is shown before it is applied.
+
+    \b
+    Example:
+      EDITOR=vi lmq-admin defaults edit
+    """
 
     def edited(now: Rules) -> Rules:
         text = click.edit("[\n" + ",\n".join(f"  {_line(rule)}" for rule in now) + "\n]\n", extension=".json")
@@ -90,7 +104,12 @@ def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
 def defaults_add(
     target: Target, pattern: str, last: bool, yes: bool, dry_run: bool, **properties: float | None
 ) -> None:
-    """Add a rule for queues whose names REGEXP finds, before the others; a rule of the same REGEXP is replaced in its place."""
+    """Add a rule for queues whose names REGEXP finds, before the others; a rule of the same REGEXP is replaced in its place.
+
+    \b
+    Example:
+      lmq-admin defaults add '^mail[.]' --retry 5 --timeout 60
+    """
     given = {key: value for key, value in properties.items() if value is not None}
     if not given:
         raise click.UsageError("give at least one of --accum, --retry, --timeout")
@@ -109,7 +128,12 @@ def defaults_add(
 @destructive_options
 @target_options
 def defaults_rm(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
-    """Remove the rule of this very REGEXP. Exits with 66 if there is none."""
+    """Remove the rule of this very REGEXP. Exits with 66 if there is none.
+
+    \b
+    Example:
+      lmq-admin defaults rm '^mail[.]'
+    """
 
     def removed(now: Rules) -> Rules:
         kept = [rule for rule in now if rule[0] != pattern]

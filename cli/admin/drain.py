@@ -19,7 +19,7 @@ from ..shared.output import plural, print_json
 from ..shared.target import Target, complete_queue, target_options
 from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
 from .drainer import Drain, DrainReport
-from .queues import all_queues, require_queue
+from .queue_list import all_queues, require_queue
 
 __all__ = ["drain"]
 
@@ -51,6 +51,10 @@ def drain(
 
     Messages that others hold under lease come back only after their timeout: choose --wait longer than that to get
     these too. Ctrl-C stops gracefully. The counts go to standard error if the messages go to standard output.
+
+    \b
+    Example:
+      lmq-admin drain orders > orders.jsonl
     """
     if not names and match is None:
         raise click.UsageError("name queues, or give --match REGEXP")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..shared.api import Api
 from ..shared.output import Column
 from ..shared.target import queue_text
-from .queues import all_queues
+from .queue_list import all_queues
 
 __all__ = ["NODE_COLUMNS", "QUEUE_COLUMNS", "Picture", "Sample", "look", "picture"]
 

@@ -16,7 +16,12 @@ __all__ = ["log_level"]
 @click.argument("level", type=click.Choice(LOG_LEVELS), required=False)
 @target_options
 def log_level(target: Target, level: str | None) -> None:
-    """Show the least severe LEVEL that the node logs, or change it until the node is stopped."""
+    """Show the least severe LEVEL that the node logs, or change it until the node is stopped.
+
+    \b
+    Example:
+      lmq-admin --node 10.0.0.1:9980 log-level debug
+    """
     api = target.api
     found = api.get("/v1/log-level") if level is None else api.put("/v1/log-level", {"level": level})
     if target.as_json:

@@ -16,7 +16,7 @@ from ..shared.output import Column, human_bytes, print_json, print_table
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, target_options
 from .contents import Show, content_bytes, content_json, shown
-from .queues import require_queue
+from .queue_list import require_queue
 
 __all__ = ["message"]
 
@@ -55,7 +55,12 @@ def message() -> None:
 @click.option("--key", help="Idempotency key: a second push with the same key within five minutes stores nothing.")
 @target_options
 def message_push(target: Target, name: str, content: str | None, **options: str | None) -> None:
-    """Push one message: CONTENT, or standard input if it is not given."""
+    """Push one message: CONTENT, or standard input if it is not given.
+
+    \b
+    Example:
+      lmq-admin message push orders 'one coffee'
+    """
     data = sys.stdin.buffer.read() if content is None else content.encode(errors="surrogateescape")
     item = {"content": content_json(data), **{key: value for key, value in options.items() if value is not None}}
     answer = target.api.post(f"{_path(name)}/messages", {"messages": [item]})
@@ -79,6 +84,10 @@ def message_pull(target: Target, name: str, count: int, wait: float, no_ack: boo
     A queue that does not exist is waited for with --wait.
 
     With --no-ack use --json: it tells the ids that `message ack | nack | extend` take.
+
+    \b
+    Example:
+      lmq-admin message pull orders --wait 10
     """
     if not wait:
         require_queue(target.api, name)
@@ -125,7 +134,12 @@ def _settle(target: Target, name: str, verb: str, ids: tuple[str, ...]) -> None:
 @_IDS_ARGUMENT
 @target_options
 def message_ack(target: Target, name: str, ids: tuple[str, ...]) -> None:
-    """Acknowledge messages under lease: they are done. Exits with 66 if a lease had ended."""
+    """Acknowledge messages under lease: they are done. Exits with 66 if a lease had ended.
+
+    \b
+    Example:
+      lmq-admin message ack orders 1dc8c7e6-ac08-4471-8c20-000000000001
+    """
     _settle(target, name, "ack", ids)
 
 
@@ -134,7 +148,12 @@ def message_ack(target: Target, name: str, ids: tuple[str, ...]) -> None:
 @_IDS_ARGUMENT
 @target_options
 def message_nack(target: Target, name: str, ids: tuple[str, ...]) -> None:
-    """Give messages under lease back at once; it costs each a retry. Exits with 66 if a lease had ended."""
+    """Give messages under lease back at once; it costs each a retry. Exits with 66 if a lease had ended.
+
+    \b
+    Example:
+      lmq-admin message nack orders 1dc8c7e6-ac08-4471-8c20-000000000001
+    """
     _settle(target, name, "nack", ids)
 
 
@@ -143,7 +162,12 @@ def message_nack(target: Target, name: str, ids: tuple[str, ...]) -> None:
 @_IDS_ARGUMENT
 @target_options
 def message_extend(target: Target, name: str, ids: tuple[str, ...]) -> None:
-    """Restart the leases of messages. Exits with 66 if a lease had ended."""
+    """Restart the leases of messages. Exits with 66 if a lease had ended.
+
+    \b
+    Example:
+      lmq-admin message extend orders 1dc8c7e6-ac08-4471-8c20-000000000001
+    """
     _settle(target, name, "extend", ids)
 
 
@@ -157,6 +181,10 @@ def message_peek(target: Target, name: str, count: int, after: int | None, show:
     """Look at messages in the order in which they were pushed, leased ones among them, without taking any.
 
     At most 64 KiB of each are fetched; people see the beginning, scripts all of that.
+
+    \b
+    Example:
+      lmq-admin message peek orders --show json
     """
     query = {"limit": count} if after is None else {"limit": count, "after": after}
     answer = target.api.get(f"{_path(name)}/messages?{urllib.parse.urlencode(query)}")

@@ -43,6 +43,11 @@ cli.add_section(
         Deferred("queue", "admin.queues", "List, show, change, empty and delete queues."),
         Deferred("message", "admin.messages", "Push, pull, settle and look at single messages."),
         Deferred("defaults", "admin.defaults", "Show and change the default properties of queues."),
+        Deferred(
+            "definitions",
+            "admin.definitions",
+            "Export and import default properties, properties of queues, and tokens.",
+        ),
         Deferred("subscription", "admin.subscriptions", "List batch leases, and give them back."),
     ],
 )
@@ -81,12 +86,15 @@ cli.add_section(
             "admin.tokens",
             "Make, list and delete tokens, without which the cluster serves nobody as soon as there is one.",
         ),
+        Deferred("context", "admin.context", "Give clusters names, and say once how each is reached."),
         Deferred("tls", "admin.tls", "Make certificates for the nodes: for their clients, and between them."),
     ],
 )
 cli.add_command(
     completion_command(
-        cli, "lmq-admin", "commands, options, and the names of queues, nodes, tokens, rules, subscriptions and columns"
+        cli,
+        "lmq-admin",
+        "commands, options, and the names of queues, nodes, contexts, tokens, rules, subscriptions and columns",
     )
 )
 

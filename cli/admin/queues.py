@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from lmqcluster.wire.errors import LmqError
-
 from ..shared.aliases import AliasGroup
-from ..shared.api import Api
 from ..shared.confirm import agreed, destructive_options
 from ..shared.output import Column, plural, print_json
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, queue_text, target_options
-from .contents import content_bytes
+from .many_queues import do_to_matching, name_or_pattern, pattern_option
+from .queue_list import all_queues, queue_exists, queue_path, require_queue
 
-__all__ = ["all_queues", "queue", "queue_exists", "require_queue"]
+__all__ = ["queue"]
 
 _QUEUE_COLUMNS: Final = [
     Column("Queue", "queue"),
@@ -48,38 +46,7 @@ _WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value"), Column
 PAGE_MAX: Final = 10_000
 BULK_TIMEOUT_S: Final = 600.0
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
-
-
-def all_queues(api: Api, **query: str | bytes) -> Iterator[dict[str, Any]]:
-    """Every queue of the cluster that the query matches, page by page, sorted by name."""
-    after: dict[str, bytes] = {}
-    while True:
-        page = api.get(f"/v1/queues?{urllib.parse.urlencode({**query, **after})}")
-        yield from page["queues"]
-        following = page["next"]
-        if following is None:
-            return
-        after = {"after": content_bytes(following)}
-
-
-def require_queue(api: Api, name: str) -> None:
-    """Return if there is such a queue.
-
-    Raises:
-        LmqError: ``queue_not_found``, as every command ends that is given the name of a queue which is not there.
-    """
-    api.get(_path(name))
-
-
-def queue_exists(api: Api, name: str) -> bool:
-    """Whether there is such a queue."""
-    try:
-        require_queue(api, name)
-    except LmqError as exc:
-        if exc.code != "queue_not_found":
-            raise
-        return False
-    return True
+_QUEUE_OR_PATTERN = click.argument("name", metavar="[QUEUE]", required=False, shell_complete=complete_queue)
 
 
 @click.group(cls=AliasGroup)
@@ -89,11 +56,22 @@ def queue() -> None:
 
 @queue.command("ls")
 @click.option("--name", metavar="TEXT", help="Only queues with this in their names, in upper or lower case.")
-@click.option("--match", metavar="REGEXP", help="Only queues in whose names this regular expression is found.")
+@click.option(
+    "--match",
+    "--pattern",
+    "match",
+    metavar="REGEXP",
+    help="Only queues in whose names this regular expression is found.",
+)
 @click.option("--limit", type=click.IntRange(1, PAGE_MAX), help="Only the first so many, in the order of --sort.")
 @reads(_QUEUE_COLUMNS)
 def queue_ls(target: Target, name: str | None, match: str | None, limit: int | None) -> Report:
-    """List queues with their counts."""
+    """List queues with their counts.
+
+    \b
+    Example:
+      lmq-admin queue ls --match '^orders' --sort=-ready
+    """
     # Words that are not UTF-8 go as the bytes that they are.
     given = (("name", name), ("pattern", match))
     query = {key: value.encode(errors="surrogateescape") for key, value in given if value is not None}
@@ -125,8 +103,13 @@ def _queue_row(item: Mapping[str, Any]) -> list[object]:
 @_QUEUE_ARGUMENT
 @reads(_WHAT_COLUMNS)
 def queue_show(target: Target, name: str) -> Report:
-    """Show the counts of one queue and its properties, set on itself or by default."""
-    found = target.api.get(_path(name))
+    """Show the counts of one queue and its properties, set on itself or by default.
+
+    \b
+    Example:
+      lmq-admin queue show orders
+    """
+    found = target.api.get(queue_path(name))
     rows: list[list[object]] = [
         [key, _value_text(value), None] for key, value in found.items() if "properties" not in key
     ]
@@ -172,7 +155,7 @@ def queue_set(
         given["hooks"] = _json_option("--hooks", hooks)
     if not given:
         raise click.UsageError("give at least one of --accum, --retry, --timeout, --hooks")
-    path = f"{_path(name)}/properties"
+    path = f"{queue_path(name)}/properties"
     is_new = create and not queue_exists(target.api, name)
     if not create:
         require_queue(target.api, name)
@@ -209,36 +192,105 @@ def _print_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
 @destructive_options
 @target_options
 def queue_clear(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Remove the properties set on a queue itself, so that the default properties count."""
-    own = target.api.get(_path(name))["own_properties"]
+    """Remove the properties set on a queue itself, so that the default properties count.
+
+    \b
+    Example:
+      lmq-admin queue clear orders --dry-run
+    """
+    own = target.api.get(queue_path(name))["own_properties"]
     what = ", ".join(f"{key} {_value_text(value)}" for key, value in own.items()) or "none are set"
     if agreed(f"remove the own properties of queue {name} ({what})", yes=yes, dry_run=dry_run):
-        target.api.delete(f"{_path(name)}/properties")
+        target.api.delete(f"{queue_path(name)}/properties")
 
 
-@queue.command("rm", short_help="Delete a queue with its messages.")
-@_QUEUE_ARGUMENT
+@queue.command("rm", short_help="Delete a queue with its messages, or all that match.")
+@_QUEUE_OR_PATTERN
+@pattern_option
 @destructive_options
 @target_options
-def queue_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Delete a queue with its messages and its own properties."""
-    found = target.api.get(_path(name))
+def queue_rm(target: Target, name: str | None, pattern: str | None, yes: bool, dry_run: bool) -> None:
+    """Delete a queue with its messages and its own properties, or all queues that match --pattern.
+
+    \b
+    Examples:
+      lmq-admin queue rm orders --yes
+      lmq-admin queue rm --pattern '^test[.]' --dry-run
+    """
+    name_or_pattern(name, pattern)
+    if pattern is not None:
+        _delete_matching(target, pattern, yes=yes, dry_run=dry_run)
+        return
+    found = target.api.get(queue_path(str(name)))
     if agreed(f"delete queue {name} with {plural(found['size'], 'message')}", yes=yes, dry_run=dry_run):
-        target.api.delete(_path(name))
+        target.api.delete(queue_path(str(name)))
 
 
-@queue.command("purge", short_help="Remove all waiting messages.")
-@_QUEUE_ARGUMENT
+def _delete_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -> None:
+    deleted = do_to_matching(
+        target.api,
+        pattern,
+        text_of=lambda row: f"delete queue {queue_text(row['name'])} with {plural(row['size'], 'message')}",
+        summary=lambda rows: (
+            f"delete {plural(len(rows), 'queue')} with {plural(sum(row['size'] for row in rows), 'message')}"
+        ),
+        do=lambda name: target.api.delete(queue_path(name)),
+        yes=yes,
+        dry_run=dry_run,
+    )
+    if deleted is not None:
+        text = f"{plural(len(deleted), 'queue is', 'queues are')} deleted."
+        _done(target, {"deleted": len(deleted)}, text)
+
+
+@queue.command("purge", short_help="Remove all waiting messages of a queue, or of all that match.")
+@_QUEUE_OR_PATTERN
+@pattern_option
 @destructive_options
 @target_options
-def queue_purge(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Remove all messages that wait in a queue. What consumers hold under lease stays, and so does the queue."""
-    found = target.api.get(_path(name))
+def queue_purge(target: Target, name: str | None, pattern: str | None, yes: bool, dry_run: bool) -> None:
+    """Remove all messages that wait in a queue, or in all queues that match --pattern.
+
+    What consumers hold under lease stays, and so do the queues.
+
+    \b
+    Examples:
+      lmq-admin queue purge orders --dry-run
+      lmq-admin queue purge --pattern '^test[.]' --yes
+    """
+    name_or_pattern(name, pattern)
+    if pattern is not None:
+        _purge_matching(target, pattern, yes=yes, dry_run=dry_run)
+        return
+    found = target.api.get(queue_path(str(name)))
     waiting = plural(found["size"] - found["leased"], "waiting message")
     what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
     if agreed(what, yes=yes, dry_run=dry_run):
-        answer = target.api.post(f"{_path(name)}/purge", {}, timeout_s=BULK_TIMEOUT_S)
+        answer = _purge(target, str(name))
         _done(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
+
+
+def _purge(target: Target, name: str) -> Any:
+    return target.api.post(f"{queue_path(name)}/purge", {}, timeout_s=BULK_TIMEOUT_S)
+
+
+def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -> None:
+    def waiting(rows: Sequence[Mapping[str, Any]]) -> str:
+        return plural(sum(row["size"] - row["leased"] for row in rows), "waiting message")
+
+    answers = do_to_matching(
+        target.api,
+        pattern,
+        text_of=lambda row: f"remove {waiting([row])} from queue {queue_text(row['name'])}",
+        summary=lambda rows: f"remove {waiting(rows)} from {plural(len(rows), 'queue')}",
+        do=lambda name: _purge(target, name),
+        yes=yes,
+        dry_run=dry_run,
+    )
+    if answers is not None:
+        purged = sum(answer["purged"] for answer in answers)
+        text = f"{plural(purged, 'message is', 'messages are')} removed from {plural(len(answers), 'queue')}."
+        _done(target, {"queues": len(answers), "purged": purged}, text)
 
 
 @queue.command("move", short_help="Move ready messages to another queue.")
@@ -248,12 +300,17 @@ def queue_purge(target: Target, name: str, yes: bool, dry_run: bool) -> None:
 @destructive_options
 @target_options
 def queue_move(target: Target, name: str, destination: str, count: int | None, yes: bool, dry_run: bool) -> None:
-    """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed again there."""
-    ready = target.api.get(_path(name))["ready"]
+    """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed again there.
+
+    \b
+    Example:
+      lmq-admin queue move orders.failed orders --max 100
+    """
+    ready = target.api.get(queue_path(name))["ready"]
     most = ready if count is None else min(count, ready)
     if agreed(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
         request: dict[str, Any] = {"to": destination} if count is None else {"to": destination, "max": count}
-        answer = target.api.post(f"{_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
+        answer = target.api.post(f"{queue_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
         _done(target, answer, f"{plural(answer['moved'], 'message is', 'messages are')} moved to queue {destination}.")
 
 
@@ -261,8 +318,13 @@ def queue_move(target: Target, name: str, destination: str, count: int | None, y
 @_QUEUE_ARGUMENT
 @target_options
 def queue_suspend(target: Target, name: str) -> None:
-    """Hand out no messages of a queue until it is resumed. Pushes, acks and the ends of leases go on."""
-    answer = target.api.post(f"{_path(name)}/suspend", {})
+    """Hand out no messages of a queue until it is resumed. Pushes, acks and the ends of leases go on.
+
+    \b
+    Example:
+      lmq-admin queue suspend orders
+    """
+    answer = target.api.post(f"{queue_path(name)}/suspend", {})
     _done(target, answer, f"Queue {name} is suspended; lmq-admin queue resume {name} lets it go on.")
 
 
@@ -270,8 +332,13 @@ def queue_suspend(target: Target, name: str) -> None:
 @_QUEUE_ARGUMENT
 @target_options
 def queue_resume(target: Target, name: str) -> None:
-    """Hand out messages of a suspended queue again."""
-    answer = target.api.post(f"{_path(name)}/resume", {})
+    """Hand out messages of a suspended queue again.
+
+    \b
+    Example:
+      lmq-admin queue resume orders
+    """
+    answer = target.api.post(f"{queue_path(name)}/resume", {})
     _done(target, answer, f"Queue {name} hands out messages.")
 
 
@@ -280,7 +347,3 @@ def _done(target: Target, answer: Any, text: str) -> None:
         print_json(answer)
     elif sys.stdout.isatty():
         print(text)
-
-
-def _path(name: str) -> str:
-    return f"/v1/queues/{Api.segment(name)}"

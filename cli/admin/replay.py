@@ -51,6 +51,10 @@ def replay(
     FILE may be compressed (.gz, or .zip with one member), or - for standard input. A row of CSV becomes a JSON object
     of its columns; a JSON line stays as it is. Rows of one queue keep their order, and each row is stored exactly once,
     even if a node is lost on the way. Ctrl-C stops between rows and says how far it came.
+
+    \b
+    Example:
+      lmq-admin replay rows.csv --queue orders
     """
     names = _queue_template(queue_by, queue_prefix, template)
     with open_source(file, form) as source:

@@ -46,7 +46,12 @@ def subscription() -> None:
 @subscription.command("ls")
 @reads(_COLUMNS)
 def subscription_ls(target: Target) -> Report:
-    """List all subscriptions with what they hold."""
+    """List all subscriptions with what they hold.
+
+    \b
+    Example:
+      lmq-admin subscription ls
+    """
     found = target.api.get("/v1/subscriptions")
     return Report(found, _COLUMNS, [_row(one) for one in found["subscriptions"]], empty="No subscriptions.")
 
@@ -68,7 +73,12 @@ def _row(one: dict[str, Any]) -> list[object]:
 @click.argument("name", metavar="SUBSCRIPTION", shell_complete=completes(_names))
 @reads(_BATCH_COLUMNS)
 def subscription_show(target: Target, name: str) -> Report:
-    """Show the batches of one subscription that are not settled."""
+    """Show the batches of one subscription that are not settled.
+
+    \b
+    Example:
+      lmq-admin subscription show nightly
+    """
     found = target.api.get(_path(name))
     rows = [[one["epoch"], one["state"], one["count"], int(one["expires_in_s"])] for one in found["batches"]]
     return Report(found, _BATCH_COLUMNS, rows, empty=f"No open batches; settled up to epoch {found['settled']}.")
@@ -82,6 +92,10 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
     """Give all batches of a subscription back: their messages return to their places in the queues, uncharged.
 
     A consumer that is still at work on them, or has stored them elsewhere, will see the messages again.
+
+    \b
+    Example:
+      lmq-admin subscription abandon nightly --yes
     """
     count = _held(target, name)
     if not agreed(f"give back {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
@@ -97,6 +111,10 @@ def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None
     """Forget a subscription, and give back what it holds.
 
     A consumer that goes on with it afterwards starts over, and cannot tell what it has settled before.
+
+    \b
+    Example:
+      lmq-admin subscription rm nightly --yes
     """
     count = _held(target, name)
     if not agreed(f"forget subscription {name} and give back its {plural(count, 'message')}", yes=yes, dry_run=dry_run):

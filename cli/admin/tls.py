@@ -43,6 +43,10 @@ def tls_init(nodes: tuple[str, ...], folder: Path, days: int, renew: bool, no_lo
 
     A node gets its own two files (tls_cert, tls_key) and, for TLS with other nodes, ca.crt (raft_tls_ca). Clients get ca.crt.
     ca.key stays where nobody else can read it: whoever has it can pass for a node. After a renewal send SIGHUP to the nodes.
+
+    \b
+    Example:
+      lmq-admin tls init q1=10.0.0.1 q2=10.0.0.2 q3=10.0.0.3 --dir tls
     """
     wanted = [_node(text) for text in nodes]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -64,6 +64,10 @@ def token_create(target: Target, name: str, role: str, queues: str, lifetime_s: 
     read looks at queues and messages; write also pushes, pulls, settles and sets properties of queues; admin also deletes,
     purges, moves and suspends queues and, if it is for all queues, manages default properties, members and tokens. The first
     token of a cluster must be an admin for all queues: from then on everybody needs a token, on the machine of a node too.
+
+    \b
+    Example:
+      lmq-admin token create shop --role write --queues '^orders' --expires-in 90d
     """
     made = target.api.post("/v1/tokens", {"name": name, "role": role, "queues": queues, "lifetime": lifetime_s})
     if target.as_json:
@@ -77,7 +81,12 @@ def token_create(target: Target, name: str, role: str, queues: str, lifetime_s: 
 @token.command("list")
 @reads(_COLUMNS)
 def token_list(target: Target) -> Report:
-    """List all tokens, without their secrets."""
+    """List all tokens, without their secrets.
+
+    \b
+    Example:
+      lmq-admin token list
+    """
     found = target.api.get("/v1/tokens")
     rows = [
         [one["name"], one["role"], one["queues"], _shown(one["created_at"]), _shown_expiry(one)]
@@ -91,7 +100,12 @@ def token_list(target: Target) -> Report:
 @destructive_options
 @target_options
 def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Delete a token. Whoever uses it is refused from now on, and his connections end."""
+    """Delete a token. Whoever uses it is refused from now on, and his connections end.
+
+    \b
+    Example:
+      lmq-admin token delete shop --yes
+    """
     if agreed(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run):
         target.api.delete(f"/v1/tokens/{Api.segment(name)}")
 

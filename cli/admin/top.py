@@ -42,6 +42,10 @@ def top(target: Target, view: View, interval: float, count: int | None, limit: i
 
     Keys: q quits, s sorts by the next column, r turns the order round. Where the output is no terminal it is one line for each
     queue and look, or with --json one object for each look. Looks get rarer where one takes more than a tenth of the interval.
+
+    \b
+    Example:
+      lmq-admin top --sort ready
     """
     view = view_of(target, view)
     view = replace(view, sort=view.sort or DEFAULT_SORT)

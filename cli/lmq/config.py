@@ -56,7 +56,12 @@ def config() -> None:
 @view_options(_CONFIG_COLUMNS)
 @config_options
 def config_show(config_file: Path | None, view: View, origin: bool, as_json: bool, **flags: str | None) -> None:
-    """Print every option with its effective value. The cluster secret itself is not shown."""
+    """Print every option with its effective value. The cluster secret itself is not shown.
+
+    \b
+    Example:
+      lmq config show --config /etc/lmq/lmq.toml
+    """
     loaded = load_config(flags, file=config_file)
     rows = [(option.name, _shown(loaded, option.name), loaded.origin(option.name)) for option in OPTIONS]
     count = 3 if origin else 2
@@ -75,6 +80,10 @@ def config_check(config_file: Path | None, while_running: bool, **flags: str | N
 
     Options, files, the data folder and the ports are looked at; nothing is made or changed. Before a restart of a node that runs
     say --while-running.
+
+    \b
+    Example:
+      lmq config check --config /etc/lmq/lmq.toml
     """
     loaded = load_config(flags, file=config_file)
     check_data_dir(loaded.data_dir, in_use_ok=while_running)
@@ -88,7 +97,12 @@ def config_check(config_file: Path | None, while_running: bool, **flags: str | N
 
 @config.command("docs")
 def config_docs() -> None:
-    """Print the reference of all options as Markdown, as in docs/configuration.md."""
+    """Print the reference of all options as Markdown, as in docs/configuration.md.
+
+    \b
+    Example:
+      lmq config docs > configuration.md
+    """
     print("| Option | Default | Meaning | At the extremes |\n|---|---|---|---|")
     for option in OPTIONS:
         print(f"| `{option.name}` {option.metavar} | {option.default} | {option.help} | {option.extremes} |")

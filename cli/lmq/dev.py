@@ -36,6 +36,10 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
 
     The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC) and 19980 (Raft), each further one ten
     ports higher. Ctrl-C stops all nodes gracefully, a second Ctrl-C at once.
+
+    \b
+    Example:
+      lmq dev --nodes 3 --data-dir ./var
     """
     settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn, event_journal=event_journal)
     return asyncio.run(DevCluster(settings).run())

@@ -23,7 +23,12 @@ __all__ = ["ping"]
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for the answer.")
 @credential_options
 def ping(node: str | None, timeout: float, ready: bool) -> int:
-    """Print pong if the node is alive, whether or not it has a quorum."""
+    """Print pong if the node is alive, whether or not it has a quorum.
+
+    \b
+    Example:
+      lmq ping --node 10.0.0.1:9980 --ready
+    """
     Api(node or default_node(), timeout_s=timeout).check_alive(ready=ready)
     print("pong")
     return ExitCode.DONE

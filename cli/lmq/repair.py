@@ -34,6 +34,10 @@ def repair(data_dir: Path, alone: bool, yes: bool) -> None:
 
     A node that is alone has nobody to get anything from, and is refused. Restore a backup, or cut its log before the damage with
     --alone: what was acknowledged behind it is lost.
+
+    \b
+    Example:
+      lmq repair --data-dir /var/lib/lmq
     """
     if not data_dir.is_dir():
         raise CliError(f"there is no data folder {data_dir}", ExitCode.CONFIGURATION)

@@ -29,6 +29,10 @@ def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None)
 
     Each option can also come from the environment and from a TOML file; a flag beats the environment, which beats the
     file. SIGTERM or Ctrl-C stops the node gracefully, a second Ctrl-C at once.
+
+    \b
+    Example:
+      lmq start --name q1 --data-dir /var/lib/lmq --http 127.0.0.1:9980
     """
     config = load_config(flags, file=config_file)
     configure_logging(config.log_level, config.log_format)

@@ -82,6 +82,10 @@ def replay(
     PATHs are files, directories or globs, local or any URL that Spark knows. A replay that is repeated within 30 days under
     the same name, for example because it failed half-way, stores only what is missing. A row of CSV becomes a JSON object of
     texts; a JSON line stays as it is.
+
+    \b
+    Example:
+      lmq-pipeline replay flights.parquet --queue-by origin
     """
     if is_archive:
         queue_by, value, order_by, form = (
@@ -172,6 +176,10 @@ def report(
     """Work out arrivals, waiting times, redeliveries and drops by queue.
 
     PATHs are the event journals of all nodes (option event_journal of a node): files, directories or globs.
+
+    \b
+    Example:
+      lmq-pipeline report /var/lib/lmq/events --html report.html
     """
     _check_paths(journals)
     with runner.session("report") as spark, tasks_shown("report", spark):
@@ -241,6 +249,10 @@ def verify(runner: Runner, histories: tuple[str, ...], examples: int, grace: flo
         0  pass
         1  guilty: something was found
         3  unknown: there is too little to say so
+
+    \b
+    Example:
+      lmq-pipeline verify /var/lib/lmq/events
     """
     _check_paths(histories)
     with runner.session("verify") as spark, tasks_shown("verify", spark):

@@ -149,6 +149,10 @@ def archive(
 
     Every message is in the table once, whatever is killed on the way: run the same command again to go on. Small files are
     merged while it runs and at its end.
+
+    \b
+    Example:
+      lmq-pipeline archive orders --output /data/orders --once
     """
     cluster.reach()
     outcome = StreamOutcome()
@@ -193,6 +197,10 @@ def migrate(
     A message is removed from the one only when it is stored at the other. If the command is killed, run it again: nothing is
     lost and nothing doubled. After 30 days it refuses, see --accept-doubles. Content types and headers stay; a compound
     message becomes one MessagePack list. Nothing of the first cluster's credentials is shown to the other one unless told so.
+
+    \b
+    Example:
+      lmq-pipeline migrate --match . --to 10.0.1.1:18800 --checkpoint /data/migration
     """
     cluster.reach()
     target.reach()

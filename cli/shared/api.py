@@ -36,6 +36,10 @@ class Api:
         self._headers = found.headers
         self._opener = urllib.request.build_opener(_NO_PROXY, urllib.request.HTTPSHandler(context=found.tls))
 
+    def show_token(self, token: str) -> None:
+        """Show this token from now on."""
+        self._headers = {**self._headers, "Authorization": f"Bearer {token}"}
+
     def get(self, path: str) -> Any:
         """GET a path; the decoded JSON.
 

@@ -28,9 +28,10 @@ def completion_command(cli: click.Group, program: str, note: str) -> click.Comma
     text = f"""Print a script that completes {program}'s {note}.
 
     \b
-    bash:  eval "$({program} completion bash)"
-    zsh:   eval "$({program} completion zsh)"
-    fish:  {program} completion fish | source
+    Examples, for bash, zsh and fish:
+      eval "$({program} completion bash)"
+      eval "$({program} completion zsh)"
+      {program} completion fish | source
     """
     shell = click.Argument(["shell"], type=click.Choice(_SHELLS))
     short = "Print a script for completion in the shell."

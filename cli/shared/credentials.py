@@ -13,10 +13,11 @@ import click
 
 from lmqcluster.client.tls import SYSTEM, client_context
 
+from .contexts import in_use
 from .errors import CliError, ExitCode
 from .shared_options import SharedOption
 
-__all__ = ["Credentials", "credential_options", "credentials", "use_tls"]
+__all__ = ["Credentials", "credential_options", "credentials", "given_credentials", "use_tls", "wants_tls"]
 
 _META: Final = "lmqcluster.credentials"
 _META_TLS: Final = "lmqcluster.tls"
@@ -88,25 +89,41 @@ def use_tls() -> None:
         context.meta[_META_TLS] = True
 
 
+def wants_tls() -> bool:
+    """Whether the command under way is to use TLS because of a URL."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_META_TLS))
+
+
+def given_credentials() -> dict[str, str]:
+    """What the options of the command under way say, by the names of the options with underscores."""
+    context = click.get_current_context(silent=True)
+    found: dict[str, str] = {} if context is None else context.meta.get(_META, {})
+    return found
+
+
 def credentials() -> Credentials:
-    """What the options of the command under way say, else the environment.
+    """What the options of the command under way say, else the context in use, or without one the environment.
 
     Raises:
         CliError: a file cannot be read.
         click.UsageError: a token and a file with one are given.
     """
     context = click.get_current_context(silent=True)
-    given: dict[str, str] = context.meta.get(_META, {}) if context is not None else {}
+    given = given_credentials()
     if "token" in given and "token_file" in given:
         raise click.UsageError("--token and --token-file say the same thing: give one of them")
     # Either of the two as an option beats both in the environment.
-    from_environment = {} if given.keys() & {"token", "token_file"} else _environment("token", "token_file")
-    values = {**from_environment, **_environment("ca_file", "cert_file"), **given}
+    used = in_use(context)
+    elsewhere = _environment(*_OPTIONS) if used is None else used.credentials
+    if given.keys() & {"token", "token_file"}:
+        elsewhere = {name: value for name, value in elsewhere.items() if name not in ("token", "token_file")}
+    values = {**elsewhere, **given}
     token = values.get("token")
     if token is None and "token_file" in values:
         token = _read(Path(values["token_file"])).strip()
     tls = None
-    if "ca_file" in values or "cert_file" in values or (context is not None and context.meta.get(_META_TLS)):
+    if "ca_file" in values or "cert_file" in values or wants_tls():
         tls = _context(values.get("ca_file", SYSTEM), values.get("cert_file"))
     return Credentials(token, tls)
 

@@ -10,6 +10,7 @@ import click
 
 from lmqcluster.wire.address import Address
 
+from .contexts import in_use, note_node
 from .credentials import use_tls
 
 __all__ = ["NODE_DEFAULT", "check_node", "default_node", "node_address"]
@@ -34,10 +35,11 @@ def node_address(text: str) -> str:
     return str(Address(parts.hostname, parts.port or _PORT))
 
 
-def check_node(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def check_node(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """The callback of an option that takes a node's address."""
     if value is None:
         return None
+    note_node(context)
     try:
         return node_address(value)
     except ValueError as exc:
@@ -45,11 +47,15 @@ def check_node(_context: click.Context, _parameter: click.Parameter, value: str 
 
 
 def default_node() -> str:
-    """The node to talk to where no option says it.
+    """The node to talk to where no option says it: that of the context in use, or without one of the environment.
 
     Raises:
+        CliError: the context cannot be used.
         click.UsageError: the environment says nonsense.
     """
+    used = in_use(click.get_current_context(silent=True))
+    if used is not None:
+        return used.node
     try:
         return node_address(os.environ.get("LMQ_NODE") or NODE_DEFAULT)
     except ValueError as exc:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from .api import Api
+from .contexts import context_option
 from .credentials import credential_options
 from .errors import debug_option
 from .node_address import NODE_DEFAULT, check_node, default_node
@@ -28,17 +30,25 @@ class Target:
     """The node a command is for, and the form of its output.
 
     Attributes:
-        node: its HTTP address.
+        given_node: its HTTP address if the command line says it.
         form: the form asked for, None for the one that suits where the output goes.
         json_here: whether ``--json`` stands behind the command itself, not before it.
         view: what of a table is wanted, for commands that have the node sort it.
     """
 
-    def __init__(self, node: str, form: Form | None, *, json_here: bool = False) -> None:
-        self.node = node
+    def __init__(self, given_node: str | None, form: Form | None, *, json_here: bool = False) -> None:
+        self.given_node = given_node
         self.form = form
         self.json_here = json_here
         self.view = View(form)
+
+    @cached_property
+    def node(self) -> str:
+        """Its HTTP address.
+
+        Raises: as `default_node`.
+        """
+        return self.given_node or default_node()
 
     @property
     def as_json(self) -> bool:
@@ -65,7 +75,7 @@ class Target:
 
 
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--node``, ``--json`` and ``--debug``, which may stand before and after the name of the command."""
+    """Add ``--node``, ``--context``, ``--json`` and ``--debug``, which may stand before and after the name of the command."""
 
     @click.option(
         "--node",
@@ -75,6 +85,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help=f"HTTP address of the node, or its URL. [LMQ_NODE; default: {NODE_DEFAULT}]",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, the API's answer unchanged where there is one.")
+    @context_option
     @credential_options
     @debug_option
     @functools.wraps(function)
@@ -82,7 +93,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
         context = click.get_current_context()
         outer = context.find_object(Target)
         context.obj = Target(
-            node or (outer.node if outer is not None else default_node()),
+            node or (outer.given_node if outer is not None else None),
             Form.JSON if as_json else outer.form if outer is not None else None,
             json_here=as_json,
         )
@@ -107,7 +118,8 @@ def completes(names: Callable[[Api, str], Iterable[object]]) -> Completion:
         contexts = (context, context.parent, context.parent.parent if context.parent is not None else None)
         node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
         try:
-            found = names(Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S), incomplete)
+            with context.scope(cleanup=False):
+                found = list(names(Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S), incomplete))
             return [CompletionItem(name) for name in found if isinstance(name, str) and name.startswith(incomplete)]
         except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
             return []

@@ -60,6 +60,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page: str, request: pytest.F
     environment = {
         **clean_environment(),
         "LMQ_NODE": follower.http,
+        "XDG_CONFIG_HOME": str(tmp_path / "configuration"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     todo = section_steps(page, RUN[page])

@@ -132,10 +132,13 @@ reaper = _Reaper()
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a program under test: no ``LMQ_*`` settings or terminal size of the caller, output at once."""
+    """The environment for a program under test: output at once; no settings, contexts or terminal size of the caller."""
     kept = (name for name in os.environ if not name.startswith("LMQ_") and name not in {"COLUMNS", "LINES"})
     environment = {name: os.environ[name] for name in kept}
-    return {**environment, "PYTHONUNBUFFERED": "1", "LMQ_LOG_FORMAT": "json", **(extra or {})}
+    # Contexts of whoever runs the tests do not count.
+    nowhere = f"{tempfile.gettempdir()}/lmqcluster-tests-without-contexts"
+    fixed = {"PYTHONUNBUFFERED": "1", "LMQ_LOG_FORMAT": "json", "XDG_CONFIG_HOME": nowhere}
+    return {**environment, **fixed, **(extra or {})}
 
 
 def fetch(address: str, path: str, *, timeout_s: float = 5.0) -> tuple[int, bytes]:

@@ -33,14 +33,15 @@ DESTRUCTIVE: Final = {
     "leave": [],
     "remove": ["n1", "--force"],
 }
-# These ask too, in ways of their own: an editor comes first, or the node does not run.
-ELSEWHERE: Final = {"defaults edit", "lmq repair", "recover"}
+# These ask too, in ways of their own: an editor comes first, the node does not run, or other tests look at what they do.
+ELSEWHERE: Final = {"defaults edit", "definitions import", "context rm", "lmq repair", "recover"}
 # Nothing is lost by these that cannot be had back, or its loss is what the command line itself says.
 HARMLESS: Final = {
     "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue suspend",
     "queue resume", "message push", "message pull", "message ack", "message nack", "message extend", "message peek",
     "defaults show", "subscription ls", "subscription show", "replay", "drain", "bench", "join", "transfer-leader", "log-level",
     "snapshot", "backup", "restore", "token create", "token list", "tls init", "completion", "lmq start", "lmq dev", "lmq ping",
+    "context ls", "context save", "context select", "context show", "definitions export",
     "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
 }  # fmt: skip
 

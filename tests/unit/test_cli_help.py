@@ -10,7 +10,7 @@ from lmqcluster_cli.admin.program import cli as lmq_admin
 from lmqcluster_cli.lmq.program import cli as lmq
 from lmqcluster_cli.pipeline.program import cli as lmq_pipeline
 
-SHARED = ("--node", "--token", "--token-file", "--ca-file", "--cert-file", "--debug")
+SHARED = ("--node", "--context", "--token", "--token-file", "--ca-file", "--cert-file", "--debug")
 
 
 def pages(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
@@ -46,7 +46,7 @@ def test_the_options_of_every_command_stand_on_one_page() -> None:
     assert len(commands) > 30
     for text in commands:
         [line] = [line for line in text.splitlines() if "  --node," in line]
-        assert line.strip() == "--node, --token, --token-file, ..."
+        assert line.strip() == "--node, --context, --token, ..."
         assert not any(f"  {option} " in text for option in SHARED)
         assert "lmq-admin --help" in " ".join(text.split()).replace("lmq- admin", "lmq-admin")
     assert "--ca-file FILE" in PAGES["lmq ping"], "that program has no page of its own for them"

@@ -1,0 +1,95 @@
+"""What is done to all queues whose names a regular expression finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from lmqcluster.wire.errors import LmqError
+
+from ..shared.api import Api
+from ..shared.confirm import agreed
+from ..shared.errors import CliError, ExitCode, exit_code_of
+from ..shared.output import plural
+from ..shared.target import queue_text
+from .contents import content_bytes
+from .queue_list import all_queues
+
+__all__ = ["do_to_matching", "name_or_pattern", "pattern_option"]
+
+SHOWN_MAX: Final = 20
+"""Most queues that a question names; ``--dry-run`` names all."""
+
+Row = Mapping[str, Any]
+
+
+def pattern_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--pattern``, also known as ``--match``, as in ``queue ls``; the function gets it as `pattern`."""
+    text = "All queues in whose names this regular expression is found, instead of one QUEUE."
+    return click.option("--pattern", "--match", "pattern", metavar="REGEXP", help=text)(function)
+
+
+def name_or_pattern(name: str | None, pattern: str | None) -> None:
+    """Return if one of them is given.
+
+    Raises:
+        click.UsageError: none is, or both are.
+    """
+    if (name is None) is (pattern is None):
+        raise click.UsageError("give either the name of a queue or --pattern REGEXP")
+
+
+def do_to_matching(
+    api: Api,
+    pattern: str,
+    *,
+    text_of: Callable[[Row], str],
+    summary: Callable[[Sequence[Row]], str],
+    do: Callable[[str], object],
+    yes: bool,
+    dry_run: bool,
+) -> list[Any] | None:
+    """Say what will happen to which queues, ask once, and do it to one after the other.
+
+    A queue that is gone by then is passed over.
+
+    Args:
+        text_of: what will happen to one queue, as it completes "would ...".
+        summary: the same of all.
+        do: does it to the queue with this name.
+
+    Returns:
+        What `do` has returned; None if nothing was to be done.
+
+    Raises:
+        CliError: no queue matches, or it failed for one, or the answer was no.
+    """
+    query = pattern.encode(errors="surrogateescape")
+    rows = list(all_queues(api, pattern=query, fields="size,leased"))
+    if not rows:
+        raise CliError(f"{api.address}: no queue matches {pattern!r}", ExitCode.NOT_FOUND)
+    if dry_run or not yes:
+        _show(rows, text_of, dry_run=dry_run)
+    if dry_run or not agreed(f"{summary(rows)}, as shown", yes=yes):
+        return None
+    results = []
+    for done, row in enumerate(rows):
+        try:
+            results.append(do(content_bytes(row["name"]).decode(errors="surrogateescape")))
+        except LmqError as exc:
+            if exc.code != "queue_not_found":
+                text = (
+                    f"queue {queue_text(row['name'])}: {exc.message} ({done} of {plural(len(rows), 'queue')} were done)"
+                )
+                raise CliError(text, exit_code_of(exc)) from exc
+    return results
+
+
+def _show(rows: Sequence[Row], text_of: Callable[[Row], str], *, dry_run: bool) -> None:
+    shown = rows if dry_run else rows[:SHOWN_MAX]
+    for row in shown:
+        click.echo(f"would {text_of(row)}", err=not dry_run)
+    if len(rows) > len(shown):
+        click.echo(f"... and {plural(len(rows) - len(shown), 'further queue')} (--dry-run names all)", err=True)
