@@ -427,3 +427,9 @@ class Node:
             raise LmqError("overloaded", f"the snapshot cannot be written: {exc}") from exc
         self.replica.snapshots.hold(info, SNAPSHOT_HOLD_S)
         return info
+
+    def snapshot_block(self, index: int, number: int) -> bytes | None:
+        """A block of the snapshot of entry `index` that was taken by `take_snapshot`; None if it is not at hand any more."""
+        snapshots = self.replica.snapshots
+        info = snapshots.held(index)
+        return None if info is None or number >= info.blocks else snapshots.read_block(info, number)

@@ -98,10 +98,10 @@ class ClusterRoutes:
         """One block of a snapshot that was asked for in the last ten minutes."""
         if not (index.isdigit() and number.isdigit() and len(index) < 20 and len(number) < 20):
             raise LmqError("bad_request", "a snapshot's index and a block's number are digits")
-        info = self._node.replica.snapshots.held(int(index))
-        if info is None or int(number) >= info.blocks:
+        block = self._node.snapshot_block(int(index), int(number))
+        if block is None:
             raise LmqError("not_found", f"there is no block {int(number)} of a snapshot of entry {int(index)} at hand")
-        return Reply(200, _BLOCK, self._node.replica.snapshots.read_block(info, int(number)))
+        return Reply(200, _BLOCK, block)
 
     async def livez(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
         """200 as long as the process answers at all. Never depends on a quorum."""
