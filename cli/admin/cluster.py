@@ -17,17 +17,24 @@ from ..shared.target import Target, completes, queue_text, target_options
 from .peer import peer_to_join
 from .queue_list import all_queues
 
-__all__ = ["join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader"]
+__all__ = ["join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader", "with_figures"]
 
 MEMBERSHIP_TIMEOUT_S: Final = 900.0
 _NODE_COLUMNS: Final = [
     Column("Node", "node"),
     Column("State", "state"),
     Column("HTTP", "http"),
-    Column("MessagePack-RPC", "rpc", rank=1),
-    Column("Raft", "raft", rank=2),
-    Column("Log index", "match_index", right=True, rank=3),
+    Column("MessagePack-RPC", "rpc", rank=2),
+    Column("Raft", "raft", rank=3),
+    Column("Log index", "match_index", right=True, rank=4),
+    Column("Lag", "lag", right=True),
+    Column("Up", "uptime_s", right=True, unit="seconds", digits=0, rank=1),
+    Column("Memory", "process_bytes", right=True, unit="bytes", rank=1),
+    Column("Disk free", "disk_free_bytes", right=True, unit="bytes", rank=1),
 ]
+_FIGURES: Final = ("uptime_s", "process_bytes", "disk_free_bytes")
+_LOOKS_MAX: Final = 10
+"""A node waits a tenth of a second for what the others tell of themselves; a busy one may need longer."""
 _WINDOWS: Final = (("one", "1min"), ("five", "5min"), ("fifteen", "15min"), ("day", "1day"))
 _SHOWN_WINDOWS: Final = _WINDOWS[:3]
 _STATS_COLUMNS: Final = [
@@ -51,7 +58,9 @@ def _members(api: Api, _incomplete: str) -> list[object]:
 @click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin status printed.")
 @reads(_NODE_COLUMNS)
 def status(target: Target, as_lmq: bool) -> Report:
-    """Show the nodes of the cluster. Exits with 69 if there is no quorum.
+    """Show the nodes of the cluster.
+
+    Lag is how many committed log entries a node has not applied yet. Exits with 69 if there is no quorum.
 
     \b
     Example:
@@ -59,11 +68,20 @@ def status(target: Target, as_lmq: bool) -> Report:
     """
     if as_lmq:
         return Report(None, [], [], text="\n".join(_lmq_status(target.api.get("/stats"))))
-    cluster = target.api.get("/v1/cluster")
+    cluster = _cluster(target.api)
     failure = None
     if not cluster["has_quorum"]:
         failure = CliError(f"{target.node} {_why_no_quorum(cluster)}", ExitCode.UNAVAILABLE)
     return _cluster_report(cluster, failure)
+
+
+def _cluster(api: Api) -> dict[str, Any]:
+    """The cluster with what its nodes tell of themselves, as far as they can be reached."""
+    for _ in range(_LOOKS_MAX):
+        cluster: dict[str, Any] = api.get("/v1/overview")["cluster"]
+        if not any(node["connected"] and node["last_contact_s"] is None for node in cluster["nodes"]):
+            break
+    return cluster
 
 
 @click.command(short_help="Show rates and waiting times of all queues.")
@@ -243,10 +261,19 @@ def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Rep
     if sys.stdout.isatty() and all(node["match_index"] is None for node in nodes):
         # Only the leader knows how far the others are.
         columns = [column for column in columns if column.key != "match_index"]
-    # A node that was never reached has not told its name.
-    rows = [[node["name"] or node["id"], *(node[column.key] for column in columns[1:])] for node in nodes]
+    shown = [with_figures(node) for node in nodes]
+    rows = [[node[column.key] for column in columns] for node in shown]
     remark = _FEW_NODES.get(len(nodes), "") if cluster["has_quorum"] else ""
     return Report(cluster, columns, rows, heading=heading, remark=remark, failure=failure)
+
+
+def with_figures(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a node."""
+    # A node that was never reached has not told its name; what one told that is gone now is not true any more.
+    is_here = node["state"] != "unreachable"
+    told = node["vitals"] if is_here and node["vitals"] else {}
+    figures = {key: told.get(key) for key in _FIGURES}
+    return {**node, **figures, "node": node["name"] or node["id"], "lag": node["lag"] if is_here else None}
 
 
 def _stats_row(name: str, queue: Mapping[str, Any]) -> list[object]:

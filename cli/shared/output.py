@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["Column", "Form", "View", "human_bytes", "make_console", "plural", "print_json", "print_table", "table_of"]
+__all__ = [
+    "Column",
+    "Form",
+    "View",
+    "human_bytes",
+    "human_duration",
+    "make_console",
+    "plural",
+    "print_json",
+    "print_table",
+    "table_of",
+]
 
 # Names come from anybody: control characters must neither break lines nor reach the terminal.
 _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
@@ -60,7 +71,7 @@ class Column:
         title: the heading for people.
         key: the name in the header line for scripts.
         right: whether it holds numbers.
-        unit: ``bytes`` is shown to people as KiB, MiB, ...; scripts get the plain number.
+        unit: ``bytes`` is shown to people as KiB, MiB, ..., ``seconds`` as hours, minutes and seconds; scripts get the number.
         rank: 0 is always shown; where a terminal is too narrow, all columns of the highest rank go first.
         digits: decimals of fractional numbers.
         cut: whether people see only the beginning of a text that does not fit; scripts get all of it.
@@ -258,6 +269,12 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} {units[-1]}"
 
 
+def human_duration(seconds: float) -> str:
+    """A time for people: ``0:00:09``, ``27:03:10``."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
 def _exact(column: Column, value: object) -> str:
     if value is None:
         return "-"
@@ -270,6 +287,8 @@ def _cell(column: Column, value: object) -> Text:
 
     if column.unit == "bytes" and isinstance(value, int):
         return Text(human_bytes(value))
+    if column.unit == "seconds" and isinstance(value, (int, float)):
+        return Text(human_duration(value))
     if isinstance(value, int) and not isinstance(value, bool):
         return Text(f"{value:,}")
     if isinstance(value, float):

@@ -17,7 +17,8 @@ from lmqcluster import Client
 from .cluster import Cluster, NodeProcess, wait_for
 from .programs import run, run_in_terminal
 
-NODE_KEYS = ["node", "state", "http", "rpc", "raft", "match_index"]
+FIGURES = ["lag", "uptime_s", "process_bytes", "disk_free_bytes"]
+NODE_KEYS = ["node", "state", "http", "rpc", "raft", "match_index", *FIGURES]
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -43,16 +44,18 @@ def test_status_for_scripts(shared_cluster: Cluster) -> None:
     assert sorted(row["state"] for row in rows) == ["follower", "follower", "leader"]
     assert {row["http"] for row in rows} == set(shared_cluster.http_addresses)
     assert {row["rpc"] for row in rows} == set(shared_cluster.rpc_addresses)
+    assert all(row[key].isdigit() for row in rows for key in FIGURES), "every node tells of itself"
 
 
 def test_json_status_is_the_api_object(shared_cluster: Cluster) -> None:
     result = run("lmq-admin", "--node", shared_cluster[0].http, "--json", "status")
-    shown, api = json.loads(result.out), shared_cluster[0].get_json("/v1/cluster")
+    shown, api = json.loads(result.out), shared_cluster[0].get_json("/v1/overview")["cluster"]
     for changing in (shown, api):
         for key in ("commit_index", "applied_index"):
             del changing[key]
         for item in changing["nodes"]:
-            del item["match_index"]
+            for key in ("match_index", "last_contact_s", "round_trip_s", "lag", "vitals"):
+                del item[key]
     assert shown == api
 
 

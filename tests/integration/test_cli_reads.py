@@ -181,7 +181,9 @@ def test_check_cluster_with_members_missing(cluster: Cluster) -> None:
         stopped.kill()
 
         def seen(begin: str = begin) -> bool:
-            result = run_here("--node", survivor.http, "check", "cluster", "--disk-warning", "101")
+            result = run_here(
+                "--node", survivor.http, "check", "cluster", "--disk-warning", "101", "--disk-critical", "101"
+            )
             return result.out.startswith(begin) and result.err == ""
 
         wait_for(seen, begin)

@@ -7,7 +7,8 @@ import json
 
 import click
 import pytest
-from lmqcluster_cli.shared.output import Column, Form, View, human_bytes, print_json, print_table
+from lmqcluster_cli.admin.cluster import with_figures
+from lmqcluster_cli.shared.output import Column, Form, View, human_bytes, human_duration, print_json, print_table
 
 COLUMNS = [Column("Queue", "queue"), Column("Ready", "ready", right=True), Column("Bytes", "bytes", unit="bytes")]
 
@@ -150,3 +151,21 @@ def test_a_long_text_is_cut_for_people_alone(
     assert len(line) <= 60
     assert "\N{HORIZONTAL ELLIPSIS}" in line
     assert "y" * 20 in line, "it makes room for the others first"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.9, "0:00:00"), (69.0, "0:01:09"), (3599, "0:59:59"), (97390, "27:03:10")]
+)
+def test_times_for_people(seconds: float, text: str) -> None:
+    assert human_duration(seconds) == text
+
+
+def test_what_a_node_told_counts_only_while_it_is_here() -> None:
+    told = {"uptime_s": 5.0, "process_bytes": 7, "disk_free_bytes": 9}
+    node = {"id": "n-1", "name": None, "state": "follower", "lag": 3, "vitals": told}
+    shown = with_figures(node)
+    assert (shown["node"], shown["lag"], shown["uptime_s"]) == ("n-1", 3, 5.0)
+    for state, vitals in (("unreachable", told), ("follower", None)):
+        shown = with_figures({**node, "state": state, "vitals": vitals})
+        assert [shown[key] for key in told] == [None] * 3
+    assert with_figures({**node, "state": "unreachable"})["lag"] is None
