@@ -7,16 +7,14 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from .cluster import NodeProcess
-from .raw_http import Answer, call
+from .patience import error_text, patiently
+from .raw_http import call
 from .raw_rpc import Rpc, RpcError
 
 __all__ = ["Canary", "peak_rss_bytes", "reset_peak_rss", "rss_bytes"]
-
-PATIENCE_S = 120.0
-"""How long the cluster may be without a leader on a busy machine."""
 
 
 class Canary:
@@ -65,8 +63,12 @@ class Canary:
             rpcs = [Rpc(node.rpc) for node in self._nodes]
             try:
                 while not self._stop.is_set():
-                    self._round(rpcs)
-                    self.rounds += 1
+                    try:
+                        self._round(rpcs)
+                        self.rounds += 1
+                    except _UnknownError:
+                        # What it has left behind stays where it is.
+                        self._queue = f"canary-{next(self._names)}"
             finally:
                 for connection in rpcs:
                     connection.close()
@@ -92,27 +94,24 @@ class Canary:
 
     def _timed(self, function, wanted, *arguments):
         started_s = time.monotonic()
-        while _was_refused_for_now(result := _outcome(function, *arguments)):
-            assert time.monotonic() < started_s + PATIENCE_S, f"{arguments}: {result!r} for {PATIENCE_S:g} s"
+        try:
+            result = patiently(function, *arguments)
+        except RpcError as exc:
+            _give_up_if_unknown(exc)
+            raise
+        _give_up_if_unknown(result)
         self.slowest_s = max(self.slowest_s, time.monotonic() - started_s)
-        if isinstance(result, RpcError):
-            raise result
         assert wanted is None or result == wanted, f"{arguments}: {result!r} instead of {wanted!r}"
         return result
 
 
-def _outcome(function, *arguments):
-    try:
-        return function(*arguments)
-    except RpcError as exc:
-        return exc
+class _UnknownError(Exception):
+    """A busy machine took longer than the cluster lets a client wait: the round is given up, and another one begun."""
 
 
-def _was_refused_for_now(result):
-    """Whether there was no leader, which may be on a busy machine: nothing has happened then, and one asks again."""
-    if isinstance(result, RpcError):
-        return isinstance(result.text, bytes) and result.text.startswith(b"no_leader")
-    return isinstance(result, Answer) and result.headers.get("x-lmq-error", b"").startswith(b"no_leader")
+def _give_up_if_unknown(result: Any) -> None:
+    if error_text(result).startswith(b"unknown_outcome"):
+        raise _UnknownError
 
 
 def _status_bytes(node: NodeProcess, field: str) -> int:
