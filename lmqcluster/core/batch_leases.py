@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from .commands import Delivered, RefusedError
 from .named_queues import NamedQueues, take_in_order
 from .patterns import PatternView
-from .queue import DROPS_MAX, Queue
+from .queue import PASSES_MAX, Queue
 from .queue_state import QueueState
 from .quotas import Kind, checked_owner
 
@@ -455,12 +455,12 @@ class BatchLeases:
         return self._take_from(batch, limit, queue)
 
     def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
-        dropped_before = queue.dropped_total
+        passed_before = queue.passed_over
         first = self._state.last_delivery + 1
         taken = self._state.take(queue, limit, batch.deadline_us, int(batch.charged))
         if taken:
             batch.add(queue.name, first, len(taken))
-        return len(taken) == limit or queue.dropped_total - dropped_before >= DROPS_MAX
+        return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
 
     def _take_first(self, batch: BatchLease, limit: int, queues: list[Queue]) -> bool:
         """Lease up to `limit` messages of these queues; whether they have no more."""
@@ -471,20 +471,20 @@ class BatchLeases:
             return end - batch.count
 
         drops = take_in_order(queues, self._state.now_us, limit, take)
-        return batch.count < end and drops < DROPS_MAX
+        return batch.count < end and drops < PASSES_MAX
 
     def _take_any(self, batch: BatchLease, limit: int, view: PatternView) -> bool:
         """Lease up to `limit` messages of all queues of the view; False if they have no more."""
         end = batch.count + limit
         drops = 0
-        while batch.count < end and drops < DROPS_MAX:
+        while batch.count < end and drops < PASSES_MAX:
             earliest = view.earliest()
             if earliest is None or earliest[0] > self._state.now_us:
                 return False
             queue = self._state.touched(earliest[1])
-            dropped_before = queue.dropped_total
+            passed_before = queue.passed_over
             self._take_from(batch, min(_BLOCK, end - batch.count), queue)
-            drops += queue.dropped_total - dropped_before
+            drops += queue.passed_over - passed_before
         return True
 
     def _ack(self, run: list[Any]) -> bool:

@@ -77,6 +77,8 @@ class ClusterCommands:
         if before < 2 <= state.version:
             # Once in a cluster's life a command looks at every queue.
             state.begin_version_2(rebuild=True)
+        if before < 3 <= state.version:
+            state.begin_version_3(rebuild=True)
         return state.version
 
     def set_token(

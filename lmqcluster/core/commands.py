@@ -26,6 +26,7 @@ __all__ = [
     "IncompatibleVersionError",
     "Match",
     "Op",
+    "Place",
     "PushFlag",
     "RefusedError",
 ]
@@ -85,9 +86,24 @@ class Op(IntEnum):
     RENEW_SALT = 50  # v2: another salt of message ids, 10 bytes -> True
     DIGEST = 51  # v2: token -> digest of what is counted of the state; changes nothing
     REPORT_DIGEST = 52  # v2: token, member, its digest -> True; for the nodes, changes nothing
+    # v3: queue, [[content, content type or None, headers, key or None, traits]], owner -> [(flag, sequence)], all or nothing;
+    # traits: [delay us or -1, due us or 0, ttl us or 0, priority, label, group], or [] for none of them
+    PUSH_TRAITS = 60
+    PULL_LEASE = 61  # v3: queue, count, lease us or 0 for the queue's timeout, whether to settle at once -> as PULL
+    GIVE_BACK = 62  # v3: queue, [delivery number], place, delay us or -1 for what the queue says -> as NACK
+    EXTEND_BY = 63  # v3: queue, [delivery number], lease us -> as EXTEND
+    WITHDRAW = (
+        64  # v3: queue, label, limit -> how many waiting messages were removed, or None if there is no such queue
+    )
+    # v3: queue, destination or empty for where they came from, label or empty for all, limit -> how many were sent back, or
+    # None if there is no such queue
+    REDRIVE = 65
+    BIND = 66  # v3: source, target -> whether it is new; makes the target, and the source if need be
+    UNBIND = 67  # v3: source, target -> whether there was a binding
+    TRANSACTION = 68  # v3: [[op, queue, ...]], owner -> [result], or Conflict; see `Transactions`
 
 
-PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST))
+PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST, Op.PULL_LEASE))
 """Operations whose result is a list of deliveries."""
 COPIES = frozenset((Op.PUSH_ALL, Op.PUSH_EACH))
 """Operations that store one message in several queues."""
@@ -100,6 +116,16 @@ class PushFlag(IntFlag):
     WINDOW_OPENED = 1
     WINDOW_JOINED = 2
     REPLAYED = 4  # v2: added to the flag of the push that first used the key; nothing was stored
+    FULL = 8  # v3: not stored, the queue is full
+    OVERSIZED = 16  # v3: not stored, the queue takes no bodies as large as this one
+
+
+class Place(IntEnum):
+    """Where a message goes that is given back. Part of the log's format."""
+
+    TAIL = 0
+    KEEP = 1
+    HEAD = 2
 
 
 class Fault(NamedTuple):

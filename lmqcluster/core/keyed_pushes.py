@@ -13,8 +13,10 @@ from .queue import Queue
 from .quotas import Kind, checked_owner
 from .state import State
 
-__all__ = ["Item", "KeyedPushes", "checked_item", "store_item"]
+__all__ = ["FLAG_BITS", "Item", "KeyedPushes", "checked_item", "store_item"]
 
+FLAG_BITS = 8
+"""A remembered flag has so few bits; what stands above them is the sequence of the message."""
 _ONLY_BYTES = {bytes}
 _SEQUENCES = (list, tuple)
 
@@ -106,7 +108,9 @@ class KeyedPushes:
             return self._store(queue, item)
         known = state.keys.find(owner, queue.name, item.key)
         if known is not None:
-            return known.flag | PushFlag.REPLAYED if state.version >= 2 else known.flag
+            # Above the flag there may be a sequence, see `TraitCommands`.
+            flag = known.flag % (1 << FLAG_BITS)
+            return flag | PushFlag.REPLAYED if state.version >= 2 else flag
         flag = self._store(queue, item)
         state.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), state.now_us)
         state.expiry.at(state.now_us + state.REMEMBER_US)

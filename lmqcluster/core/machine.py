@@ -17,6 +17,8 @@ from .queue_commands import QueueCommands
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
 from .state import State
+from .trait_commands import TraitCommands
+from .transactions import Transactions
 
 __all__ = ["Machine"]
 
@@ -82,10 +84,29 @@ class Machine(State):
             Op.REPORT_DIGEST: cluster.report_digest,
         }
 
+    def _handlers_of_version_3(self) -> _Handlers:
+        traits, lines = TraitCommands(self), QueueCommands(self)
+        return {
+            Op.PUSH_TRAITS: traits.push,
+            Op.PULL_LEASE: traits.pull,
+            Op.GIVE_BACK: traits.give_back,
+            Op.EXTEND_BY: traits.extend,
+            Op.WITHDRAW: traits.withdraw,
+            Op.REDRIVE: traits.redrive,
+            Op.BIND: lines.bind,
+            Op.UNBIND: lines.unbind,
+            Op.TRANSACTION: Transactions(self).run,
+        }
+
     def begin_version_2(self, *, rebuild: bool) -> None:
         """Go on as machine version 2, with its commands."""
         self._handlers |= self._handlers_of_version_2()
         super().begin_version_2(rebuild=rebuild)
+
+    def begin_version_3(self, *, rebuild: bool) -> None:
+        """Go on as machine version 3, with its commands."""
+        self._handlers |= self._handlers_of_version_3()
+        super().begin_version_3(rebuild=rebuild)
 
     # --- applying -------------------------------------------------------------------------------------------------
 

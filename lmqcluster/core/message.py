@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = [
-    "COMPOUND_BYTES_MAX", "Headers", "Message", "Meta", "Part", "content_bytes", "content_count", "part_bytes",
+    "COMPOUND_BYTES_MAX", "Headers", "Message", "Meta", "Origin", "Part", "RichMessage", "Traits", "content_bytes",
+    "content_count", "part_bytes",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -29,19 +30,72 @@ class Message:
         due_us: log time from which it can be pulled; for a leased message the end of the lease.
         ready_us: the due time it had before it was leased.
         remaining: deliveries left; with 0 or less the next pull that meets it drops it.
+        delivered: how often it was delivered, whether or not that used up a delivery; put back ones are not counted.
+        pushed_us: log time of its push.
         meta: content type and headers.
         content: the body, or the list of parts of a compound message.
     """
 
-    __slots__ = ("content", "due_us", "meta", "ready_us", "remaining", "sequence")
+    __slots__ = ("content", "delivered", "due_us", "meta", "pushed_us", "ready_us", "remaining", "sequence")
 
     def __init__(self, sequence: int, due_us: int, remaining: int, meta: Meta, content: bytes | list[Part]) -> None:
         self.sequence = sequence
         self.due_us = due_us
         self.ready_us = due_us
+        self.pushed_us = due_us
+        self.delivered = 0
         self.remaining = remaining
         self.meta = meta
         self.content = content
+
+
+class Origin(NamedTuple):
+    """Where a message was before the cluster itself moved it.
+
+    Attributes:
+        queue: the queue that it left last for this reason.
+        reason: ``exhausted`` or ``expired``.
+        at_us: log time of the move.
+        deliveries: how often it had been delivered there.
+        sequence, pushed_us: those that it had there.
+    """
+
+    queue: bytes
+    reason: bytes
+    at_us: int
+    deliveries: int
+    sequence: int
+    pushed_us: int
+
+
+class Traits(NamedTuple):
+    """What a message was pushed with beyond body, content type and headers. Empty stands for: without.
+
+    Attributes:
+        priority: 32 bits, lower comes first.
+        expires_us: log time from which it is not delivered any more, 0 for never.
+        label: the producer's own name for it, by which it is found while it waits.
+        group: messages of a group are delivered one at a time.
+        origin: where it was before, if the cluster has moved it.
+    """
+
+    priority: int = 0
+    expires_us: int = 0
+    label: bytes = b""
+    group: bytes = b""
+    origin: Origin | None = None
+
+
+class RichMessage(Message):
+    """A message with traits."""
+
+    __slots__ = ("traits",)
+
+    def __init__(
+        self, sequence: int, due_us: int, remaining: int, meta: Meta, content: bytes | list[Part], traits: Traits
+    ) -> None:
+        super().__init__(sequence, due_us, remaining, meta, content)
+        self.traits = traits
 
 
 def content_count(content: bytes | list[Part]) -> int:

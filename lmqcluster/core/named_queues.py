@@ -10,7 +10,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
 
 from .commands import Delivered
-from .queue import DROPS_MAX, REPEATS_MAX, Queue
+from .queue import PASSES_MAX, REPEATS_MAX, Queue
 from .queue_state import QueueState
 
 __all__ = ["NAMES_MAX", "NamedQueues", "take_in_order"]
@@ -54,7 +54,7 @@ class NamedQueues:
             return limit - len(delivered)
 
         drops = take_in_order(self.queues(names), state.now_us, limit, take)
-        return None if not delivered and drops >= DROPS_MAX else delivered
+        return None if not delivered and drops >= PASSES_MAX else delivered
 
 
 def take_in_order(queues: list[Queue], now_us: int, left: int, take: Callable[[Queue], int]) -> int:
@@ -67,17 +67,17 @@ def take_in_order(queues: list[Queue], now_us: int, left: int, take: Callable[[Q
         take: takes some messages of a queue and returns how many are wanted still.
 
     Returns:
-        How many exhausted messages were dropped on the way; it ends with `DROPS_MAX`.
+        How many exhausted messages were dropped on the way; it ends with `PASSES_MAX`.
     """
     heads = ((queue.head_us(), queue) for queue in queues)
     heap = [(head_us, queue.name, queue) for head_us, queue in heads if head_us is not None]
     heapify(heap)
     drops = 0
-    while heap and heap[0][0] <= now_us and left > 0 and drops < DROPS_MAX:
+    while heap and heap[0][0] <= now_us and left > 0 and drops < PASSES_MAX:
         queue = heap[0][2]
-        dropped_before = queue.dropped_total
+        passed_before = queue.passed_over
         left = take(queue)
-        drops += queue.dropped_total - dropped_before
+        drops += queue.passed_over - passed_before
         head_us = queue.head_us()
         if head_us is None:
             heappop(heap)

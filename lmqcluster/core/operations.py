@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .state import State
 
-__all__ = ["STEP_MAX", "Operations"]
+__all__ = ["STEP_MAX", "Operations", "check_limit"]
 
 STEP_MAX = 10_000
 """Most messages that one command removes or moves, so that no command takes long."""
@@ -22,12 +22,14 @@ class Operations:
         Raises:
             ValueError: the limit is out of range.
         """
-        _check_limit(limit)
+        check_limit(limit)
         queue = self._state.existing(name)
         if queue is None:
             return None
         purged = len(queue.withdraw(self._state.now_us, limit, also_delayed=True))
         queue.purged_total += purged
+        if queue.rich is not None:
+            self._state.note_due(queue)
         return purged
 
     def move(self, name: bytes, destination: bytes, limit: int) -> int | None:
@@ -38,7 +40,7 @@ class Operations:
         Raises:
             ValueError: the limit is out of range, or the destination is the queue itself or no name.
         """
-        _check_limit(limit)
+        check_limit(limit)
         state = self._state
         queue = state.existing(name)
         if queue is None:
@@ -50,6 +52,8 @@ class Operations:
         queue.moved_out_total += len(messages)
         target.append(state.now_us, state.last_sequence + 1, messages)
         state.last_sequence += len(messages)
+        if queue.rich is not None:
+            state.note_due(queue)
         state.note_due(target)
         return len(messages)
 
@@ -70,6 +74,7 @@ class Operations:
         return True
 
 
-def _check_limit(limit: int) -> None:
+def check_limit(limit: int) -> None:
+    """Raise ValueError unless a command may remove or move so many messages."""
     if type(limit) is not int or not 0 < limit <= STEP_MAX:
         raise ValueError(f"a limit must be an integer from 1 to {STEP_MAX}")

@@ -8,8 +8,8 @@ from .message import Message
 
 __all__ = ["PreImage", "PreImages"]
 
-PreImage = tuple[int, int, int]
-"""due_us, ready_us and remaining of a message."""
+PreImage = tuple[int, int, int, int]
+"""due_us, ready_us, remaining and delivered of a message."""
 
 
 class PreImages:
@@ -34,12 +34,12 @@ class PreImages:
         for message in messages:
             sequence = message.sequence
             if sequence <= last_sequence and sequence not in table:
-                table[sequence] = (message.due_us, message.ready_us, message.remaining)
+                table[sequence] = (message.due_us, message.ready_us, message.remaining, message.delivered)
 
     def take(self, message: Message) -> PreImage:
         """The fields that the message had when the view was opened; what was kept of it is let go."""
         kept = self.table.pop(message.sequence, None)
-        return (message.due_us, message.ready_us, message.remaining) if kept is None else kept
+        return (message.due_us, message.ready_us, message.remaining, message.delivered) if kept is None else kept
 
     def keep_leased(self, leased: Mapping[int, Message], numbers: Iterable[int]) -> None:
         """Remember the messages of those deliveries that are still leased."""

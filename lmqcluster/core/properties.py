@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .commands import Match
+from .queue_options import OPTION_PROPERTIES, TIME_US_MAX, QueueOptions, checked_option, microseconds, options_of
 
-__all__ = ["SYSTEM_DEFAULTS", "Rule", "Settings", "checked_properties", "effective", "settings_of"]
+__all__ = ["LMQ_PROPERTIES", "SYSTEM_DEFAULTS", "Rule", "Settings", "checked_properties", "effective", "settings_of"]
 
 SYSTEM_DEFAULTS: Mapping[str, Any] = {"accum": 0, "retry": 2, "timeout": 30}
 """accum in milliseconds, retry in redeliveries, timeout in seconds."""
 
-_TIME_US_MAX = 1 << 60
 _INT_MAX = (1 << 63) - 1
-_NAMES = ("accum", "retry", "timeout", "hooks")
+LMQ_PROPERTIES = ("accum", "hooks", "retry", "timeout")
+"""What LMQ's clients know."""
 
 
 class Rule(NamedTuple):
@@ -33,16 +34,21 @@ class Settings(NamedTuple):
         deliveries: how often a message pushed now may be delivered (retry + 1).
         timeout_us: length of a lease.
         preserved: lower-case names of request headers to keep with a message pushed over HTTP, in order.
+        options: what goes beyond LMQ's properties; None if nothing does.
     """
 
     accum_us: int
     deliveries: int
     timeout_us: int
     preserved: tuple[bytes, ...]
+    options: QueueOptions | None = None
 
 
-def checked_properties(pairs: Any) -> list[tuple[str, Any]]:
+def checked_properties(pairs: Any, version: int) -> list[tuple[str, Any]]:
     """Turn a command's property pairs into the stored form.
+
+    Args:
+        version: the machine's; before 3 only LMQ's properties are known.
 
     Raises:
         ValueError: a name is unknown or a value has the wrong type; front ends refuse these earlier with a better message.
@@ -50,7 +56,10 @@ def checked_properties(pairs: Any) -> list[tuple[str, Any]]:
     result: list[tuple[str, Any]] = []
     for name, value in pairs:
         text = name.decode() if isinstance(name, bytes) else name
-        if text not in _NAMES:
+        if version >= 3 and text in OPTION_PROPERTIES:
+            result.append((text, checked_option(text, value)))
+            continue
+        if text not in LMQ_PROPERTIES:
             raise ValueError(f"unknown property {text!r}")
         if text == "hooks":
             value = _checked_hooks(value)  # noqa: PLW2901
@@ -101,21 +110,14 @@ def settings_of(properties: Mapping[str, Any]) -> Settings:
     return Settings(
         accum_us=_bounded(properties["accum"] * 1000),
         deliveries=properties["retry"] + 1,
-        timeout_us=_bounded(_microseconds(properties["timeout"])),
+        timeout_us=microseconds(properties["timeout"]),
         preserved=_preserved(properties.get("hooks", ())),
+        options=options_of(properties),
     )
 
 
-def _microseconds(seconds: float) -> int:
-    if isinstance(seconds, int):
-        return seconds * 1_000_000
-    if abs(seconds) > _TIME_US_MAX:
-        return _TIME_US_MAX if seconds > 0 else -_TIME_US_MAX
-    return round(seconds * 1_000_000)
-
-
 def _bounded(time_us: int) -> int:
-    return max(-_TIME_US_MAX, min(_TIME_US_MAX, time_us))
+    return max(-TIME_US_MAX, min(TIME_US_MAX, time_us))
 
 
 def _preserved(hooks: Sequence[Any]) -> tuple[bytes, ...]:

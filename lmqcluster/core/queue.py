@@ -1,34 +1,24 @@
-"""One queue: messages ready, delayed and leased, and the accumulation window.
-
-Messages are handed out in order of their due time. Three structures hold them: ``ready`` is a deque, because fresh and nacked
-messages become due at the moment they enter; ``delayed`` is a heap for those that become due later or return to an old
-place; ``leases`` holds what is delivered, which comes back at its deadline.
-"""
+"""One queue: what is pulled from it, leased, settled and given up."""
 
 from __future__ import annotations
 
-import sys
-from collections import deque
 from collections.abc import Iterable
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from heapq import heappush
+from typing import Protocol
 
-from .commands import Delivered, PushFlag
+from .commands import Delivered, Place
 from .expiry import NEVER
-from .lease import LeaseTable
-from .message import COMPOUND_BYTES_MAX, Message, Meta, Part, content_bytes, content_count, part_bytes
+from .message import Message, RichMessage, content_bytes
 from .past_deliveries import Ending, PastDeliveries
 from .properties import Settings
-from .queue_counters import QueueCounters
-from .stock import Stock, property_bytes
+from .queue_contents import QueueContents
+from .rich_lines import RichLines
+from .stock import Stock
 
-if TYPE_CHECKING:
-    from .pre_images import PreImages
+__all__ = ["PASSES_MAX", "REPEATS_MAX", "Queue"]
 
-__all__ = ["DROPS_MAX", "REPEATS_MAX", "Queue"]
-
-DROPS_MAX = 10_000
-"""Most exhausted messages that one pull passes over, so that no command takes long."""
+PASSES_MAX = 10_000
+"""Most messages that one pull passes over, because they may not be delivered, so that no command takes long."""
 
 
 REPEATS_MAX = 10_000
@@ -45,147 +35,35 @@ class Watcher(Protocol):
         """The queue is gone."""
 
 
-class Queue(QueueCounters):
+class Exits(Protocol):
+    """Where messages go that a queue gives up."""
+
+    def expired(self, queue: Queue, message: Message) -> None:
+        """Its time is over."""
+
+    def exhausted(self, queue: Queue, message: Message) -> None:
+        """It has no deliveries left."""
+
+
+class Queue(QueueContents):
     """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
 
     Attributes:
-        own: properties set on the queue itself.
-        owner: to whose quota it counts.
-        idle_us: log time of the last pull if the queue ends unless it is used, else 0; see `IdleQueues`.
-        settings: effective properties; kept up to date by the machine.
-        revision: the machine's revision when it last looked after the queue.
-        rules_revision: revision of the default rules that `settings` reflects.
-        stock: sums over all queues, to which this one adds its own.
         views: the pattern views that list this queue; they must be told when its earliest due time falls.
-        bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
-        pre_images: where messages go before they change, while a snapshot view needs them.
-        watched_us: when it is looked at next for leases that have ended; not later than the first deadline.
-        suspended: whether nothing is handed out for the time being; everything else goes on.
-
-    The counters are those of `QueueCounters`.
+        exits: takes what the queue gives up.
     """
 
-    __slots__ = (
-        "_window_bytes",
-        "bodies",
-        "body_bytes",
-        "delayed",
-        "endings",
-        "idle_us",
-        "leases",
-        "name",
-        "own",
-        "owner",
-        "pre_images",
-        "ready",
-        "revision",
-        "rules_revision",
-        "settings",
-        "stock",
-        "suspended",
-        "views",
-        "watched_us",
-        "window",
-    )
+    __slots__ = ("exits", "views")
 
-    def __init__(self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock) -> None:
-        super().__init__()
-        self.name = name
-        self.own: dict[str, Any] = {}
-        self.owner = b""
-        self.idle_us = 0
-        self.settings = settings
-        self.revision = 0
-        self.rules_revision = 0
-        self.stock = stock
+    def __init__(self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock, exits: Exits) -> None:
+        super().__init__(name, settings, endings, stock)
+        self.exits = exits
         self.views: list[Watcher] = []
-        self.ready: deque[Message] = deque()
-        self.delayed: list[tuple[int, int, Message]] = []
-        self.leases = LeaseTable()
-        self.endings = endings
-        self.window: Message | None = None
-        self.bodies = 0
-        self._window_bytes = 0
-        self.body_bytes = 0
-        self.pre_images: PreImages | None = None
-        self.suspended = False
-        self.watched_us = NEVER
-
-    def __len__(self) -> int:
-        return len(self.ready) + len(self.delayed) + len(self.leases.messages)
-
-    def head_us(self) -> int | None:
-        """When a pull can find the next message, one whose lease ends included; None if the queue is empty or suspended."""
-        return None if self.suspended else self.earliest_us()
-
-    def earliest_us(self) -> int | None:
-        """The earliest due time of all messages, leased ones included, or None if the queue is empty."""
-        other = self._other_us()
-        if self.ready and (other is None or self.ready[0].due_us < other):
-            return self.ready[0].due_us
-        return other
-
-    def _other_us(self) -> int | None:
-        """The earliest due time among delayed and leased messages."""
-        lease_us = self.leases.head_us() if self.leases.messages else None
-        if not self.delayed:
-            return lease_us
-        delayed_us = self.delayed[0][0]
-        return delayed_us if lease_us is None or delayed_us <= lease_us else lease_us
-
-    def push(
-        self, now_us: int, sequence: int, meta: Meta, contents: list[bytes], *, bounds_windows: bool = True
-    ) -> list[int]:
-        """Store bodies that share one meta, numbered from `sequence`; returns a flag for each.
-
-        A window that has no room for another body is joined no more, and the next one is opened; not so, without
-        `bounds_windows`, in machine version 1.
-        """
-        stock, count, size = self.stock, len(contents), sum(map(len, contents))
-        self.pushed_total += count
-        self.bodies += count
-        self.body_bytes += size
-        stock.messages += count
-        stock.body_bytes += size
-        if self.settings.accum_us:
-            bytes_max = COMPOUND_BYTES_MAX if bounds_windows else sys.maxsize
-            return [
-                self._accumulate(now_us, sequence + i, Part(*meta, content), bytes_max)
-                for i, content in enumerate(contents)
-            ]
-        deliveries = self.settings.deliveries
-        self.ready.extend(
-            [Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)]
-        )
-        return [0] * count
-
-    def _accumulate(self, now_us: int, sequence: int, part: Part, bytes_max: int) -> int:
-        window = self.window
-        size = part_bytes(part)
-        if (
-            window is not None
-            and window.due_us > now_us
-            and isinstance(window.content, list)
-            and self._window_bytes + size <= bytes_max
-        ):
-            window.content.append(part)
-            self._window_bytes += size
-            return PushFlag.WINDOW_JOINED
-        due_us = now_us + self.settings.accum_us
-        opened = Message(sequence, due_us, self.settings.deliveries, (None, ()), [part])
-        heappush(self.delayed, (due_us, sequence, opened))
-        self.reopen_window(opened)
-        return PushFlag.WINDOW_OPENED
-
-    def reopen_window(self, message: Message) -> None:
-        """Let further bodies join a compound message that is not due yet."""
-        self.window = message
-        self._window_bytes = sum(map(part_bytes, message.content)) if isinstance(message.content, list) else 0
 
     def pull(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
         """Lease up to `count` due messages under the numbers after `last_number`, earliest due time first.
 
-        Exhausted messages met on the way are dropped, at most `DROPS_MAX` of them; `dropped_total` tells whether that ended
+        Exhausted messages met on the way are dropped, at most `PASSES_MAX` of them; `dropped_total` tells whether that ended
         the pull.
         """
         deadline_us = now_us + self.settings.timeout_us
@@ -205,11 +83,30 @@ class Queue(QueueCounters):
         for message in due:
             number += 1
             message.remaining -= charge
+            message.delivered += 1
             message.ready_us = message.due_us
             message.due_us = deadline_us
             delivered.append((name, number, message.remaining, message))
         self.pulled_total += len(due)
         self.leases.add(deadline_us, last_number + 1, due)
+        if self.rich is not None:
+            self.rich.leased_bytes += sum(content_bytes(message.content) for message in due)
+        return delivered
+
+    def pull_settled(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
+        """As `lease`, but each delivery is settled at once, so that the next of a group may follow."""
+        delivered: list[Delivered] = []
+        while len(delivered) < count and (due := self._due(now_us, 1)):
+            if self.pre_images is not None:
+                self.pre_images.keep(due)
+            message = due[0]
+            message.remaining -= 1
+            message.delivered += 1
+            delivered.append((self.name, last_number + len(delivered) + 1, message.remaining, message))
+            self._let_go(message)
+            self._pass_turn(message, now_us)
+        self.pulled_total += len(delivered)
+        self.acked_total += len(delivered)
         return delivered
 
     def _pull_instantly_expiring(self, now_us: int, count: int, last_number: int, deadline_us: int) -> list[Delivered]:
@@ -223,10 +120,13 @@ class Queue(QueueCounters):
                 self.pre_images.keep(taken)
             message = taken[0]
             message.remaining -= 1
+            message.delivered += 1
             message.ready_us = message.due_us
             message.due_us = deadline_us
             number = last_number + 1 + len(delivered)
             self.leases.add(deadline_us, number, taken)
+            if self.rich is not None:
+                self.rich.leased_bytes += content_bytes(message.content)
             delivered.append((self.name, number, message.remaining, message))
         self.pulled_total += len(delivered)
         return delivered
@@ -237,6 +137,8 @@ class Queue(QueueCounters):
         taken: list[Message] = []
         if self.suspended:
             return taken
+        if self.rich is not None:
+            return self._rich_due(self.rich, now_us, count)
         drops = 0
         other = self._other_us()
         while len(taken) < count:
@@ -250,10 +152,30 @@ class Queue(QueueCounters):
             if message.remaining > 0:
                 taken.append(message)
                 continue
-            self._drop(message)
+            self._drop(message, now_us)
             drops += 1
-            if drops == DROPS_MAX:
+            if drops == PASSES_MAX:
                 break
+        self.passed_over += drops
+        return taken
+
+    def _rich_due(self, rich: RichLines, now_us: int, count: int) -> list[Message]:
+        """As `_due`, in the order of all messages, and without those that have expired."""
+        taken: list[Message] = []
+        passed = self.end_leases(now_us, PASSES_MAX)
+        while len(taken) < count and passed < PASSES_MAX:
+            passed += rich.promote_next(now_us, PASSES_MAX - passed)
+            if passed >= PASSES_MAX:
+                break
+            message = self._pop_first(rich, now_us)
+            if message is None:
+                break
+            if message.remaining > 0 and not self.is_expired(message, now_us):
+                taken.append(message)
+            else:
+                self._give_up(message, now_us)
+                passed += 1
+        self.passed_over += passed
         return taken
 
     def _pop_other(self) -> Message:
@@ -264,95 +186,82 @@ class Queue(QueueCounters):
             self.redelivered_total += 1
         return message
 
-    def _is_delayed_first(self) -> bool:
-        """Whether the earliest of the delayed and leased messages is a delayed one."""
-        lease_us = self.leases.head_us() if self.leases.messages else None
-        return bool(self.delayed) and (lease_us is None or self.delayed[0][0] <= lease_us)
+    # --- giving up ------------------------------------------------------------------------------------------------
 
-    def _pop_delayed(self) -> Message:
-        message = heappop(self.delayed)[2]
-        if message is self.window:
-            self.window = None
-        return message
+    def _give_up(self, message: Message, now_us: int) -> None:
+        """Let a message go that is in no line and may not be delivered."""
+        if self.is_expired(message, now_us):
+            self.expire(message, now_us)
+        else:
+            self._drop(message, now_us)
 
-    def _pop_expired(self) -> Message:
-        number, message = self.leases.pop_head()
-        self.endings.note(number, Ending.EXPIRED)
-        return message
+    def expire(self, message: Message, now_us: int) -> None:
+        """Let a message go whose time is over."""
+        self._let_go(message)
+        self.expired_total += 1
+        self._pass_turn(message, now_us)
+        self.exits.expired(self, message)
 
-    def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:
-        """Remove up to `count` messages that nobody holds, in the order in which they would be delivered.
+    def _drop(self, message: Message, now_us: int) -> None:
+        """Let a message go that has no deliveries left."""
+        self._let_go(message)
+        self._pass_turn(message, now_us)
+        if self.settings.options is None or not self.settings.options.dead_letters:
+            self.dropped_total += 1
+            return
+        self.dead_lettered_total += 1
+        self.exits.exhausted(self, message)
 
-        These are the ready ones, those whose leases have ended, and, if wanted, behind them the delayed ones with an open
-        accumulation window. Suspended or not makes no difference, nor do deliveries that are used up.
-        """
-        ready = self.ready
-        taken: list[Message] = []
-        other = self._other_us()
-        while len(taken) < count:
-            if ready and (other is None or ready[0].due_us < other):
-                taken.append(ready.popleft())
-            elif other is not None and other <= now_us:
-                taken.append(self._pop_delayed() if self._is_delayed_first() else self._pop_expired())
-                other = self._other_us()
-            elif also_delayed and self.delayed:
-                taken.append(self._pop_delayed())
-            else:
+    def destination_of(self, message: Message, now_us: int) -> bytes | None:
+        """Where a leased message would go that is given back now: None for in line, empty for nowhere, or a queue's name."""
+        options = self.settings.options
+        if message.remaining <= 0:
+            return b"" if options is None else options.dead_letters
+        if self.is_expired(message, now_us):
+            return b"" if options is None else options.expire_to
+        return None
+
+    def discard(self, now_us: int) -> bool:
+        """Let the message go that is next, to make room; False if none waits."""
+        discarded = self.withdraw(now_us, 1, also_delayed=True)
+        self.discarded_total += len(discarded)
+        return bool(discarded)
+
+    def next_timer_us(self) -> int:
+        """When something happens by time alone, leases aside."""
+        due_us = NEVER if self.rich is None else self.rich.next_us()
+        options = self.settings.options
+        if options is not None and options.max_queue_age_us is not None and not len(self):
+            due_us = min(due_us, self.created_us + options.max_queue_age_us)
+        return due_us
+
+    def is_too_old(self, now_us: int) -> bool:
+        """Whether the queue is to be deleted: it is empty, and its age is over."""
+        options = self.settings.options
+        age_us = None if options is None else options.max_queue_age_us
+        return age_us is not None and not len(self) and self.created_us + age_us <= now_us
+
+    def run_timers(self, now_us: int, limit: int | None) -> int:
+        """Let up to `limit` messages expire or become due whose time has come; returns how many."""
+        rich = self.enriched()
+        done = 0
+        while limit is None or done < limit:
+            message = rich.first_expired(now_us)
+            if message is None:
                 break
-        for message in taken:
-            self._let_go(message)
-        return taken
+            rich.take(message)
+            self.expire(message, now_us)
+            done += 1
+        return done + rich.promote(now_us, (NEVER if limit is None else limit) - done)
 
-    def _let_go(self, message: Message) -> None:
-        self._count(-content_count(message.content), -content_bytes(message.content))
-
-    def count(self, contents: Iterable[bytes | list[Part]]) -> None:
-        """Add bodies to the sums that have come otherwise than by a push."""
-        for content in contents:
-            self._count(content_count(content), content_bytes(content))
-
-    def count_plain(self, bodies: list[bytes]) -> None:
-        """As `count`, if none is compound."""
-        self._count(len(bodies), sum(map(len, bodies)))
-
-    def _count(self, bodies: int, body_bytes: int) -> None:
-        stock = self.stock
-        self.bodies += bodies
-        self.body_bytes += body_bytes
-        stock.messages += bodies
-        stock.body_bytes += body_bytes
-
-    def uncount(self) -> None:
-        """Take what the queue holds out of the sums, because it is deleted."""
-        self.stock.messages -= self.bodies
-        self.stock.body_bytes -= self.body_bytes
-        self.stock.property_bytes -= property_bytes(self.own)
-
-    def set_own(self, own: dict[str, Any]) -> None:
-        """Replace the queue's own properties; `settings` is the machine's business."""
-        self.stock.property_bytes += property_bytes(own) - property_bytes(self.own)
-        self.own = own
-
-    def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
-        """Take messages of another queue as if they had been stored now, numbered from `sequence`.
-
-        Each stays what it is: neither accumulated nor, if it is a compound message, taken apart.
-        """
-        deliveries = self.settings.deliveries
-        self.ready.extend(
-            [
-                Message(number, now_us, deliveries, message.meta, message.content)
-                for number, message in enumerate(messages, sequence)
-            ]
-        )
-        self.count(message.content for message in messages)
-        self.moved_in_total += len(messages)
+    # --- settling -------------------------------------------------------------------------------------------------
 
     def ack(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Settle leases: the messages are gone. False for a number without a live lease."""
         leased = self.leases.messages
         results: list[bool] = []
         settled = bodies = body_bytes = 0
+        rich = self.rich
         for number in numbers:
             message = leased.get(number)
             if message is None or message.due_us <= now_us:
@@ -360,6 +269,9 @@ class Queue(QueueCounters):
                 continue
             del leased[number]
             settled += 1
+            if rich is not None:
+                self._unlease(message)
+                self._pass_turn(message, now_us)
             content = message.content
             if isinstance(content, bytes):
                 bodies += 1
@@ -387,22 +299,20 @@ class Queue(QueueCounters):
                 break
             message = self._pop_expired()
             ended += 1
+            self._unlease(message)
             if message.remaining > 0:
                 if self.pre_images is not None:
                     self.pre_images.keep((message,))
-                message.ready_us = message.due_us
-                heappush(self.delayed, (message.due_us, message.sequence, message))
+                self._return(message, now_us, message.due_us + self._retry_delay_us(message))
                 self.redelivered_total += 1
             else:
-                self._drop(message)
+                self._drop(message, now_us)
         return ended
 
-    def _drop(self, message: Message) -> None:
-        self._let_go(message)
-        self.dropped_total += 1
-
     def nack_or_drop(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """As `nack`, but a message without deliveries left is dropped."""
+        """As `nack`, but a message without deliveries left leaves the queue."""
+        if self.rich is not None:
+            return self.give_back(now_us, numbers, Place.TAIL)
         results = self.nack(now_us, numbers)
         # Those that were given back stand at the end of the line.
         back = [self.ready.pop() for _ in range(sum(results))]
@@ -410,7 +320,7 @@ class Queue(QueueCounters):
             if message.remaining > 0:
                 self.ready.append(message)
             else:
-                self._drop(message)
+                self._drop(message, now_us)
         return results
 
     def nack(self, now_us: int, numbers: list[int]) -> list[bool]:
@@ -418,7 +328,7 @@ class Queue(QueueCounters):
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
-            message = self._live(number, now_us)
+            message = self.live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
                 self.endings.note(number, Ending.NACKED)
@@ -440,23 +350,27 @@ class Queue(QueueCounters):
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
-            message = self._live(number, now_us)
+            message = self.live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
                 self.endings.note(number, Ending.PUT_BACK)
-                message.due_us = message.ready_us
+                self._unlease(message)
+                message.delivered -= 1
                 message.remaining += refund
-                heappush(self.delayed, (message.due_us, message.sequence, message))
+                self._return(message, now_us, message.ready_us)
             results.append(message is not None)
         return results
 
     def extend(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Let leases end a full timeout from now."""
-        deadline_us = now_us + self.settings.timeout_us
+        return self.extend_to(now_us, numbers, now_us + self.settings.timeout_us)
+
+    def extend_to(self, now_us: int, numbers: list[int], deadline_us: int) -> list[bool]:
+        """Let leases end at `deadline_us`."""
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
-            live = self._live(number, now_us) is not None
+            live = self.live(number, now_us) is not None
             if live:
                 self.leases.reschedule(number, deadline_us)
             results.append(live)
@@ -467,10 +381,87 @@ class Queue(QueueCounters):
         self._keep_pre_images(range(first, first + count))
         self.leases.reschedule_live(now_us, first, count, deadline_us)
 
-    def _live(self, number: int, now_us: int) -> Message | None:
+    def live(self, number: int, now_us: int) -> Message | None:
+        """The message under a delivery number whose lease lives."""
         message = self.leases.messages.get(number)
         return message if message is not None and message.due_us > now_us else None
 
     def _keep_pre_images(self, numbers: Iterable[int]) -> None:
         if self.pre_images is not None:
             self.pre_images.keep_leased(self.leases.messages, numbers)
+
+    # --- coming back ----------------------------------------------------------------------------------------------
+
+    def give_back(self, now_us: int, numbers: list[int], place: Place, delay_us: int | None = None) -> list[bool]:
+        """As `nack`, but to this place; those without deliveries left leave the queue.
+
+        Args:
+            place: where those go that become due at once.
+            delay_us: how much later they become due; None for what the queue's options say, which leave alone what goes to
+                the head or keeps its place.
+        """
+        self._keep_pre_images(numbers)
+        results: list[bool] = []
+        returned: list[Message] = []
+        for number in numbers:
+            message = self.live(number, now_us)
+            if message is not None:
+                del self.leases.messages[number]
+                self.endings.note(number, Ending.NACKED)
+                self._unlease(message)
+                self.nacked_total += 1
+                returned.append(message)
+            results.append(message is not None)
+        # Those that go to the head together keep their order: the last of them goes there first.
+        for message in reversed(returned) if place is Place.HEAD else returned:
+            if message.remaining <= 0:
+                self._drop(message, now_us)
+            else:
+                self._place(message, now_us, place, delay_us)
+        return results
+
+    def _place(self, message: Message, now_us: int, place: Place, delay_us: int | None) -> None:
+        if delay_us is None:
+            delay_us = self._retry_delay_us(message) if place is Place.TAIL else 0
+        if delay_us:
+            self._return(message, now_us, now_us + delay_us)
+        elif place is Place.KEEP:
+            self._return(message, now_us, message.ready_us)
+        elif place is Place.HEAD:
+            self._return(message, now_us, min(message.ready_us, self._front_us(message, now_us) - 1))
+        elif isinstance(message, RichMessage) or self.is_expired(message, now_us):
+            self._return(message, now_us, now_us)
+        else:
+            message.due_us = message.ready_us = now_us
+            self.ready.append(message)
+
+    def _front_us(self, message: Message, now_us: int) -> int:
+        """The earliest due time of those in line that have the message's priority."""
+        priority = message.traits.priority if isinstance(message, RichMessage) else 0
+        fronts = [now_us]
+        if self.rich is not None and (front_us := self.rich.front_us(priority)) is not None:
+            fronts.append(front_us)
+        if priority == 0 and self.ready:
+            fronts.append(self.ready[0].due_us)
+        if priority == 0 and self.delayed:
+            fronts.append(self.delayed[0][0])
+        return min(fronts)
+
+    def _return(self, message: Message, now_us: int, due_us: int) -> None:
+        """Put a message back in line that has lost its lease."""
+        if self.rich is not None and self.is_expired(message, now_us):
+            self.expire(message, now_us)
+            return
+        message.due_us = message.ready_us = due_us
+        if isinstance(message, RichMessage):
+            self.enriched().enter(message, now_us)
+        else:
+            heappush(self.delayed, (due_us, message.sequence, message))
+
+    def _retry_delay_us(self, message: Message) -> int:
+        options = self.settings.options
+        return 0 if options is None else options.retry_delay_after(message.delivered)
+
+    def _unlease(self, message: Message) -> None:
+        if self.rich is not None:
+            self.rich.leased_bytes -= content_bytes(message.content)

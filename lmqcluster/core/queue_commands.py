@@ -7,7 +7,7 @@ from typing import Any
 from .commands import Delivered
 from .patterns import PatternView
 from .properties import Rule, checked_properties
-from .queue import DROPS_MAX, REPEATS_MAX, Queue
+from .queue import PASSES_MAX, REPEATS_MAX, Queue
 from .queue_state import are_all, check_numbers
 from .quotas import Kind, checked_owner
 from .state import REMEMBER_US, State
@@ -66,10 +66,10 @@ class QueueCommands:
             raise ValueError("a count must be an integer")
         state = self._state
         queue = state.queue(name)
-        dropped_before = queue.dropped_total
+        passed_before = queue.passed_over
         delivered = state.pull_from(queue, count)
         if not delivered:
-            if queue.dropped_total - dropped_before >= DROPS_MAX:
+            if queue.passed_over - passed_before >= PASSES_MAX:
                 return None
             state.idle.pulled(queue)
         return delivered
@@ -82,15 +82,15 @@ class QueueCommands:
         view: PatternView = state.patterns.view(pattern)
         delivered: list[Delivered] = []
         drops = 0
-        while len(delivered) < min(count, REPEATS_MAX) and drops < DROPS_MAX:
+        while len(delivered) < min(count, REPEATS_MAX) and drops < PASSES_MAX:
             earliest = view.earliest()
             if earliest is None or earliest[0] > state.now_us:
                 break
             queue = earliest[1]
-            dropped_before = queue.dropped_total
+            passed_before = queue.passed_over
             delivered += state.pull_from(state.queue(queue.name), 1)
-            drops += queue.dropped_total - dropped_before
-        return None if not delivered and drops >= DROPS_MAX else delivered
+            drops += queue.passed_over - passed_before
+        return None if not delivered and drops >= PASSES_MAX else delivered
 
     # --- settle ---------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,11 @@ class QueueCommands:
         if queue is None:
             return None
         check_numbers(numbers)
-        return queue.ack(self._state.now_us, numbers)
+        results = queue.ack(self._state.now_us, numbers)
+        if queue.rich is not None:
+            # The next of a group may take its turn, and an empty queue may be too old.
+            self._state.note_due(queue)
+        return results
 
     def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Give messages back, the deliveries stay charged. None if there is no such queue."""
@@ -120,11 +124,12 @@ class QueueCommands:
     def set_properties(self, name: bytes, pairs: list[Any]) -> bool:
         """Set some of a queue's own properties; creates the queue if need be."""
         state = self._state
-        checked = checked_properties(pairs)
+        checked = checked_properties(pairs, state.version)
         if state.version >= 2:
             self._check_property_bytes(name, dict(checked))
         queue = state.queue(name)
-        state.set_own(queue, {**queue.own, **dict(checked)})
+        own = {**queue.own, **dict(checked)}
+        state.set_own(queue, {key: value for key, value in own.items() if value is not None})
         state.refresh(queue)
         return True
 
@@ -147,7 +152,10 @@ class QueueCommands:
         """Replace the default rules."""
         compiled = self._state.compile
         self._state.set_rules(
-            [Rule(pattern, tuple(checked_properties(pairs)), compiled(pattern)) for pattern, pairs in rules]
+            [
+                Rule(pattern, tuple(checked_properties(pairs, self._state.version)), compiled(pattern))
+                for pattern, pairs in rules
+            ]
         )
         return True
 
@@ -156,3 +164,22 @@ class QueueCommands:
         if name not in self._state.queues:
             self._state.create(name, checked_owner(owner))
         return True
+
+    # --- bindings -------------------------------------------------------------------------------------------------
+
+    def bind(self, source: bytes, target: bytes) -> bool:
+        """Have copies of what is pushed to one queue put into another; makes the queues. False if it is so already.
+
+        Raises:
+            ValueError: a queue cannot be bound to itself.
+            RefusedError: ``quota_exceeded``.
+        """
+        if source == target:
+            raise ValueError("a queue cannot be bound to itself")
+        state = self._state
+        state.bindings.check(source)
+        return state.bind(state.queue(source), state.queue(target))
+
+    def unbind(self, source: bytes, target: bytes) -> bool:
+        """End a binding; False if there is none."""
+        return self._state.unbind(source, target)

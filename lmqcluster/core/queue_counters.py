@@ -16,6 +16,11 @@ COUNTERS: Final = {
     "purged_total": "Messages removed by a purge.",
     "moved_out_total": "Messages moved to other queues.",
     "moved_in_total": "Messages moved here from other queues.",
+    "expired_total": "Messages whose time was over before they were delivered.",
+    "dead_lettered_total": "Messages that went to the dead-letter queue after their last delivery.",
+    "refused_total": "Messages refused because the queue was full, or they were too large for it.",
+    "discarded_total": "Messages discarded to make room for new ones.",
+    "withdrawn_total": "Messages withdrawn by their label.",
 }
 """What each of them counts. The order is that of snapshots: a new counter goes to the end, with a new format of snapshots."""
 
@@ -34,6 +39,11 @@ class QueueCounters:
     purged_total: int
     moved_out_total: int
     moved_in_total: int
+    expired_total: int
+    dead_lettered_total: int
+    refused_total: int
+    discarded_total: int
+    withdrawn_total: int
 
     def __init__(self) -> None:
         for counter in COUNTERS:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from .bindings import Bindings
 from .commands import Compile, Delivered
+from .exits import MessageExits
 from .expiry import Expiry
 from .hooked_names import HookedNames
 from .idle_queues import IdleQueues
+from .intake import PLAIN_PUSH, Intake, Push
 from .lease_watch import LeaseWatch
 from .message import Meta
 from .past_deliveries import PastDeliveries
@@ -17,6 +20,7 @@ from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, settings_of
 from .queue import Queue
 from .queue_counters import COUNTERS
 from .quotas import Kind, Quotas
+from .rich_timers import RichTimers
 from .sorted_names import SortedNames
 from .stock import Stock, property_bytes
 from .tokens import Tokens
@@ -60,6 +64,10 @@ class QueueState:
         endings: how deliveries ended.
         expiry: ends what ends by log time.
         lease_watch: the queues whose leases end next.
+        timers: the queues in which something else happens next.
+        bindings: which queues get copies of what is pushed to others.
+        intake: takes what is pushed to queues that do more than append it.
+        exits: takes what queues give up.
         idle: the queues that end if nobody uses them.
         ready: queues that may have gained messages with the batch that is being applied.
         created, deleted: queues that came and went with it.
@@ -83,6 +91,10 @@ class QueueState:
         self.endings = PastDeliveries()
         self.expiry = Expiry()
         self.lease_watch = LeaseWatch(self)
+        self.timers = RichTimers(self)
+        self.bindings = Bindings()
+        self.intake = Intake(self)
+        self.exits = MessageExits(self)
         self.idle = IdleQueues(self)
         self.ready: list[Queue] = []
         self.created: list[Queue] = []
@@ -120,11 +132,13 @@ class QueueState:
             raise ValueError("a queue name must have 1 to 255 bytes")
         # Without rules all queues begin alike, and share one object.
         settings = self._settings({}, name) if self.rules else _PLAIN
-        queue = Queue(name, settings, self.endings, self.stock)
+        queue = Queue(name, settings, self.endings, self.stock, self.exits)
         queue.owner = owner
+        queue.created_us = self.now_us
         self.quotas.take(Kind.QUEUES, owner)
         queue.revision, queue.rules_revision = self.revision, self._rules_revision
         self.queues[name] = queue
+        self._note_special(queue)
         self.names.add(name)
         self.patterns.created(queue)
         self.created.append(queue)
@@ -149,7 +163,37 @@ class QueueState:
         """Resolve the queue's properties again."""
         queue.settings = self._settings(queue.own, queue.name)
         queue.rules_revision = self._rules_revision
+        self._note_special(queue)
         self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
+
+    def _note_special(self, queue: Queue) -> None:
+        """Find out whether pushes to the queue need more than to be appended; its timers may have changed too."""
+        queue.special = queue.settings.options is not None or bool(self.bindings.targets(queue.name))
+        if queue.special or queue.rich is not None:
+            queue.enriched()
+            self.timers.note(queue)
+
+    def bind(self, source: Queue, target: Queue) -> bool:
+        """Have a copy of what is pushed to one queue put into another; False if it is so already.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        bound = self.bindings.bind(source.name, target.name)
+        self._note_special(source)
+        return bound
+
+    def unbind(self, source: bytes, target: bytes) -> bool:
+        """End a binding; False if there is none."""
+        ended = self.bindings.unbind(source, target)
+        self._unbound([source])
+        return ended
+
+    def _unbound(self, sources: list[bytes]) -> None:
+        for name in sources:
+            source = self.existing(name)
+            if source is not None:
+                self._note_special(source)
 
     def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
         settings = settings_of(effective(own, self.rules, name))
@@ -185,6 +229,8 @@ class QueueState:
             self.quotas.give(Kind.QUEUES, queue.owner)
             self.idle.deleted(queue)
             self.lease_watch.deleted(queue)
+            self.timers.deleted(queue)
+            self._unbound(self.bindings.deleted(name))
             self.patterns.deleted(queue)
             self.deleted.append(queue)
             self.hooked.note(name, ())
@@ -209,8 +255,13 @@ class QueueState:
 
     # --- messages -------------------------------------------------------------------------------------------------
 
-    def store(self, queue: Queue, meta: Meta, contents: list[bytes]) -> list[int]:
-        """Put bodies that share one meta into a queue; returns a flag for each."""
+    def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push = PLAIN_PUSH) -> list[int]:
+        """Put bodies that share one meta into a queue; returns a flag for each.
+
+        Where a queue has bounds, those that it does not take are flagged so, and not stored.
+        """
+        if queue.special or push is not PLAIN_PUSH:
+            return self.intake.store(queue, meta, contents, push)
         bounds_windows = self.version >= 2
         flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents, bounds_windows=bounds_windows)
         self.last_sequence += len(contents)
@@ -259,6 +310,8 @@ class QueueState:
     def note_due(self, queue: Queue) -> None:
         """Messages of the queue may be due earlier than before."""
         self.ready.append(queue)
+        if queue.rich is not None:
+            self.timers.note(queue)
         if queue.views:
             _note_views(queue)
 

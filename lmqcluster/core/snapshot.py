@@ -5,10 +5,14 @@ it]``. In between stand the tables (sessions, producers, keys, scopes, endings, 
 name, each followed by its messages in the order in which they stand. Messages come in slices of columns, because a column is
 written and read by C code:
 
-    ["ready" or "delayed", [sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content]]
-    ["leased", [delivery number], ... the same columns ..., [ready_us]]
+    [line, [sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content],
+     [pushed_us], [delivered], [[how many, traits or None]]]
+    ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
-Content types and headers are run lengths. The content of a compound message is a list of [content type, headers, content].
+The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held", before which come rows of
+"groups": [group, sequence of the message that is in line or leased]. Content types, headers and traits are run lengths. The
+content of a compound message is a list of [content type, headers, content]. A column is empty if it says nothing: pushed_us if
+it equals due_us, delivered if it is 0, traits if there are none.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from .message import Headers, Message, Meta, Part
+from .message import Headers, Message, Meta, Origin, Part, RichMessage, Traits, content_bytes
 from .properties import Rule, checked_properties
 from .queue import Queue
 from .queue_counters import COUNTERS
@@ -64,6 +68,11 @@ class Restoration(Generic[S]):
             "marks": self._take_marks,
             "releases": self._take_releases,
             "queue": self._take_queue,
+            "bindings": self._take_bindings,
+            "groups": self._take_groups,
+            "waiting": lambda *columns: self._take_rich("waiting", *columns),
+            "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
+            "held": lambda *columns: self._take_rich("held", *columns),
             "ready": self._take_ready,
             "delayed": self._take_delayed,
             "leased": self._take_leased,
@@ -95,6 +104,8 @@ class Restoration(Generic[S]):
             raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
         if self._machine.version >= 2:
             self._machine.begin_version_2(rebuild=False)
+        if self._machine.version >= 3:
+            self._machine.begin_version_3(rebuild=False)
         return self._machine
 
     def _take(self, record: list[Any]) -> None:
@@ -139,7 +150,7 @@ class Restoration(Generic[S]):
         if more:
             machine.batches.last_session, machine.releases.seen_us = _ints(more)
         machine.rules = [
-            Rule(_bytes(pattern), tuple(checked_properties(pairs)), machine.compile(pattern))
+            Rule(_bytes(pattern), tuple(checked_properties(pairs, machine_version)), machine.compile(pattern))
             for pattern, pairs in rules
         ]
 
@@ -179,31 +190,50 @@ class Restoration(Generic[S]):
 
     def _take_queue(self, *columns: Any) -> None:
         record = from_format(self._format, "queue", ["queue", *columns])
-        name, own, window, counters, suspended, watched_us, owner, idle_us = record[1:]
+        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich = record[1:]
         self._check_window()
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
         queue = self._machine.add(name, checked_owner(owner))
         if own:
-            self._machine.set_own(queue, dict(checked_properties(own)))
+            self._machine.set_own(queue, dict(checked_properties(own, self._machine.version)))
             self._machine.refresh(queue)
         for counter, value in zip(COUNTERS, _ints(counters), strict=True):
             setattr(queue, counter, value)
         self._queue = queue
         self._window, flag, queue.watched_us, queue.idle_us = _ints([window, suspended, watched_us, idle_us])
+        queue.created_us, rich_flag = _ints([created_us, is_rich])
+        if rich_flag:
+            queue.enriched()
+        self._machine.timers.note(queue)
         self._machine.lease_watch.load(queue)
         self._machine.idle.load(queue)
         queue.suspended = bool(flag)
         self._last_number = 0
         self._last_delayed = (-(1 << 64), 0)
 
+    def _take_bindings(self, rows: list[Any]) -> None:
+        for source, target in _typed(rows, (bytes, bytes)):
+            self._machine.bindings.bind(source, target)
+
+    def _take_groups(self, rows: list[Any]) -> None:
+        self._current().enriched().current.update(_typed(rows, (bytes, int)))
+
+    def _take_rich(self, line: str, *columns: Any) -> None:
+        queue = self._current()
+        for message in self._messages(queue, line, *columns):
+            if not isinstance(message, RichMessage):
+                raise ValueError("a message in a line for those with traits has none")
+            queue.enriched().load(line, message)
+        self._machine.timers.note(queue)
+
     def _take_ready(self, *columns: Any) -> None:
         queue = self._current()
-        queue.ready.extend(self._messages(queue, *columns))
+        queue.ready.extend(self._messages(queue, "ready", *columns))
 
     def _take_delayed(self, *columns: Any) -> None:
         queue = self._current()
-        for message in self._messages(queue, *columns):
+        for message in self._messages(queue, "delayed", *columns):
             place = (message.due_us, message.sequence)
             if place <= self._last_delayed:
                 raise ValueError("delayed messages are out of order")
@@ -214,10 +244,11 @@ class Restoration(Generic[S]):
                 queue.reopen_window(message)
                 self._window = 0
 
-    def _take_leased(self, numbers: list[int], *columns: Any) -> None:
-        *shared, ready = columns
+    def _take_leased(self, *given: Any) -> None:
+        _, numbers, *columns = from_format(self._format, "leased", ["leased", *given])
+        ready = columns.pop(5)
         queue = self._current()
-        messages = self._messages(queue, *shared)
+        messages = self._messages(queue, "", *columns)
         if not len(_ints(numbers)) == len(_ints(ready)) == len(messages):
             raise ValueError("the columns of a slice differ in length")
         for number in numbers:
@@ -227,6 +258,8 @@ class Restoration(Generic[S]):
         for message, ready_us in zip(messages, ready, strict=True):
             message.ready_us = ready_us
         queue.leases.load(numbers, messages)
+        if queue.rich is not None:
+            queue.rich.leased_bytes += sum(content_bytes(message.content) for message in messages)
 
     def _current(self) -> Queue:
         if self._queue is None:
@@ -237,15 +270,9 @@ class Restoration(Generic[S]):
         if self._window:
             raise ValueError("the message of an accumulation window is missing")
 
-    def _messages(
-        self,
-        queue: Queue,
-        sequences: list[int],
-        due: list[int],
-        remaining: list[int],
-        metas: list[Any],
-        contents: list[Any],
-    ) -> list[Message]:
+    def _messages(self, queue: Queue, line: str, *given: Any) -> list[Message]:
+        columns = from_format(self._format, line, [line, *given])[1:]
+        sequences, due, remaining, metas, contents, pushed, delivered, traits = columns
         count = len(_ints(sequences))
         if not count == len(_ints(due)) == len(_ints(remaining)) == len(contents) == sum(run[0] for run in metas):
             raise ValueError("the columns of a slice differ in length")
@@ -256,7 +283,36 @@ class Restoration(Generic[S]):
         else:
             contents = [_content(content) for content in contents]
             queue.count(contents)
-        return list(map(Message, sequences, due, remaining, _expanded(metas), contents))
+        shared = (sequences, due, remaining, _expanded(metas), contents)
+        messages = list(map(_message, *shared, _expanded_traits(traits))) if traits else list(map(Message, *shared))
+        if len(messages) != count or len(_ints(pushed)) not in (0, count) or len(_ints(delivered)) not in (0, count):
+            raise ValueError("the columns of a slice differ in length")
+        for message, pushed_us in zip(messages, pushed, strict=False):
+            message.pushed_us = pushed_us
+        for message, times in zip(messages, delivered, strict=False):
+            message.delivered = times
+        return messages
+
+
+def _message(
+    sequence: int, due_us: int, remaining: int, meta: Meta, content: bytes | list[Part], traits: Traits | None
+) -> Message:
+    if traits is None:
+        return Message(sequence, due_us, remaining, meta, content)
+    return RichMessage(sequence, due_us, remaining, meta, content, traits)
+
+
+def _expanded_traits(runs: list[Any]) -> list[Traits | None]:
+    result: list[Traits | None] = []
+    for count, row in runs:
+        result += [None if row is None else _traits(*row)] * count
+    return result
+
+
+def _traits(priority: int, expires_us: int, label: bytes, group: bytes, origin: list[Any] | None) -> Traits:
+    _ints([priority, expires_us])
+    row = None if origin is None else Origin(*_typed([tuple(origin)], (bytes, bytes, int, int, int, int))[0])
+    return Traits(priority, expires_us, _bytes(label), _bytes(group), row)
 
 
 def _ints(column: list[int]) -> list[int]:

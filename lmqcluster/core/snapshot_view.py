@@ -15,7 +15,7 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self
 
-from .message import Message, Meta, Part
+from .message import Message, Meta, Part, RichMessage
 from .pre_images import PreImages
 from .queue import Queue
 from .queue_counters import COUNTERS
@@ -50,7 +50,7 @@ class SnapshotView:
         self._begun = False
         self._format = format_of(machine.version)
         self._header = to_format(self._format, "header", _header(machine))
-        self._tables = [
+        self._tables: list[tuple[str, Iterator[list[Any]]]] = [
             ("sessions", machine.sessions.rows()),
             ("producers", machine.producers.rows()),
             ("keys", machine.keys.rows()),
@@ -60,6 +60,7 @@ class SnapshotView:
             ("tokens", machine.tokens.rows()),
             ("marks", machine.marks.rows()),
             ("releases", machine.releases.rows()),
+            ("bindings", machine.bindings.rows()),
         ]
         self._names = machine.names.frozen()
         # Those that were touched before the reader came to them.
@@ -137,17 +138,31 @@ class SnapshotView:
         return self._frozen[name]
 
     def _frozen_queue(self, queue: Queue) -> _FrozenQueue:
-        return _FrozenQueue(queue, to_format(self._format, "queue", _queue_record(queue)), self._pre_images)
+        return _FrozenQueue(queue, self._format, self._pre_images)
 
 
 class _FrozenQueue:
     """Copies of one queue's containers, emptied as they are read."""
 
-    __slots__ = ("_delayed", "_leased", "_numbers", "_parts", "_pre_images", "_queue", "_ready", "_record", "_window")
+    __slots__ = (
+        "_current",
+        "_delayed",
+        "_format",
+        "_leased",
+        "_lines",
+        "_numbers",
+        "_parts",
+        "_pre_images",
+        "_queue",
+        "_ready",
+        "_record",
+        "_window",
+    )
 
-    def __init__(self, queue: Queue, record: list[Any], pre_images: PreImages | None) -> None:
+    def __init__(self, queue: Queue, version: int, pre_images: PreImages | None) -> None:
         self._queue = queue
-        self._record = record
+        self._format = version
+        self._record = to_format(version, "queue", _queue_record(queue))
         self._window = queue.window
         self._parts = len(queue.window.content) if queue.window is not None else 0
         self._ready = queue.ready.copy()
@@ -155,6 +170,9 @@ class _FrozenQueue:
         # Numbers only grow, so the table is in their order.
         self._numbers = deque(queue.leases.messages)
         self._leased = deque(queue.leases.messages.values())
+        rich = queue.rich
+        self._current = [] if rich is None else list(rich.current.items())
+        self._lines = [] if rich is None else [(kind, deque(line.frozen())) for kind, line in rich.lines()]
         self._pre_images = pre_images
         if pre_images is not None:
             queue.pre_images = pre_images
@@ -166,6 +184,10 @@ class _FrozenQueue:
 
     def records(self) -> Iterator[list[Any]]:
         """The queue's record and those of its messages."""
+        for record in self._records():
+            yield to_format(self._format, record[0], record)
+
+    def _records(self) -> Iterator[list[Any]]:
         yield self._record
         while self._ready:
             for columns in self._columns(_taken(self._ready)):
@@ -178,6 +200,14 @@ class _FrozenQueue:
         while self._leased:
             for columns in self._columns(_taken(self._leased), leased=True):
                 yield ["leased", [self._numbers.popleft() for _ in columns[0]], *columns]
+        for start in range(0, len(self._current), _ROWS_MAX):
+            yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
+        for kind, blocks in self._lines:
+            while blocks:
+                messages = deque(entry[-1] for entry in blocks.popleft())
+                while messages:
+                    for columns in self._columns(_taken(messages)):
+                        yield [kind, *columns]
 
     def _columns(self, messages: list[Message], *, leased: bool = False) -> list[Columns]:
         """The messages column by column, in as many slices as their size calls for.
@@ -207,18 +237,23 @@ class _FrozenQueue:
     def _slice(self, messages: list[Message], *, leased: bool) -> Columns:
         if self._pre_images is not None and self._pre_images.table:
             states = list(map(self._pre_images.take, messages))
-            due, ready, remaining = (list(column) for column in zip(*states, strict=True))
+            due, ready, remaining, delivered = (list(column) for column in zip(*states, strict=True))
         else:
             due = [message.due_us for message in messages]
             ready = [message.ready_us for message in messages] if leased else []
             remaining = [message.remaining for message in messages]
+            delivered = [message.delivered for message in messages]
         metas = [
             [len(list(run)), meta[0], [list(header) for header in meta[1]]]
             for meta, run in groupby(message.meta for message in messages)
         ]
         columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
-        # Only a lease has a due time to return to; every other message is due at its ready time.
-        return [*columns, ready] if leased else columns
+        if leased:
+            # Only a lease has a due time to return to; every other message is due at its ready time.
+            columns.append(ready)
+        pushed = [message.pushed_us for message in messages]
+        # What goes without saying is left out.
+        return [*columns, [] if pushed == due else pushed, delivered if any(delivered) else [], _traits_runs(messages)]
 
     def _contents(self, messages: list[Message]) -> list[Any]:
         return [
@@ -260,7 +295,17 @@ def _queue_record(queue: Queue) -> list[Any]:
     window = queue.window.sequence if queue.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
     state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
+    state += [queue.created_us, int(queue.rich is not None)]
     return ["queue", queue.name, own, window, list(_counters_of(queue)), *state]
+
+
+def _traits_runs(messages: list[Message]) -> list[Any]:
+    """[how many, traits or None] of messages in a row; nothing if none has any."""
+    runs = [
+        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)]]
+        for traits, run in groupby(message.traits if isinstance(message, RichMessage) else None for message in messages)
+    ]
+    return [] if len(runs) == 1 and runs[0][1] is None else runs
 
 
 def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -34,7 +34,7 @@ class State(QueueState):
         releases: owners whose tokens have ended.
     """
 
-    VERSION_MAX: ClassVar = 2
+    VERSION_MAX: ClassVar = 3
     """The highest machine version that this program understands."""
     REMEMBER_US: ClassVar = REMEMBER_US
 
@@ -51,6 +51,7 @@ class State(QueueState):
         self.expiry.watch(
             [
                 Limited(self.lease_watch, 1_000),
+                Limited(self.timers, 1_000),
                 Limited(self.keys, 2_000),
                 Limited(self.key_scopes, 100),
                 Limited(self.producers, 2_000),
@@ -67,6 +68,12 @@ class State(QueueState):
         self.outdate_settings()
         self.lease_watch.begin(rebuild=rebuild)
         self.expiry.begin()
+
+    def begin_version_3(self, *, rebuild: bool) -> None:
+        """Go on as machine version 3: queues can do more, and messages know when and how often they were delivered."""
+        if rebuild:
+            for queue in self.queues.values():
+                self.touched(queue).forget_past(self.now_us)
 
     def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
         """Whether a delivery that a command `op` (ack, nack or put back) finds no lease of was ended by such a command before.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.queue import DROPS_MAX, REPEATS_MAX
+from lmqcluster.core.queue import PASSES_MAX, REPEATS_MAX
 from lmqcluster.wire import limits
 from tests.property.driver import Driver, bodies, numbers
 from tests.property.work import Work, counted
@@ -112,7 +112,7 @@ def test_passing_over_very_many_exhausted_messages_is_spread_over_several_pulls(
     queue = driver.machine.queues[Q]
     for passed in range(1, 11):
         assert driver.pull(Q) is None
-        assert queue.dropped_total == passed * DROPS_MAX
+        assert queue.dropped_total == passed * PASSES_MAX
         assert queue.head_us() is not None
         assert queue.head_us() <= driver.now_us, "the puller is to try again at once"
     assert driver.drain(Q) == [b"x"]
@@ -130,7 +130,7 @@ def test_pull_any_passes_over_no_more_than_a_pull() -> None:
     for _ in range(20):
         delivered = driver.pull_any(b"")
         before, dropped = dropped, driver.machine.totals()["dropped_total"]
-        assert dropped - before <= 2 * DROPS_MAX
+        assert dropped - before <= 2 * PASSES_MAX
         if delivered:
             break
     assert bodies(delivered) == [b"x"]
@@ -191,3 +191,31 @@ def test_deleting_a_full_queue_is_one_step() -> None:
     with counted() as work:
         driver.delete(Q)
     assert work.lines < 200
+
+
+def _rich_row(number: int) -> list[object]:
+    """A message like no other: with a priority, a label and a group of its own, and a time at which it expires."""
+    traits = [-1, 0, 3600 * 1_000_000 + number, number % 7919 - 4000, b"l%d" % number, b"g%d" % (number % 1009)]
+    return [b"x", None, [], None, traits]
+
+
+def _rich_work(count: int) -> Work:
+    driver = Driver(version=3)
+    driver.set(Q, max_items=10 * MANY, retry_delay=1)
+    for start in range(0, count, 500):
+        driver.do(Op.PUSH_TRAITS, Q, [_rich_row(number) for number in range(start, start + 500)])
+    with counted() as work:
+        for number in range(SETTLED):
+            driver.do(Op.PUSH_TRAITS, Q, [_rich_row(count + number)])
+            driver.do(Op.GIVE_BACK, Q, numbers(driver.pull(Q)), 0, -1)
+            driver.ack(Q, *numbers(driver.pull(Q)))
+            driver.do(Op.WITHDRAW, Q, b"l%d" % (count // 2 + number), 10)
+    return work
+
+
+def test_messages_with_traits_cost_the_same_however_many_wait() -> None:
+    few, many = _rich_work(FEW), _rich_work(20_000)
+    assert many.lines <= few.lines * 1.2
+    # Of two numbers each.
+    del few.linear_calls["max"], many.linear_calls["max"]
+    assert many.linear_calls == few.linear_calls

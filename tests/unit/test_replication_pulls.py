@@ -286,8 +286,8 @@ def test_a_pull_that_looks_while_its_view_is_filled_can_be_cancelled(monkeypatch
 
 
 def test_a_pull_that_met_only_exhausted_messages_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "DROPS_MAX", 1)
-    monkeypatch.setattr(queue_commands_module, "DROPS_MAX", 1)
+    monkeypatch.setattr(queue_module, "PASSES_MAX", 1)
+    monkeypatch.setattr(queue_commands_module, "PASSES_MAX", 1)
 
     async def scenario(bench: Bench) -> None:
         client = Client()

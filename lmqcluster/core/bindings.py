@@ -1,0 +1,74 @@
+"""Which queues get a copy of what is pushed to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .commands import RefusedError
+
+__all__ = ["BOUND_MAX", "Bindings"]
+
+BOUND_MAX = 100
+"""Most queues that are bound to one."""
+
+
+class Bindings:
+    """Source and target names. A binding ends with its target, and outlives its source."""
+
+    def __init__(self) -> None:
+        self._targets: dict[bytes, dict[bytes, None]] = {}
+        self._sources: dict[bytes, dict[bytes, None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._targets.values()))
+
+    def targets(self, source: bytes) -> list[bytes]:
+        """The queues bound to this one, in the order in which they were bound."""
+        return list(self._targets.get(source, ()))
+
+    def sources(self, target: bytes) -> list[bytes]:
+        """The queues that this one is bound to."""
+        return list(self._sources.get(target, ()))
+
+    def check(self, source: bytes) -> None:
+        """Refuse another binding of this source if it has too many.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        if len(self._targets.get(source, ())) >= BOUND_MAX:
+            raise RefusedError("quota_exceeded", f"{BOUND_MAX} queues are bound to this one, which is the limit")
+
+    def bind(self, source: bytes, target: bytes) -> bool:
+        """Bind a queue to another one; False if it is already."""
+        if target in self._targets.get(source, ()):
+            return False
+        self._targets.setdefault(source, {})[target] = None
+        self._sources.setdefault(target, {})[source] = None
+        return True
+
+    def unbind(self, source: bytes, target: bytes) -> bool:
+        """End a binding; False if there is none."""
+        bound = self._targets.get(source, {})
+        if target not in bound:
+            return False
+        _take_out(self._targets, source, target)
+        _take_out(self._sources, target, source)
+        return True
+
+    def deleted(self, name: bytes) -> list[bytes]:
+        """The queue is gone, and what bound it to others; returns these others."""
+        sources = self.sources(name)
+        for source in sources:
+            self.unbind(source, name)
+        return sources
+
+    def rows(self) -> Iterator[list[bytes]]:
+        """[source, target] of each."""
+        return iter([[source, target] for source, bound in self._targets.items() for target in bound])
+
+
+def _take_out(table: dict[bytes, dict[bytes, None]], key: bytes, value: bytes) -> None:
+    del table[key][value]
+    if not table[key]:
+        del table[key]

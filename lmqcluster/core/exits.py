@@ -1,0 +1,63 @@
+"""Where messages go that a queue gives up: to its dead-letter queue, or to the one for what has expired."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .intake import Intake
+from .message import Message, Origin, RichMessage, Traits
+from .queue import Queue
+
+__all__ = ["EXHAUSTED", "EXPIRED", "MessageExits"]
+
+EXHAUSTED, EXPIRED = b"exhausted", b"expired"
+
+
+class ExitState(Protocol):
+    """What it needs of the queues' state."""
+
+    now_us: int
+    intake: Intake
+
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name, ready to be changed, None if there is none."""
+
+    def add(self, name: bytes, owner: bytes) -> Queue:
+        """Make the queue."""
+
+
+class MessageExits:
+    """Passes messages on, with body, headers, label, group, and where they come from."""
+
+    def __init__(self, state: ExitState) -> None:
+        self._state = state
+
+    def expired(self, queue: Queue, message: Message) -> None:
+        """The message's time is over."""
+        options = queue.settings.options
+        if options is not None and options.expire_to:
+            self._pass_on(queue, message, options.expire_to, EXPIRED)
+
+    def exhausted(self, queue: Queue, message: Message) -> None:
+        """The message has no deliveries left."""
+        options = queue.settings.options
+        if options is not None and options.dead_letters:
+            self._pass_on(queue, message, options.dead_letters, EXHAUSTED)
+
+    def _pass_on(self, queue: Queue, message: Message, destination: bytes, reason: bytes) -> None:
+        state = self._state
+        target = self.target(queue, destination)
+        before = message.traits if isinstance(message, RichMessage) else Traits()
+        origin = Origin(queue.name, reason, state.now_us, message.delivered, message.sequence, message.pushed_us)
+        state.intake.receive(target, message, before._replace(expires_us=0, origin=origin))
+
+    def send(self, queue: Queue, message: RichMessage, destination: bytes) -> None:
+        """Store a message that has left a queue in another one, as one that comes from nowhere."""
+        traits = message.traits._replace(expires_us=0, origin=None)
+        self._state.intake.receive(self.target(queue, destination), message, traits)
+
+    def target(self, queue: Queue, destination: bytes) -> Queue:
+        """The queue of that name that takes what another one gives up, made if need be."""
+        # Made for the same owner whatever it has: a message must not be lost for want of a queue.
+        target = self._state.existing(destination)
+        return self._state.add(destination, queue.owner) if target is None else target

@@ -1,0 +1,221 @@
+"""How a push reaches queues that do more than append it: aliases, bound queues, limits, delays, traits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from .bindings import Bindings
+from .commands import PushFlag
+from .message import Message, Meta, Traits
+from .queue import PASSES_MAX, Queue
+
+__all__ = ["PLAIN_PUSH", "Intake", "Push", "Room"]
+
+TARGETS_MAX = 1_000
+"""Most queues that one push reaches."""
+
+
+class Push(NamedTuple):
+    """What a push asks for beyond body, content type and headers.
+
+    Attributes:
+        delay_us: how much later it becomes due; negative for what the queue says.
+        due_us: log time at which it becomes due, 0 for no such time.
+        ttl_us: how long it may be delivered, 0 for as long as the queue says.
+        priority, label, group: as in `Traits`.
+    """
+
+    delay_us: int = -1
+    due_us: int = 0
+    ttl_us: int = 0
+    priority: int = 0
+    label: bytes = b""
+    group: bytes = b""
+
+
+PLAIN_PUSH = Push()
+_PLAIN_TRAITS = Traits()
+
+
+class Targets(NamedTuple):
+    """Where a push goes.
+
+    Attributes:
+        deciding: queues each of which must take it.
+        keeping: those of them that keep it.
+        copies: queues that get a copy if they can take one.
+    """
+
+    deciding: list[Queue]
+    keeping: list[Queue]
+    copies: list[Queue]
+
+
+class IntakeState(Protocol):
+    """What it needs of the queues' state."""
+
+    now_us: int
+    last_sequence: int
+    bindings: Bindings
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of that name, created if need be."""
+
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name, ready to be changed, None if there is none."""
+
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due earlier than before."""
+
+
+class Intake:
+    """Stores what is pushed."""
+
+    def __init__(self, state: IntakeState) -> None:
+        self._state = state
+
+    def targets(self, queue: Queue) -> Targets:
+        """Where a push to the queue goes: an alias is followed, also to further aliases, and each queue's bindings once."""
+        state = self._state
+        targets = Targets([], [], [])
+        pending, seen = [queue], {queue.name}
+        while pending:
+            one = pending.pop(0)
+            options = one.settings.options
+            if options is not None and options.destinations:
+                new = [name for name in options.destinations if name not in seen][: TARGETS_MAX - len(seen)]
+                seen.update(new)
+                pending += [state.queue(name) for name in new]
+                continue
+            targets.deciding.append(one)
+            if options is None or not options.fanout_only:
+                targets.keeping.append(one)
+            for name in state.bindings.targets(one.name):
+                bound = state.existing(name) if name not in seen else None
+                if bound is not None:
+                    seen.add(name)
+                    targets.copies.append(bound)
+        return targets
+
+    def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push) -> list[int]:
+        """Store bodies one by one; returns a flag for each, see `PushFlag`."""
+        targets = self.targets(queue)
+        return [self._store(targets, meta, content, push) for content in contents]
+
+    def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
+        flag = PushFlag.STORED
+        for queue in targets.deciding:
+            flag = flag or self._make_room(queue, len(content))
+        if flag:
+            return flag
+        # The answer is that of the queue itself, not of its copies.
+        results = [self._put(queue, meta, content, push) for queue in targets.keeping]
+        for queue in targets.copies:
+            if not self._make_room(queue, len(content)):
+                self._put(queue, meta, content, push)
+        return results[0] if results else PushFlag.STORED
+
+    def _make_room(self, queue: Queue, size: int) -> PushFlag:
+        """Why a queue does not take a body; one that discards what is old makes room for it."""
+        options = queue.settings.options
+        if options is None:
+            return PushFlag.STORED
+        if options.max_item_bytes is not None and size > options.max_item_bytes:
+            queue.refused_total += 1
+            return PushFlag.OVERSIZED
+        if options.discard_old_when_full:
+            for _ in range(PASSES_MAX):
+                if _takes(queue) or not queue.discard(self._state.now_us):
+                    break
+        if _takes(queue):
+            return PushFlag.STORED
+        queue.refused_total += 1
+        return PushFlag.FULL
+
+    def _put(self, queue: Queue, meta: Meta, content: bytes, push: Push) -> int:
+        """Store a body in a queue that takes it."""
+        state, options = self._state, queue.settings.options
+        now_us = state.now_us
+        due_us, traits = push.due_us, Traits(push.priority, 0, push.label, push.group)
+        if push.delay_us >= 0:
+            due_us = now_us + push.delay_us
+        elif options is not None and not due_us:
+            due_us = now_us + options.delay_us
+        ends = [push.ttl_us] if push.ttl_us else []
+        if options is not None and options.max_age_us is not None:
+            ends.append(options.max_age_us)
+        if ends:
+            traits = traits._replace(expires_us=now_us + min(ends))
+        state.last_sequence += 1
+        flag = PushFlag.STORED
+        if traits != _PLAIN_TRAITS:
+            queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
+        elif due_us > now_us:
+            queue.push_delayed(now_us, state.last_sequence, meta, content, due_us)
+        else:
+            flag = PushFlag(queue.push(now_us, state.last_sequence, meta, [content])[0])
+        state.note_due(queue)
+        return flag
+
+    def receive(self, queue: Queue, message: Message, traits: Traits) -> None:
+        """Store a message that another queue gave up. Limits do not keep it out: it would be lost."""
+        state = self._state
+        targets = self.targets(queue)
+        for one in targets.keeping + targets.copies or [queue]:
+            state.last_sequence += 1
+            one.take_over(state.now_us, state.last_sequence, message, traits)
+            state.note_due(one)
+
+
+class Room:
+    """Finds out whether several pushes will be taken as a whole, before the first of them is stored."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._items: dict[bytes, int] = {}
+        self._bytes: dict[bytes, int] = {}
+
+    def take(self, queue: Queue, size: int) -> PushFlag:
+        """Count a push of a body of this size; returns why it would not be stored, and counts nothing then."""
+        targets = self._intake.targets(queue)
+        for one in targets.deciding:
+            if flag := self._refusal(one, size):
+                return flag
+        for one in targets.keeping:
+            self.add(one, size)
+        for one in targets.copies:
+            if not self._refusal(one, size):
+                self.add(one, size)
+        return PushFlag.STORED
+
+    def receive(self, queue: Queue, size: int) -> None:
+        """Count a message that another queue gives up, see `Intake.receive`."""
+        targets = self._intake.targets(queue)
+        for one in targets.keeping + targets.copies or [queue]:
+            self.add(one, size)
+
+    def add(self, queue: Queue, size: int) -> None:
+        """Count a message that comes to those that wait, whether there is room or not."""
+        self._items[queue.name] = self._items.get(queue.name, 0) + 1
+        self._bytes[queue.name] = self._bytes.get(queue.name, 0) + size
+
+    def _refusal(self, queue: Queue, size: int) -> PushFlag:
+        options = queue.settings.options
+        if options is None:
+            return PushFlag.STORED
+        if options.max_item_bytes is not None and size > options.max_item_bytes:
+            return PushFlag.OVERSIZED
+        if options.discard_old_when_full:
+            return PushFlag.FULL if options.max_items == 0 or options.max_bytes == 0 else PushFlag.STORED
+        more_items, more_bytes = self._items.get(queue.name, 0), self._bytes.get(queue.name, 0)
+        return PushFlag.STORED if _takes(queue, more_items, more_bytes) else PushFlag.FULL
+
+
+def _takes(queue: Queue, more_items: int = 0, more_bytes: int = 0) -> bool:
+    """Whether another message may wait in the queue, besides those that wait and so many more."""
+    options = queue.settings.options
+    if options is None:
+        return True
+    if options.max_items is not None and queue.waiting() + more_items >= options.max_items:
+        return False
+    return options.max_bytes is None or queue.waiting_bytes() + more_bytes < options.max_bytes

@@ -1,0 +1,84 @@
+"""Several pushes that are stored as a whole or not at all."""
+
+from __future__ import annotations
+
+from .commands import PushFlag, RefusedError
+from .intake import Push, Room
+from .keyed_pushes import FLAG_BITS, Item
+from .keys import KnownPush, digest_of
+from .message import Message, content_bytes
+from .queue import Queue
+from .quotas import Kind
+from .state import State
+
+__all__ = ["PushPlan"]
+
+
+class PushPlan:
+    """Checks all of them first; once every check has passed, none is refused any more."""
+
+    def __init__(self, state: State, owner: bytes) -> None:
+        self._state = state
+        self._owner = owner
+        self._room = Room(state.intake)
+        self._new_keys: dict[tuple[bytes, bytes], bytes] = {}
+
+    def add(self, queue: Queue, item: Item) -> None:
+        """Count a push; one under a known key stores nothing.
+
+        Raises:
+            RefusedError: ``full``, ``too_large``, ``key_reused``.
+        """
+        if item.key is not None and self._is_known(queue, item, item.key):
+            return
+        flag = self._room.take(queue, len(item.content)) if queue.special else PushFlag.STORED
+        if flag is PushFlag.STORED:
+            return
+        queue.refused_total += 1
+        if flag is PushFlag.OVERSIZED:
+            raise RefusedError("too_large", f"a body is larger than the queue {queue.name!r} takes (max_item_size)")
+        raise RefusedError("full", f"the queue {queue.name!r} is full (max_items, max_size)")
+
+    def give_back(self, queue: Queue, message: Message) -> None:
+        """Count a message that comes back to a queue, or leaves it for another one."""
+        size = content_bytes(message.content)
+        destination = queue.destination_of(message, self._state.now_us)
+        if destination is None:
+            self._room.add(queue, size)
+        elif destination:
+            self._room.receive(self._state.exits.target(queue, destination), size)
+
+    def check_keys(self) -> None:
+        """Refuse new keys that are too many.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        if self._new_keys:
+            self._state.quotas.check(Kind.KEYS, self._owner, len(self._new_keys))
+
+    def _is_known(self, queue: Queue, item: Item, key: bytes) -> bool:
+        digest = digest_of(item.content)
+        known = self._state.keys.find(self._owner, queue.name, key)
+        before = self._new_keys.get((queue.name, key)) if known is None else known.digest
+        if before not in (None, b"", digest):
+            raise RefusedError(
+                "key_reused", f"the idempotency key {key!r} was used for another body on this queue; nothing is stored"
+            )
+        if before is None and known is None:
+            self._new_keys[queue.name, key] = digest
+        return before is not None
+
+    def store(self, queue: Queue, item: Item, push: Push) -> tuple[int, int]:
+        """Store a message; returns its flag and its sequence, under a known key those of the first push."""
+        state = self._state
+        known = None if item.key is None else state.keys.find(self._owner, queue.name, item.key)
+        if known is not None:
+            return known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS
+        sequence = state.last_sequence + 1
+        flag = state.store(queue, (item.content_type, item.headers), [item.content], push)[0]
+        if item.key is not None:
+            known = KnownPush(flag | sequence << FLAG_BITS, digest_of(item.content))
+            state.keys.remember(self._owner, queue.name, item.key, known, state.now_us)
+            state.expiry.at(state.now_us + state.REMEMBER_US)
+        return flag, sequence

@@ -1,0 +1,390 @@
+"""What is in one queue, and in which order: messages ready, delayed and leased, and the accumulation window.
+
+Messages are handed out in order of their due time. Three structures hold them: ``ready`` is a deque, because fresh and nacked
+messages become due at the moment they enter; ``delayed`` is a heap for those that become due later or return to an old
+place; ``leases`` holds what is delivered, which comes back at its deadline. Messages with traits, and the order that these
+ask for, are in ``rich``, which most queues do not have.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from .commands import PushFlag
+from .expiry import NEVER
+from .lease import LeaseTable
+from .message import (
+    COMPOUND_BYTES_MAX,
+    Message,
+    Meta,
+    Part,
+    RichMessage,
+    Traits,
+    content_bytes,
+    content_count,
+    part_bytes,
+)
+from .past_deliveries import Ending, PastDeliveries
+from .properties import Settings
+from .queue_counters import QueueCounters
+from .rich_lines import RichLines
+from .stock import Stock, property_bytes
+
+if TYPE_CHECKING:
+    from .pre_images import PreImages
+
+__all__ = ["QueueContents"]
+
+
+class QueueContents(QueueCounters):
+    """The messages of a queue, and what is known of them.
+
+    Attributes:
+        own: properties set on the queue itself.
+        owner: to whose quota it counts.
+        idle_us: log time of the last pull if the queue ends unless it is used, else 0; see `IdleQueues`.
+        created_us: log time of its making.
+        settings: effective properties; kept up to date by the machine.
+        special: whether its options or bindings ask for more than to append what is pushed.
+        revision: the machine's revision when it last looked after the queue.
+        rules_revision: revision of the default rules that `settings` reflects.
+        stock: sums over all queues, to which this one adds its own.
+        bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
+        rich: messages with traits; there is one as soon as the queue has had any, or is special.
+        pre_images: where messages go before they change, while a snapshot view needs them.
+        suspended: whether nothing is handed out for the time being; everything else goes on.
+        watched_us: when it is looked at next for leases that have ended; not later than the first deadline.
+        timer_us: when it is looked at next for what happens in it by time; see `RichTimers`.
+        passed_over: how many messages pulls have met that may not be delivered; only differences say something.
+    """
+
+    __slots__ = (
+        "_window_bytes",
+        "bodies",
+        "body_bytes",
+        "created_us",
+        "delayed",
+        "endings",
+        "idle_us",
+        "leases",
+        "name",
+        "own",
+        "owner",
+        "passed_over",
+        "pre_images",
+        "ready",
+        "revision",
+        "rich",
+        "rules_revision",
+        "settings",
+        "special",
+        "stock",
+        "suspended",
+        "timer_us",
+        "watched_us",
+        "window",
+    )
+
+    def __init__(self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock) -> None:
+        super().__init__()
+        self.name = name
+        self.own: dict[str, Any] = {}
+        self.owner = b""
+        self.idle_us = 0
+        self.created_us = 0
+        self.settings = settings
+        self.special = settings.options is not None
+        self.revision = 0
+        self.rules_revision = 0
+        self.stock = stock
+        self.ready: deque[Message] = deque()
+        self.delayed: list[tuple[int, int, Message]] = []
+        self.leases = LeaseTable()
+        self.rich: RichLines | None = None
+        self.endings = endings
+        self.window: Message | None = None
+        self._window_bytes = 0
+        self.bodies = 0
+        self.body_bytes = 0
+        self.pre_images: PreImages | None = None
+        self.suspended = False
+        self.watched_us = NEVER
+        self.timer_us = NEVER
+        self.passed_over = 0
+
+    def __len__(self) -> int:
+        return self.waiting() + len(self.leases.messages)
+
+    def waiting(self) -> int:
+        """How many messages nobody holds, those that are not due yet included."""
+        return len(self.ready) + len(self.delayed) + (0 if self.rich is None else len(self.rich))
+
+    def waiting_bytes(self) -> int:
+        """Bytes of the bodies that nobody holds; `rich` must be there."""
+        return self.body_bytes - self.enriched().leased_bytes
+
+    def enriched(self) -> RichLines:
+        """The lines of messages with traits, made if need be."""
+        if self.rich is None:
+            self.rich = RichLines(self.leases.messages.values())
+        return self.rich
+
+    def head_us(self) -> int | None:
+        """When a pull can find the next message, one whose lease ends included; None if the queue is empty or suspended."""
+        return None if self.suspended else self.earliest_us()
+
+    def earliest_us(self) -> int | None:
+        """The earliest due time of all messages, leased ones included, or None if the queue is empty."""
+        if self.rich is None:
+            return self._plain_us()
+        times = (self._plain_us(), self.rich.earliest_us())
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def _plain_us(self) -> int | None:
+        other = self._other_us()
+        if self.ready and (other is None or self.ready[0].due_us < other):
+            return self.ready[0].due_us
+        return other
+
+    def _other_us(self) -> int | None:
+        """The earliest due time among delayed and leased messages."""
+        lease_us = self.leases.head_us() if self.leases.messages else None
+        if not self.delayed:
+            return lease_us
+        delayed_us = self.delayed[0][0]
+        return delayed_us if lease_us is None or delayed_us <= lease_us else lease_us
+
+    # --- coming in ------------------------------------------------------------------------------------------------
+
+    def push(
+        self, now_us: int, sequence: int, meta: Meta, contents: list[bytes], *, bounds_windows: bool = True
+    ) -> list[int]:
+        """Store bodies that share one meta, numbered from `sequence`; returns a flag for each.
+
+        A window that has no room for another body is joined no more, and the next one is opened; not so, without
+        `bounds_windows`, in machine version 1.
+        """
+        stock, count, size = self.stock, len(contents), sum(map(len, contents))
+        self.pushed_total += count
+        self.bodies += count
+        self.body_bytes += size
+        stock.messages += count
+        stock.body_bytes += size
+        if self.settings.accum_us:
+            bytes_max = COMPOUND_BYTES_MAX if bounds_windows else sys.maxsize
+            return [
+                self._accumulate(now_us, sequence + i, Part(*meta, content), bytes_max)
+                for i, content in enumerate(contents)
+            ]
+        deliveries = self.settings.deliveries
+        self.ready.extend(
+            [Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)]
+        )
+        return [0] * count
+
+    def _accumulate(self, now_us: int, sequence: int, part: Part, bytes_max: int) -> int:
+        window = self.window
+        size = part_bytes(part)
+        if (
+            window is not None
+            and window.due_us > now_us
+            and isinstance(window.content, list)
+            and self._window_bytes + size <= bytes_max
+        ):
+            window.content.append(part)
+            self._window_bytes += size
+            return PushFlag.WINDOW_JOINED
+        due_us = now_us + self.settings.accum_us
+        opened = Message(sequence, due_us, self.settings.deliveries, (None, ()), [part])
+        opened.pushed_us = now_us
+        heappush(self.delayed, (due_us, sequence, opened))
+        self.reopen_window(opened)
+        return PushFlag.WINDOW_OPENED
+
+    def reopen_window(self, message: Message) -> None:
+        """Let further bodies join a compound message that is not due yet."""
+        self.window = message
+        self._window_bytes = sum(map(part_bytes, message.content)) if isinstance(message.content, list) else 0
+
+    def push_delayed(self, now_us: int, sequence: int, meta: Meta, content: bytes, due_us: int) -> None:
+        """Store a body that becomes due later."""
+        message = Message(sequence, due_us, self.settings.deliveries, meta, content)
+        message.pushed_us = now_us
+        self.pushed_total += 1
+        self._count(1, len(content))
+        heappush(self.delayed, (due_us, sequence, message))
+
+    def push_rich(
+        self, now_us: int, sequence: int, meta: Meta, content: bytes, traits: Traits, due_us: int
+    ) -> RichMessage:
+        """Store a message with traits, due at this time or at once; an accumulation window does not take it."""
+        message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
+        message.pushed_us = now_us
+        self.pushed_total += 1
+        self._count(1, len(content))
+        self.enriched().enter(message, now_us)
+        return message
+
+    def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
+        """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""
+        taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, message.content, traits)
+        self.moved_in_total += 1
+        self._count(content_count(message.content), content_bytes(message.content))
+        self.enriched().enter(taken, now_us)
+
+    def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
+        """Take messages of another queue as if they had been stored now, numbered from `sequence`.
+
+        Each stays what it is: neither accumulated nor, if it is a compound message, taken apart.
+        """
+        deliveries = self.settings.deliveries
+        self.ready.extend(
+            [
+                Message(number, now_us, deliveries, message.meta, message.content)
+                for number, message in enumerate(messages, sequence)
+            ]
+        )
+        self.count(message.content for message in messages)
+        self.moved_in_total += len(messages)
+
+    # --- going out ------------------------------------------------------------------------------------------------
+
+    def _pop_first(self, rich: RichLines, now_us: int) -> Message | None:
+        """Remove the message that is next of all that are due and in line."""
+        first, plain = rich.head(), self._plain_head()
+        if plain is None or plain.due_us > now_us or (first is not None and _rich_order(first) < _plain_order(plain)):
+            if first is not None:
+                rich.take(first)
+            return first
+        return self._pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.ready.popleft()
+
+    def _plain_head(self) -> Message | None:
+        """The message without traits that is next in line."""
+        if self.delayed and (not self.ready or self.delayed[0][0] <= self.ready[0].due_us):
+            return self.delayed[0][2]
+        return self.ready[0] if self.ready else None
+
+    def _is_delayed_first(self) -> bool:
+        """Whether the earliest of the delayed and leased messages is a delayed one."""
+        lease_us = self.leases.head_us() if self.leases.messages else None
+        return bool(self.delayed) and (lease_us is None or self.delayed[0][0] <= lease_us)
+
+    def _pop_delayed(self) -> Message:
+        message = heappop(self.delayed)[2]
+        if message is self.window:
+            self.window = None
+        return message
+
+    def _pop_expired(self) -> Message:
+        number, message = self.leases.pop_head()
+        self.endings.note(number, Ending.EXPIRED)
+        return message
+
+    def is_expired(self, message: Message, now_us: int) -> bool:
+        """Whether the message may not be delivered any more, whatever deliveries it has left."""
+        options = self.settings.options
+        if options is not None and options.max_age_us is not None and message.pushed_us + options.max_age_us <= now_us:
+            return True
+        return isinstance(message, RichMessage) and 0 < message.traits.expires_us <= now_us
+
+    def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:
+        """Remove up to `count` messages that nobody holds, in the order in which they would be delivered.
+
+        These are the ready ones, those whose leases have ended, and, if wanted, behind them the delayed ones with an open
+        accumulation window. Suspended or not makes no difference, nor do deliveries that are used up.
+        """
+        taken: list[Message] = []
+        while len(taken) < count:
+            message = self._next_in_line(now_us)
+            if message is None and also_delayed:
+                message = self._any_delayed()
+            if message is None:
+                break
+            taken.append(message)
+            self._let_go(message)
+            self._pass_turn(message, now_us)
+        return taken
+
+    def _next_in_line(self, now_us: int) -> Message | None:
+        """Remove the message that is due and would be delivered next."""
+        if self.rich is not None:
+            self.rich.promote_next(now_us, 1)
+            return self._pop_first(self.rich, now_us)
+        ready, other = self.ready, self._other_us()
+        if ready and (other is None or ready[0].due_us < other):
+            return ready.popleft()
+        if other is None or other > now_us:
+            return None
+        return self._pop_delayed() if self._is_delayed_first() else self._pop_expired()
+
+    def _any_delayed(self) -> Message | None:
+        """Remove a message that is not due yet, or held."""
+        if self.delayed:
+            return self._pop_delayed()
+        message = None if self.rich is None else self.rich.first_of_all()
+        if message is not None and self.rich is not None:
+            self.rich.take(message)
+        return message
+
+    def remove(self, messages: Iterable[RichMessage], now_us: int) -> None:
+        """Let messages go that stand in line."""
+        for message in messages:
+            if self.rich is not None and self.rich.take(message):
+                self._let_go(message)
+                self._pass_turn(message, now_us)
+
+    def _pass_turn(self, message: Message, now_us: int) -> None:
+        if self.rich is not None and isinstance(message, RichMessage):
+            self.rich.gone(message, now_us, self.pre_images)
+
+    def _let_go(self, message: Message) -> None:
+        self._count(-content_count(message.content), -content_bytes(message.content))
+
+    def forget_past(self, now_us: int) -> None:
+        """Take what is here as pushed when it was last due, and not delivered yet: earlier versions do not know better."""
+        self.created_us = now_us
+        for message in chain(self.ready, (row[2] for row in self.delayed), self.leases.messages.values()):
+            message.pushed_us = min(now_us, message.ready_us)
+            message.delivered = 0
+
+    # --- sums -----------------------------------------------------------------------------------------------------
+
+    def count(self, contents: Iterable[bytes | list[Part]]) -> None:
+        """Add bodies to the sums that have come otherwise than by a push."""
+        for content in contents:
+            self._count(content_count(content), content_bytes(content))
+
+    def count_plain(self, bodies: list[bytes]) -> None:
+        """As `count`, if none is compound."""
+        self._count(len(bodies), sum(map(len, bodies)))
+
+    def _count(self, bodies: int, body_bytes: int) -> None:
+        stock = self.stock
+        self.bodies += bodies
+        self.body_bytes += body_bytes
+        stock.messages += bodies
+        stock.body_bytes += body_bytes
+
+    def uncount(self) -> None:
+        """Take what the queue holds out of the sums, because it is deleted."""
+        self.stock.messages -= self.bodies
+        self.stock.body_bytes -= self.body_bytes
+        self.stock.property_bytes -= property_bytes(self.own)
+
+    def set_own(self, own: dict[str, Any]) -> None:
+        """Replace the queue's own properties; `settings` is the machine's business."""
+        self.stock.property_bytes += property_bytes(own) - property_bytes(self.own)
+        self.own = own
+
+
+def _plain_order(message: Message) -> tuple[int, int, int]:
+    return 0, message.due_us, message.sequence
+
+
+def _rich_order(message: RichMessage) -> tuple[int, int, int]:
+    return message.traits.priority, message.due_us, message.sequence

@@ -1,0 +1,231 @@
+"""The messages of one queue that have traits: those that are due in order, those that are not, and those that their group holds.
+
+The order is that of priority, due time, arrival. A message whose group has another one in line, or leased, is held until that
+one is settled; then it becomes due anew, so that groups take turns. What waits is also found by its label, and by
+the time at which it expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .expiry import NEVER
+from .message import Message, RichMessage, content_bytes
+from .sorted_line import SortedLine
+
+if TYPE_CHECKING:
+    from .pre_images import PreImages
+
+__all__ = ["RichLines"]
+
+
+class RichLines:
+    """Each message stands in one of three lines; every operation costs O(log n).
+
+    Attributes:
+        waiting: those that are due, by priority, due time, arrival.
+        scheduled: those that are not due yet, by due time and arrival.
+        held: those whose group is busy, by group, due time, arrival.
+        current: sequence of the message of each busy group that is in line or leased.
+        leased_bytes: bytes of the bodies of all the queue's leased messages, those without traits included.
+    """
+
+    __slots__ = (
+        "_expiring",
+        "_labelled",
+        "_moved",
+        "_prioritised",
+        "current",
+        "held",
+        "leased_bytes",
+        "scheduled",
+        "waiting",
+    )
+
+    def __init__(self, leased: Iterable[Message]) -> None:
+        self.waiting: SortedLine[RichMessage] = SortedLine()
+        self.scheduled: SortedLine[RichMessage] = SortedLine()
+        self.held: SortedLine[RichMessage] = SortedLine()
+        self.current: dict[bytes, int] = {}
+        self.leased_bytes = sum(content_bytes(message.content) for message in leased)
+        # Derived from what stands in line: by (label, sequence), by (end, sequence), those with an origin by sequence, and how
+        # many have a priority.
+        self._labelled: SortedLine[RichMessage] = SortedLine()
+        self._expiring: SortedLine[RichMessage] = SortedLine()
+        self._moved: SortedLine[RichMessage] = SortedLine()
+        self._prioritised = 0
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.scheduled) + len(self.held)
+
+    def __iter__(self) -> Iterator[RichMessage]:
+        yield from self.waiting
+        yield from self.scheduled
+        yield from self.held
+
+    def lines(self) -> list[tuple[str, SortedLine[RichMessage]]]:
+        """The lines by name, as snapshots have them."""
+        return [("waiting", self.waiting), ("scheduled", self.scheduled), ("held", self.held)]
+
+    # --- coming and going -----------------------------------------------------------------------------------------
+
+    def enter(self, message: RichMessage, now_us: int) -> None:
+        """Put a message in line, by its due time; also one that comes back from a lease."""
+        self._index(message)
+        if message.due_us > now_us:
+            self.scheduled.add((message.due_us, message.sequence), message)
+        else:
+            self._line_up(message)
+
+    def _line_up(self, message: RichMessage) -> None:
+        """Put a message that is due where it waits."""
+        group = message.traits.group
+        if group and self.current.setdefault(group, message.sequence) != message.sequence:
+            self.held.add((group, message.due_us, message.sequence), message)
+        else:
+            self.waiting.add(_place(message), message)
+
+    def load(self, line: str, message: RichMessage) -> None:
+        """Take a message of a snapshot, which names the line in which it stood; `current` is loaded before."""
+        self._index(message)
+        if line == "waiting":
+            self.waiting.add(_place(message), message)
+        elif line == "scheduled":
+            self.scheduled.add((message.due_us, message.sequence), message)
+        else:
+            self.held.add((message.traits.group, message.due_us, message.sequence), message)
+
+    def take(self, message: RichMessage) -> bool:
+        """Take a message out of its line, to be leased or to leave the queue; False if it is in none."""
+        traits = message.traits
+        if not (
+            self.waiting.remove(_place(message))
+            or self.scheduled.remove((message.due_us, message.sequence))
+            or (traits.group and self.held.remove((traits.group, message.due_us, message.sequence)))
+        ):
+            return False
+        self._prioritised -= traits.priority != 0
+        if traits.label:
+            self._labelled.remove((traits.label, message.sequence))
+        if traits.expires_us:
+            self._expiring.remove((traits.expires_us, message.sequence))
+        if traits.origin is not None:
+            self._moved.remove((message.sequence,))
+        return True
+
+    def _index(self, message: RichMessage) -> None:
+        traits = message.traits
+        self._prioritised += traits.priority != 0
+        if traits.label:
+            self._labelled.add((traits.label, message.sequence), message)
+        if traits.expires_us:
+            self._expiring.add((traits.expires_us, message.sequence), message)
+        if traits.origin is not None:
+            self._moved.add((message.sequence,), message)
+
+    def gone(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
+        """A message has left the queue; the next one of its group takes its turn. Whether there is one."""
+        group = message.traits.group
+        if not group or self.current.get(group) != message.sequence:
+            return False
+        heir = self.held.first_from((group,))
+        if heir is None or heir.traits.group != group:
+            del self.current[group]
+            return False
+        self.held.remove((group, heir.due_us, heir.sequence))
+        if pre_images is not None:
+            pre_images.keep((heir,))
+        heir.due_us = heir.ready_us = now_us
+        self.current[group] = heir.sequence
+        self.waiting.add(_place(heir), heir)
+        return True
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def promote(self, now_us: int, limit: int) -> int:
+        """Put up to `limit` messages that have become due where they wait; returns how many."""
+        done = 0
+        while done < limit and self._has_due(now_us):
+            self._line_up(self.scheduled.pop_first())
+            done += 1
+        return done
+
+    def promote_next(self, now_us: int, limit: int) -> int:
+        """As `promote`, but only as far as needed for `head` to be the next message; `limit` if that may not be enough."""
+        if self._prioritised:
+            return self.promote(now_us, limit)
+        done = 0
+        while done < limit and self._has_due(now_us):
+            # All have the same priority, so the earlier one is next.
+            waiting, scheduled = self.waiting.first(), self.scheduled.first()
+            if waiting is not None and scheduled is not None and _time(waiting) < _time(scheduled):
+                break
+            self._line_up(self.scheduled.pop_first())
+            done += 1
+        return done
+
+    def _has_due(self, now_us: int) -> bool:
+        first = self.scheduled.first()
+        return first is not None and first.due_us <= now_us
+
+    def head(self) -> RichMessage | None:
+        """The message that is next, once those that have become due are promoted."""
+        return self.waiting.first()
+
+    def first_of_all(self) -> RichMessage | None:
+        """Some message in line, the first to be due if there is one that is not held."""
+        return self.waiting.first() or self.scheduled.first() or self.held.first()
+
+    def earliest_us(self) -> int | None:
+        """When the next message can be pulled, or since when; None if none can."""
+        scheduled = self.scheduled.first()
+        if not self.waiting:
+            return None if scheduled is None else scheduled.due_us
+        waiting = self.waiting.first()
+        assert waiting is not None  # noqa: S101 - for the type checker
+        return waiting.due_us if scheduled is None else min(waiting.due_us, scheduled.due_us)
+
+    def front_us(self, priority: int) -> int | None:
+        """The earliest due time of what waits with this priority, or a more urgent one."""
+        first = self.waiting.first_from((priority,))
+        return None if first is None or first.traits.priority != priority else first.due_us
+
+    def next_us(self) -> int:
+        """When something happens by itself: a message becomes due, or expires."""
+        scheduled, expiring = self.scheduled.first(), self._expiring.first()
+        due_us = NEVER if scheduled is None else scheduled.due_us
+        return due_us if expiring is None else min(due_us, expiring.traits.expires_us)
+
+    def first_expired(self, now_us: int) -> RichMessage | None:
+        """The message in line that expired first."""
+        first = self._expiring.first()
+        return None if first is None or first.traits.expires_us > now_us else first
+
+    def labelled(self, label: bytes, limit: int) -> list[RichMessage]:
+        """Up to `limit` messages in line with this label, in the order of arrival."""
+        found: list[RichMessage] = []
+        for message in self._labelled.between((label, 0), (label, NEVER)):
+            if len(found) == limit:
+                break
+            found.append(message)
+        return found
+
+    def moved(self, label: bytes, limit: int) -> list[RichMessage]:
+        """Up to `limit` messages in line that the cluster has put here, with this label or, if it is empty, any."""
+        if label:
+            return [message for message in self.labelled(label, limit) if message.traits.origin is not None]
+        return list(islice(self._moved, limit))
+
+    def count_labelled(self, label: bytes) -> int:
+        """How many messages in line have this label."""
+        return self._labelled.count_between((label, 0), (label, NEVER))
+
+
+def _place(message: RichMessage) -> tuple[int, int, int]:
+    return message.traits.priority, message.due_us, message.sequence
+
+
+def _time(message: RichMessage) -> tuple[int, int]:
+    return message.due_us, message.sequence

@@ -1,0 +1,182 @@
+"""Commands of machine version 3 on messages with traits. Every public method is one command of the state machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .commands import Delivered, Place
+from .intake import PLAIN_PUSH, Push
+from .keyed_pushes import checked_item
+from .operations import check_limit
+from .push_plan import PushPlan
+from .queue import PASSES_MAX, Queue
+from .queue_state import check_numbers
+from .quotas import checked_owner
+from .state import State
+
+__all__ = ["TraitCommands", "checked_push", "checked_time"]
+
+_TIME_US_MAX = 1 << 60
+_TEXT_BYTES_MAX = 255
+
+
+class TraitCommands:
+    """Carries them out on the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # --- push -----------------------------------------------------------------------------------------------------
+
+    def push(self, name: bytes, rows: list[list[Any]], owner: bytes = b"") -> list[tuple[int, int]]:
+        """Store messages, all of them or none; returns a flag and the sequence of each.
+
+        Raises:
+            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded``; nothing is stored.
+        """
+        checked = [(checked_item(row[:4]), checked_push(row[4])) for row in rows]
+        plan = PushPlan(self._state, checked_owner(owner))
+        queue = self._state.queue(name)
+        for item, _ in checked:
+            plan.add(queue, item)
+        plan.check_keys()
+        return [plan.store(queue, item, push) for item, push in checked]
+
+    # --- pull and settle ------------------------------------------------------------------------------------------
+
+    def pull(self, name: bytes, count: int, lease_us: int, settles: bool) -> list[Delivered] | None:
+        """Lease up to `count` messages for a time, or settle them at once; None if the pull has to be repeated.
+
+        Raises:
+            ValueError: an argument is out of range.
+        """
+        if type(count) is not int or type(settles) is not bool:
+            raise ValueError("a count must be an integer, and whether to settle true or false")
+        state = self._state
+        queue = state.queue(name)
+        passed_before = queue.passed_over
+        deadline_us = state.now_us + (checked_time(lease_us) or queue.settings.timeout_us)
+        if settles:
+            delivered = queue.pull_settled(state.now_us, count, state.last_delivery)
+            state.last_delivery += len(delivered)
+            state.note_due(queue)
+        elif deadline_us <= state.now_us:
+            delivered = state.pull_from(queue, count)
+        else:
+            delivered = state.take(queue, count, deadline_us, 1)
+        if not delivered:
+            if queue.passed_over - passed_before >= PASSES_MAX:
+                return None
+            state.idle.pulled(queue)
+        return delivered
+
+    def give_back(self, name: bytes, numbers: list[int], place: int, delay_us: int) -> list[bool] | None:
+        """Give messages back to a place in line; None if there is no such queue.
+
+        Raises:
+            ValueError: an argument is out of range.
+        """
+        where, later_us = Place(place), None if delay_us == -1 else checked_time(delay_us)
+
+        def verb(queue: Queue, now_us: int, given: list[int]) -> list[bool]:
+            return queue.give_back(now_us, given, where, later_us)
+
+        return self._state.settle(name, numbers, verb)
+
+    def extend(self, name: bytes, numbers: list[int], lease_us: int) -> list[bool] | None:
+        """Let leases end so much later than now; None if there is no such queue.
+
+        Raises:
+            ValueError: an argument is out of range.
+        """
+        if not checked_time(lease_us):
+            raise ValueError("a lease must be longer than 0")
+        state = self._state
+        deadline_us = state.now_us + lease_us
+        queue = state.existing(name)
+        if queue is None:
+            return None
+        check_numbers(numbers)
+        results = queue.extend_to(state.now_us, numbers, deadline_us)
+        state.note_due(queue)
+        state.lease_watch.note(queue, deadline_us)
+        return results
+
+    # --- what waits -----------------------------------------------------------------------------------------------
+
+    def withdraw(self, name: bytes, label: bytes, limit: int) -> int | None:
+        """Remove up to `limit` messages with a label that nobody holds; None if there is no such queue.
+
+        Raises:
+            ValueError: the limit is out of range.
+        """
+        check_limit(limit)
+        queue = self._state.existing(name)
+        if queue is None:
+            return None
+        found = [] if queue.rich is None else queue.rich.labelled(_checked_text(label), limit)
+        queue.remove(found, self._state.now_us)
+        queue.withdrawn_total += len(found)
+        self._state.note_due(queue)
+        return len(found)
+
+    def redrive(self, name: bytes, destination: bytes, label: bytes, limit: int) -> int | None:
+        """Send up to `limit` messages that the cluster has put here back, or elsewhere; None if there is no such queue.
+
+        Each goes as a fresh message, with its label, group and priority. Limits do not keep it out.
+
+        Raises:
+            ValueError: an argument is out of range, or the destination is the queue itself.
+        """
+        check_limit(limit)
+        if destination == name:
+            raise ValueError("messages cannot be sent back to the queue in which they are")
+        state = self._state
+        queue = state.existing(name)
+        if queue is None:
+            return None
+        found = [] if queue.rich is None else queue.rich.moved(_checked_text(label), limit)
+        if destination:
+            state.queue(destination)
+        queue.remove(found, state.now_us)
+        queue.moved_out_total += len(found)
+        state.note_due(queue)
+        for message in found:
+            origin = message.traits.origin
+            state.exits.send(queue, message, destination or (origin.queue if origin else name))
+        return len(found)
+
+
+def checked_push(row: list[Any]) -> Push:
+    """What a message of a command asks for.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    if not row:
+        return PLAIN_PUSH
+    delay_us, due_us, ttl_us, priority, label, group = row
+    if type(delay_us) is not int or not -1 <= delay_us <= _TIME_US_MAX:
+        raise ValueError("a delay must be an integer, -1 or more")
+    if type(priority) is not int or not -(1 << 31) <= priority < 1 << 31:
+        raise ValueError("a priority must be an integer of 32 bits")
+    return Push(
+        delay_us, checked_time(due_us), checked_time(ttl_us), priority, _checked_text(label), _checked_text(group)
+    )
+
+
+def checked_time(time_us: Any) -> int:
+    """A time of a command.
+
+    Raises:
+        ValueError: it is no integer, negative, or out of range.
+    """
+    if type(time_us) is not int or not 0 <= time_us <= _TIME_US_MAX:
+        raise ValueError("a time must be an integer, 0 or more")
+    return time_us
+
+
+def _checked_text(text: Any) -> bytes:
+    if type(text) is not bytes or len(text) > _TEXT_BYTES_MAX:
+        raise ValueError(f"a label and a group must be at most {_TEXT_BYTES_MAX} bytes")
+    return text

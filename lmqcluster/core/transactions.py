@@ -1,0 +1,144 @@
+"""Several operations on any queues in one step: all of them are done, or none.
+
+Consume, work, produce is done exactly once with one command, because one log orders all queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .commands import Op, Place, RefusedError
+from .keyed_pushes import checked_item
+from .push_plan import PushPlan
+from .queue import Queue
+from .quotas import checked_owner
+from .state import State
+from .trait_commands import checked_push, checked_time
+
+__all__ = ["OPERATIONS_MAX", "Conflict", "Transactions"]
+
+OPERATIONS_MAX = 1_000
+"""Most operations of one transaction, so that no command takes long."""
+
+
+class Conflict(NamedTuple):
+    """The result of a transaction that could not be carried out; nothing was done.
+
+    Attributes:
+        failed: index of the operation that could not be done.
+        code: ``lease_lost``, or the code of the push that was refused.
+    """
+
+    failed: int
+    code: str
+    reason: str
+
+
+_Step = Callable[[], Any]
+
+
+class Transactions:
+    """The command."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def run(self, operations: list[list[Any]], owner: bytes = b"") -> list[Any] | Conflict:
+        """Carry out operations in their order.
+
+        Args:
+            operations: [op, queue, ...] of each: ``Op.PUSH_TRAITS`` with a row of that command; ``Op.ACK`` with a delivery
+                number; ``Op.GIVE_BACK`` with number, place and delay; ``Op.EXTEND_BY`` with number and lease, 0 for the
+                queue's timeout. Each delivery may be named once.
+            owner: to whom keys and new queues count.
+
+        Returns:
+            Of each push flag and sequence, of all others True; or why nothing was done.
+
+        Raises:
+            ValueError: an operation is malformed, or there are too many.
+        """
+        if len(operations) > OPERATIONS_MAX:
+            raise ValueError(f"a transaction has at most {OPERATIONS_MAX} operations")
+        plan = PushPlan(self._state, checked_owner(owner))
+        steps: list[_Step] = []
+        used: set[int] = set()
+        parsed = [_parsed(*operation) for operation in operations]
+        for index, (op, name, argument) in enumerate(parsed):
+            try:
+                steps.append(
+                    self._push(plan, name, argument)
+                    if op is Op.PUSH_TRAITS
+                    else self._settle(plan, used, op, name, argument)
+                )
+            except RefusedError as exc:
+                return Conflict(index, exc.code, exc.reason)
+        try:
+            plan.check_keys()
+        except RefusedError as exc:
+            return Conflict(len(operations) - 1, exc.code, exc.reason)
+        return [step() for step in steps]
+
+    def _push(self, plan: PushPlan, name: bytes, argument: tuple[Any, ...]) -> _Step:
+        item, push = argument
+        queue = self._state.queue(name)
+        plan.add(queue, item)
+        return lambda: plan.store(queue, item, push)
+
+    def _settle(self, plan: PushPlan, used: set[int], op: Op, name: bytes, argument: tuple[Any, ...]) -> _Step:
+        state, number = self._state, argument[0]
+        queue = state.existing(name)
+        message = None if queue is None else queue.live(number, state.now_us)
+        if queue is None or message is None or number in used:
+            raise RefusedError("lease_lost", f"delivery {number} of the queue {name!r} is not leased any more")
+        used.add(number)
+        if op is Op.GIVE_BACK:
+            plan.give_back(queue, message)
+        verb = _VERBS[op]
+        return lambda: self._carry_out(queue, verb, argument)
+
+    def _carry_out(self, queue: Queue, verb: Callable[..., list[bool]], argument: tuple[Any, ...]) -> bool:
+        state = self._state
+        number, *rest = argument
+        result = verb(queue, state.now_us, [number], *rest)
+        if verb is _extend:
+            state.lease_watch.note(queue, state.now_us + (rest[0] or queue.settings.timeout_us))
+        state.note_due(queue)
+        return result[0]
+
+
+def _extend(queue: Queue, now_us: int, numbers: list[int], lease_us: int) -> list[bool]:
+    return queue.extend_to(now_us, numbers, now_us + (lease_us or queue.settings.timeout_us))
+
+
+_VERBS: dict[Op, Callable[..., list[bool]]] = {
+    Op.ACK: Queue.ack,
+    Op.GIVE_BACK: Queue.give_back,
+    Op.EXTEND_BY: _extend,
+}
+
+
+def _parsed(op: int, name: bytes, *arguments: Any) -> tuple[Op, bytes, tuple[Any, ...]]:
+    """An operation with its arguments checked.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    if type(name) is not bytes:
+        raise ValueError("a queue name must be bytes")
+    if op == Op.PUSH_TRAITS:
+        (row,) = arguments
+        return Op.PUSH_TRAITS, name, (checked_item(row[:4]), checked_push(row[4]))
+    number, *rest = arguments
+    if type(number) is not int:
+        raise ValueError("a delivery number must be an integer")
+    if op == Op.ACK and not rest:
+        return Op.ACK, name, (number,)
+    if op == Op.GIVE_BACK:
+        place, delay_us = rest
+        return Op.GIVE_BACK, name, (number, Place(place), None if delay_us == -1 else checked_time(delay_us))
+    if op == Op.EXTEND_BY:
+        (lease_us,) = rest
+        return Op.EXTEND_BY, name, (number, checked_time(lease_us))
+    raise ValueError(f"a transaction has no operation {op!r}")

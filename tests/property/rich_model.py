@@ -1,0 +1,574 @@
+"""The naive model of what queues can do beyond LMQ's: traits, limits, dead letters, bindings, transactions.
+
+As in `model`, everything is a list that is searched. A message is in one of four states: ``line`` (due), ``scheduled`` (not due),
+``held`` (its group is busy), ``leased``. Messages without traits that come back stand before those that have just come, if they
+are due at the same microsecond.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+FULL, OVERSIZED, REPLAYED = 8, 16, 4
+TAIL, KEEP, HEAD = 0, 1, 2
+REFUSED = "refused"
+PUSH_TRAITS, ACK, GIVE_BACK, EXTEND_BY = 60, 5, 62, 63
+DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
+MAX_US = 1 << 60
+REMEMBER_US = 600_000_000
+
+
+@dataclass(eq=False)
+class Entry:
+    """One message."""
+
+    arrival: int
+    body: bytes
+    pushed_us: int
+    due_us: int
+    remaining: int
+    traits: tuple[int, int, bytes, bytes, Any] | None = None  # priority, expires, label, group, origin
+    state: str = "line"
+    came_back: bool = True  # or joined the end of the line, as number `joined`
+    joined: int = 0
+    number: int = 0
+    ready_us: int = 0
+    delivered: int = 0
+
+    @property
+    def priority(self) -> int:
+        return self.traits[0] if self.traits else 0
+
+    @property
+    def group(self) -> bytes:
+        return self.traits[3] if self.traits else b""
+
+
+@dataclass(eq=False)
+class Queue:
+    """A queue."""
+
+    created_us: int
+    entries: list[Entry] = field(default_factory=list)
+    own: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    suspended: bool = False
+    busy: dict[bytes, Entry] = field(default_factory=dict)
+
+    def add(self, counter: str, count: int = 1) -> None:
+        self.counts[counter] = self.counts.get(counter, 0) + count
+
+
+class RichModel:
+    """All queues."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.arrivals = 0
+        self.deliveries = 0
+        self.joins = 0
+        self.queues: dict[bytes, Queue] = {}
+        self.bound: list[tuple[bytes, bytes]] = []
+        self.keyed: dict[tuple[bytes, bytes], tuple[int, int, bytes, int]] = {}
+
+    # --- properties -----------------------------------------------------------------------------------------------
+
+    def named(self, name: bytes) -> Queue:
+        return self.queues.setdefault(name, Queue(self.now_us))
+
+    def value(self, queue: Queue, key: str) -> Any:
+        return queue.own.get(key, DEFAULTS.get(key))
+
+    def us(self, queue: Queue, key: str, default: Any = None) -> Any:
+        value = self.value(queue, key)
+        return default if value is None else round(Fraction(value) * 1_000_000)
+
+    def set_properties(self, name: bytes, pairs: list[Any]) -> bool:
+        queue = self.named(name)
+        queue.own.update({key.decode(): value for key, value in pairs})
+        queue.own = {key: value for key, value in queue.own.items() if value is not None}
+        return True
+
+    def delete(self, name: bytes) -> bool:
+        self.bound = [pair for pair in self.bound if pair[1] != name]
+        return self.queues.pop(name, None) is not None
+
+    def suspend(self, name: bytes, flag: bool) -> bool | None:
+        if name not in self.queues:
+            return None
+        self.queues[name].suspended = flag
+        return True
+
+    def bind(self, source: bytes, target: bytes) -> Any:
+        if source == target:
+            return REFUSED
+        self.named(source)
+        self.named(target)
+        if (source, target) in self.bound:
+            return False
+        self.bound.append((source, target))
+        return True
+
+    def unbind(self, source: bytes, target: bytes) -> bool:
+        found = (source, target) in self.bound
+        self.bound = [pair for pair in self.bound if pair != (source, target)]
+        return found
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def advance(self, now_us: int) -> None:
+        """Let happen what happens by time alone: first leases end, then messages expire or become due, queue by queue."""
+        self.now_us = max(self.now_us, now_us)
+        leases = [
+            (min(e.due_us for e in leased), name)
+            for name, queue in self.queues.items()
+            if (leased := [e for e in queue.entries if e.state == "leased" and e.due_us <= self.now_us])
+        ]
+        for _, name in sorted(leases):
+            self.end_leases(name)
+        while True:
+            timers = [(us, name) for name in self.queues if (us := self.timer(name)) <= self.now_us]
+            if not timers:
+                return
+            self.let_happen(min(timers)[1])
+
+    def end_leases(self, name: bytes) -> None:
+        queue = self.queues[name]
+        ended = [e for e in queue.entries if e.state == "leased" and e.due_us <= self.now_us]
+        for entry in sorted(ended, key=lambda e: (e.due_us, e.number)):
+            if entry.remaining <= 0:
+                self.exhaust(name, entry)
+            else:
+                queue.add("redelivered")
+                self.come_back(name, entry, entry.due_us + self.retry_delay(queue, entry))
+
+    def timer(self, name: bytes) -> int:
+        queue = self.queues[name]
+        times = [e.due_us for e in queue.entries if e.state == "scheduled" and e.traits]
+        times += [e.traits[1] for e in queue.entries if e.state != "leased" and e.traits and e.traits[1]]
+        if not queue.entries and "max_queue_age" in queue.own:
+            times.append(queue.created_us + self.us(queue, "max_queue_age"))
+        return min(times, default=MAX_US)
+
+    def let_happen(self, name: bytes) -> None:
+        queue = self.queues[name]
+        if not queue.entries:
+            self.delete(name)
+            return
+        ended = [e for e in queue.entries if e.state != "leased" and e.traits and 0 < e.traits[1] <= self.now_us]
+        for entry in sorted(ended, key=lambda e: (e.traits[1] if e.traits else 0, e.arrival)):
+            self.expire(name, entry)
+        due = [e for e in queue.entries if e.state == "scheduled" and e.traits and e.due_us <= self.now_us]
+        for entry in sorted(due, key=lambda e: (e.due_us, e.arrival)):
+            self.line_up(queue, entry)
+
+    # --- where messages stand -------------------------------------------------------------------------------------
+
+    def line_up(self, queue: Queue, entry: Entry) -> None:
+        entry.state = "line"
+        if entry.group and queue.busy.setdefault(entry.group, entry) is not entry:
+            entry.state = "held"
+
+    def place(self, queue: Queue, entry: Entry) -> None:
+        if entry.due_us > self.now_us and entry.traits:
+            entry.state = "scheduled"
+        elif entry.traits:
+            self.line_up(queue, entry)
+        else:
+            entry.state = "line"
+
+    def remove(self, name: bytes, entry: Entry) -> None:
+        """The message leaves the queue; the next one of its group becomes due now."""
+        queue = self.queues[name]
+        queue.entries.remove(entry)
+        if entry.group and queue.busy.get(entry.group) is entry:
+            del queue.busy[entry.group]
+            held = [e for e in queue.entries if e.state == "held" and e.group == entry.group]
+            if held:
+                heir = min(held, key=lambda e: (e.due_us, e.arrival))
+                heir.state, heir.due_us = "line", self.now_us
+                queue.busy[entry.group] = heir
+
+    def come_back(self, name: bytes, entry: Entry, due_us: int) -> None:
+        queue = self.queues[name]
+        entry.number = 0
+        if self.is_expired(queue, entry):
+            self.expire(name, entry)
+            return
+        entry.due_us, entry.came_back = due_us, True
+        self.place(queue, entry)
+
+    def is_expired(self, queue: Queue, entry: Entry) -> bool:
+        age_us = self.us(queue, "max_age")
+        by_age = age_us is not None and entry.pushed_us + age_us <= self.now_us
+        return by_age or bool(entry.traits and 0 < entry.traits[1] <= self.now_us)
+
+    def expire(self, name: bytes, entry: Entry) -> None:
+        queue = self.queues[name]
+        self.remove(name, entry)
+        queue.add("expired")
+        target = self.value(queue, "expire_to_queue")
+        if target:
+            self.pass_on(name, entry, target, b"expired")
+
+    def exhaust(self, name: bytes, entry: Entry) -> None:
+        queue = self.queues[name]
+        self.remove(name, entry)
+        target = self.value(queue, "dead_letter_queue")
+        queue.add("dead_lettered" if target else "dropped")
+        if target:
+            self.pass_on(name, entry, target, b"exhausted")
+
+    def pass_on(self, name: bytes, entry: Entry, target: bytes, reason: bytes) -> None:
+        origin = (name, reason, self.now_us, entry.delivered, entry.arrival, entry.pushed_us)
+        self.receive(target, entry, origin)
+
+    def receive(self, target: bytes, entry: Entry, origin: Any) -> None:
+        self.named(target)
+        _, keeping, copies = self.targets(target)
+        priority, _, label, group, _ = entry.traits or (0, 0, b"", b"", None)
+        for one in keeping + copies or [target]:
+            self.arrivals += 1
+            retry = self.value(self.queues[one], "retry")
+            traits = (priority, 0, label, group, origin)
+            new = Entry(self.arrivals, entry.body, self.now_us, self.now_us, retry + 1, traits)
+            self.queues[one].entries.append(new)
+            self.queues[one].add("moved_in")
+            self.place(self.queues[one], new)
+
+    def retry_delay(self, queue: Queue, entry: Entry) -> int:
+        delay = float(self.us(queue, "retry_delay", 0))
+        limit = self.us(queue, "retry_delay_max", MAX_US)
+        for _ in range(entry.delivered - 1):
+            if delay < limit:
+                delay *= self.value(queue, "retry_backoff") or 1
+        return min(int(delay), limit)
+
+    # --- push -----------------------------------------------------------------------------------------------------
+
+    def targets(self, name: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """Queues that decide, those of them that keep the message, and those that get copies."""
+        deciding: list[bytes] = []
+        keeping: list[bytes] = []
+        copies: list[bytes] = []
+        pending, seen = [name], [name]
+        while pending:
+            one = pending.pop(0)
+            queue = self.named(one)
+            if self.value(queue, "destination_queues"):
+                new = [one for one in self.value(queue, "destination_queues") if one not in seen]
+                seen += new
+                pending += new
+                continue
+            deciding.append(one)
+            if not self.value(queue, "fanout_only"):
+                keeping.append(one)
+            for source, target in self.bound:
+                if source == one and target not in seen and target in self.queues:
+                    seen.append(target)
+                    copies.append(target)
+        return deciding, keeping, copies
+
+    def takes(self, name: bytes, count: int, before_last: int) -> bool:
+        queue = self.queues[name]
+        waiting = [e for e in queue.entries if e.state != "leased"]
+        items, size = self.value(queue, "max_items"), self.value(queue, "max_size")
+        if items is not None and len(waiting) + count > items:
+            return False
+        return size is None or sum(len(e.body) for e in waiting) + before_last < size
+
+    def make_room(self, name: bytes, body: bytes) -> int:
+        queue = self.queues[name]
+        largest = self.value(queue, "max_item_size")
+        if largest is not None and len(body) > largest:
+            queue.add("refused")
+            return OVERSIZED
+        while self.value(queue, "discard_old_when_full") and not self.takes(name, 1, 0):
+            oldest = self.next_to_go(name)
+            if oldest is None:
+                break
+            self.remove(name, oldest)
+            queue.add("discarded")
+        if self.takes(name, 1, 0):
+            return 0
+        queue.add("refused")
+        return FULL
+
+    def push(self, name: bytes, _type: None, bodies: list[bytes], _producer: None, _first: int) -> list[int]:
+        self.named(name)
+        targets = self.targets(name)
+        return [self.push_one(targets, body, []) for body in bodies]
+
+    def push_one(self, targets: tuple[list[bytes], list[bytes], list[bytes]], body: bytes, asked: list[Any]) -> int:
+        deciding, keeping, copies = targets
+        for one in deciding:
+            flag = self.make_room(one, body)
+            if flag:
+                return flag
+        for one in keeping:
+            self.put(one, body, asked)
+        for one in copies:
+            if not self.make_room(one, body):
+                self.put(one, body, asked)
+        return 0
+
+    def put(self, name: bytes, body: bytes, asked: list[Any]) -> None:
+        queue = self.queues[name]
+        delay_us, due_us, ttl_us, priority, label, group = asked or [-1, 0, 0, 0, b"", b""]
+        if delay_us >= 0:
+            due_us = self.now_us + delay_us
+        elif not due_us:
+            due_us = self.now_us + self.us(queue, "delay", 0)
+        ends = [us for us in (ttl_us, self.us(queue, "max_age", 0)) if us]
+        expires_us = self.now_us + min(ends) if ends else 0
+        traits = (priority, expires_us, label, group, None) if priority or expires_us or label or group else None
+        self.arrivals += 1
+        queue.add("pushed")
+        entry = Entry(self.arrivals, body, self.now_us, due_us, self.value(queue, "retry") + 1, traits)
+        entry.due_us = max(due_us, self.now_us)
+        entry.came_back = entry.due_us > self.now_us
+        self.joins += 1
+        entry.joined = self.joins
+        queue.entries.append(entry)
+        self.place(queue, entry)
+
+    def push_traits(self, name: bytes, rows: list[Any]) -> Any:
+        """All of them, or none: they are stored one by one, and if one is refused all is as it was."""
+        self.named(name)
+        before = copy.deepcopy(self.__dict__)
+        results: list[Any] = []
+        for row in rows:
+            known = self.known(name, row[3])
+            result = None if known is not None and known[2] != row[0] else self.push_row(name, *row)
+            if result is None or result[0] & (FULL | OVERSIZED):
+                made = {one: queue.created_us for one, queue in self.queues.items()}
+                self.__dict__.update(before)
+                for one, created_us in made.items():
+                    self.queues.setdefault(one, Queue(created_us))
+                if result is not None:
+                    self.queues[name].add("refused")
+                return REFUSED
+            results.append(result)
+        return results
+
+    def push_row(self, name: bytes, body: bytes, _type: None, _headers: list[Any], key: Any, asked: list[Any]) -> Any:
+        known = self.known(name, key)
+        if known is not None:
+            return known[0] + REPLAYED, known[1]
+        first = self.arrivals + 1
+        flag = self.push_one(self.targets(name), body, asked)
+        if key is not None:
+            self.keyed[name, key] = (flag, first, body, self.now_us)
+        return flag, first
+
+    def known(self, name: bytes, key: Any) -> tuple[int, int, bytes, int] | None:
+        known = self.keyed.get((name, key))
+        return known if key is not None and known is not None and self.now_us < known[3] + REMEMBER_US else None
+
+    # --- pull -----------------------------------------------------------------------------------------------------
+
+    def next_in_line(self, name: bytes) -> Entry | None:
+        line = [e for e in self.queues[name].entries if e.state == "line" and e.due_us <= self.now_us]
+        plain = [e for e in line if not e.traits]
+        rich = [e for e in line if e.traits]
+        first = min(
+            plain, key=lambda e: (e.due_us, not e.came_back, e.arrival if e.came_back else e.joined), default=None
+        )
+        urgent = min(rich, key=lambda e: (e.priority, e.due_us, e.arrival), default=None)
+        if first is None or urgent is None:
+            return first or urgent
+        return urgent if (urgent.priority, urgent.due_us, urgent.arrival) < (0, first.due_us, first.arrival) else first
+
+    def next_to_go(self, name: bytes) -> Entry | None:
+        """The message that is discarded or purged next."""
+        entries = self.queues[name].entries
+        plain = [e for e in entries if e.state == "line" and not e.traits]
+        scheduled = [e for e in entries if e.state == "scheduled"]
+        held = [e for e in entries if e.state == "held"]
+        return (
+            self.next_in_line(name)
+            or min(plain, key=lambda e: (e.due_us, e.arrival), default=None)
+            or min(scheduled, key=lambda e: (e.due_us, e.arrival), default=None)
+            or min(held, key=lambda e: (e.group, e.due_us, e.arrival), default=None)
+        )
+
+    def pull(self, name: bytes, count: int, lease_us: int = 0, settles: bool = False) -> list[Any]:
+        queue = self.named(name)
+        timeout_us = lease_us or self.us(queue, "timeout")
+        delivered: list[Any] = []
+        while len(delivered) < count and not queue.suspended:
+            entry = self.next_in_line(name)
+            if entry is None:
+                break
+            if self.is_expired(queue, entry):
+                self.expire(name, entry)
+                continue
+            self.deliveries += 1
+            entry.remaining -= 1
+            entry.delivered += 1
+            entry.number = self.deliveries
+            delivered.append(
+                (name, entry.number, entry.remaining, entry.delivered, entry.pushed_us, entry.body, entry.traits)
+            )
+            if settles:
+                self.remove(name, entry)
+                queue.add("acked")
+            else:
+                entry.ready_us, entry.due_us, entry.state = entry.due_us, self.now_us + timeout_us, "leased"
+        return delivered
+
+    # --- settle ---------------------------------------------------------------------------------------------------
+
+    def leased(self, name: bytes, number: int) -> Entry | None:
+        found = [e for e in self.queues[name].entries if e.state == "leased" and e.number == number]
+        return found[0] if found else None
+
+    def ack(self, name: bytes, numbers: list[int]) -> Any:
+        if name not in self.queues:
+            return None
+        results = []
+        for number in numbers:
+            entry = self.leased(name, number)
+            if entry is not None:
+                self.remove(name, entry)
+                self.queues[name].add("acked")
+            results.append(entry is not None)
+        return results
+
+    def extend(self, name: bytes, numbers: list[int], lease_us: int = 0) -> Any:
+        if name not in self.queues:
+            return None
+        entries = [self.leased(name, number) for number in numbers]
+        for entry in entries:
+            if entry is not None:
+                entry.due_us = self.now_us + (lease_us or self.us(self.queues[name], "timeout"))
+        return [entry is not None for entry in entries]
+
+    def put_back(self, name: bytes, numbers: list[int]) -> Any:
+        if name not in self.queues:
+            return None
+        results = []
+        for number in numbers:
+            entry = self.leased(name, number)
+            if entry is not None:
+                entry.remaining += 1
+                entry.delivered -= 1
+                self.come_back(name, entry, entry.ready_us)
+            results.append(entry is not None)
+        return results
+
+    def give_back(self, name: bytes, numbers: list[int], place: int = TAIL, delay_us: int = -1) -> Any:
+        if name not in self.queues:
+            return None
+        queue = self.queues[name]
+        results: list[bool] = []
+        returned: list[Entry] = []
+        for number in numbers:
+            entry = self.leased(name, number)
+            results.append(entry is not None)
+            if entry is not None:
+                entry.number = 0
+                entry.state = "coming back"
+                returned.append(entry)
+                queue.add("nacked")
+        for entry in reversed(returned) if place == HEAD else returned:
+            if entry.remaining <= 0:
+                self.exhaust(name, entry)
+                continue
+            later_us = delay_us if delay_us >= 0 else self.retry_delay(queue, entry) if place == TAIL else 0
+            if later_us:
+                self.come_back(name, entry, self.now_us + later_us)
+            elif place == KEEP:
+                self.come_back(name, entry, entry.ready_us)
+            elif place == HEAD:
+                self.come_back(name, entry, min(entry.ready_us, self.front(queue, entry) - 1))
+            else:
+                self.come_back(name, entry, self.now_us)
+                self.joins += 1
+                entry.joined, entry.came_back = self.joins, False
+        return results
+
+    def front(self, queue: Queue, entry: Entry) -> int:
+        line = [e for e in queue.entries if e.state == "line" and e.priority == entry.priority]
+        return min([e.due_us for e in line] + [self.now_us])
+
+    # --- operate --------------------------------------------------------------------------------------------------
+
+    def purge(self, name: bytes, limit: int) -> int | None:
+        if name not in self.queues:
+            return None
+        count = 0
+        while count < limit and (entry := self.next_to_go(name)) is not None:
+            self.remove(name, entry)
+            count += 1
+        self.queues[name].add("purged", count)
+        return count
+
+    def withdraw(self, name: bytes, label: bytes, limit: int) -> int | None:
+        if name not in self.queues:
+            return None
+        found = [
+            e for e in self.queues[name].entries if e.state != "leased" and e.traits and e.traits[2] == label and label
+        ]
+        for entry in found[:limit]:
+            self.remove(name, entry)
+        self.queues[name].add("withdrawn", len(found[:limit]))
+        return len(found[:limit])
+
+    def redrive(self, name: bytes, destination: bytes, label: bytes, limit: int) -> Any:
+        if destination == name:
+            return REFUSED
+        if name not in self.queues:
+            return None
+        waiting = [e for e in self.queues[name].entries if e.state != "leased" and e.traits]
+        if label:
+            waiting = sorted([e for e in waiting if e.traits and e.traits[2] == label], key=lambda e: e.arrival)[:limit]
+        moved = sorted([e for e in waiting if e.traits and e.traits[4]], key=lambda e: e.arrival)[:limit]
+        if destination:
+            self.named(destination)
+        for entry in moved:
+            self.remove(name, entry)
+        self.queues[name].add("moved_out", len(moved))
+        for entry in moved:
+            source = entry.traits[4][0] if entry.traits else b""
+            self.receive(destination or source, replace(entry), None)
+        return len(moved)
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def transaction(self, operations: list[Any]) -> Any:
+        """Do one after the other; as soon as one fails all is as it was, but for queues that were made and pushes refused."""
+        before = copy.deepcopy(self.__dict__)
+        used: set[int] = set()
+        results: list[Any] = []
+        for index, (op, name, *arguments) in enumerate(operations):
+            result = self.operate(op, name, arguments, used)
+            if result is not True and not isinstance(result, tuple):
+                made = {one: queue.created_us for one, queue in self.queues.items()}
+                self.__dict__.update(before)
+                for one, created_us in made.items():
+                    self.queues.setdefault(one, Queue(created_us))
+                if isinstance(result, bytes):
+                    self.queues[result].add("refused")
+                return index
+            results.append(result)
+        return results
+
+    def operate(self, op: int, name: bytes, arguments: list[Any], used: set[int]) -> Any:
+        if op == PUSH_TRAITS:
+            row = arguments[0]
+            known = self.known(name, row[3])
+            result = self.push_traits(name, [row])
+            if result == REFUSED:
+                return False if known is not None else name
+            return result[0]
+        number, *rest = arguments
+        if name not in self.queues or self.leased(name, number) is None or number in used:
+            return False
+        used.add(number)
+        verb = {ACK: self.ack, GIVE_BACK: self.give_back, EXTEND_BY: self.extend}[op]
+        verb(name, [number], *rest)
+        return True

@@ -1,0 +1,266 @@
+"""The machine against the naive model of what queues can do beyond LMQ's: the same log must give the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from lmqcluster.core import Fault, Machine, Op, idle_queues
+from lmqcluster.core.transactions import Conflict
+
+from . import rich_model as m
+from .driver import SECOND, compile_pattern, copied, records
+
+QUEUES = st.sampled_from([b"a", b"a", b"a", b"b", b"c"])
+BODIES = st.binary(max_size=3)
+KEYS = st.sampled_from([None, None, b"k1", b"k2"])
+TIMES_US = st.sampled_from([0, 0, 1, SECOND, 2 * SECOND, 60 * SECOND])
+PRIORITIES = st.sampled_from([0, 0, 0, 1, -1, (1 << 31) - 1, -(1 << 31)])
+LABELS = st.sampled_from([b"", b"", b"x", b"y"])
+GROUPS = st.sampled_from([b"", b"", b"g", b"h"])
+TRAITS = st.one_of(
+    st.just([]),
+    st.tuples(st.just(-1) | TIMES_US, st.just(0), TIMES_US, PRIORITIES, LABELS, GROUPS).map(list),
+    st.tuples(st.just(-1), st.just(0), st.just(0), st.just(0), st.just(b""), GROUPS).map(list),
+)
+PROPERTIES = st.lists(
+    st.one_of(
+        st.tuples(st.just(b"retry"), st.sampled_from([0, 1, 2])),
+        st.tuples(st.just(b"timeout"), st.sampled_from([30, 1, 0.5])),
+        st.tuples(st.just(b"max_items"), st.sampled_from([None, None, 0, 1, 2, 3])),
+        st.tuples(st.just(b"max_size"), st.sampled_from([None, None, 0, 1, 4])),
+        st.tuples(st.just(b"max_item_size"), st.sampled_from([None, None, 2])),
+        st.tuples(st.just(b"discard_old_when_full"), st.sampled_from([None, False, True])),
+        st.tuples(st.just(b"delay"), st.sampled_from([None, 0, 1, 1.5])),
+        st.tuples(st.just(b"max_age"), st.sampled_from([None, None, 1, 2.5])),
+        st.tuples(st.just(b"max_queue_age"), st.sampled_from([None, None, 2])),
+        st.tuples(st.just(b"expire_to_queue"), st.sampled_from([None, b"b", b"c"])),
+        st.tuples(st.just(b"dead_letter_queue"), st.sampled_from([None, b"b", b"c", b"dead"])),
+        st.tuples(st.just(b"retry_delay"), st.sampled_from([None, 0, 1])),
+        st.tuples(st.just(b"retry_backoff"), st.sampled_from([None, 2, 1.5])),
+        st.tuples(st.just(b"retry_delay_max"), st.sampled_from([None, 2])),
+        st.tuples(st.just(b"destination_queues"), st.sampled_from([None, None, None, [b"b"], [b"b", b"c"], []])),
+        st.tuples(st.just(b"fanout_only"), st.sampled_from([None, None, True, False])),
+    ).map(list),
+    max_size=2,
+)
+AGES = st.lists(st.integers(0, 3) | st.integers(0, 12), min_size=1, max_size=3)
+STEPS_US = st.sampled_from([0] * 8 + [1, 500, SECOND // 2, SECOND, 2 * SECOND, 30 * SECOND, 600 * SECOND])
+
+
+def _command(op: int, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.tuples(st.just(op), *arguments).map(list)
+
+
+ROWS = st.tuples(BODIES, st.none(), st.just([]), KEYS, TRAITS).map(list)
+PUSH = st.one_of(
+    _command(Op.PUSH, QUEUES, st.none(), st.lists(BODIES, max_size=3), st.none(), st.just(0)),
+    _command(Op.PUSH_TRAITS, QUEUES, st.lists(ROWS, max_size=3)),
+    _command(Op.PUSH_TRAITS, QUEUES, st.lists(ROWS, min_size=1, max_size=1)),
+)
+PULL = st.one_of(
+    _command(Op.PULL, QUEUES, st.integers(0, 4)),
+    _command(Op.PULL_LEASE, QUEUES, st.integers(0, 4), TIMES_US, st.booleans()),
+)
+SETTLE = st.one_of(
+    _command(Op.ACK, QUEUES, AGES),
+    _command(Op.NACK, QUEUES, AGES),
+    _command(Op.PUT_BACK, QUEUES, AGES),
+    _command(Op.EXTEND, QUEUES, AGES),
+    _command(Op.EXTEND_BY, QUEUES, AGES, st.sampled_from([1, SECOND, 60 * SECOND])),
+    _command(Op.GIVE_BACK, QUEUES, AGES, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
+    _command(Op.GIVE_BACK, QUEUES, AGES, st.sampled_from([m.KEEP, m.HEAD]), st.just(-1)),
+)
+OPERATE = st.one_of(
+    _command(Op.SET_PROPERTIES, QUEUES, PROPERTIES),
+    _command(Op.SET_PROPERTIES, QUEUES, PROPERTIES),
+    _command(Op.DELETE, QUEUES),
+    _command(Op.SUSPEND, QUEUES, st.booleans()),
+    _command(Op.PURGE, QUEUES, st.integers(1, 3)),
+    _command(Op.WITHDRAW, QUEUES, LABELS, st.integers(1, 3)),
+    _command(Op.REDRIVE, QUEUES, st.just(b"") | QUEUES, LABELS, st.integers(1, 3)),
+    _command(Op.BIND, QUEUES, QUEUES),
+    _command(Op.UNBIND, QUEUES, QUEUES),
+)
+ONE_AGE = st.lists(st.integers(0, 4), min_size=1, max_size=1)
+TRANSACTION = _command(
+    Op.TRANSACTION,
+    st.lists(
+        st.one_of(
+            _command(Op.PUSH_TRAITS, QUEUES, ROWS),
+            _command(Op.ACK, QUEUES, ONE_AGE),
+            _command(Op.GIVE_BACK, QUEUES, ONE_AGE, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
+            _command(Op.EXTEND_BY, QUEUES, ONE_AGE, TIMES_US),
+        ),
+        max_size=4,
+    ),
+)
+_SETTLING = {Op.ACK, Op.NACK, Op.PUT_BACK, Op.EXTEND, Op.EXTEND_BY, Op.GIVE_BACK}
+_COUNTED = ("pushed", "acked", "nacked", "redelivered", "dropped", "purged", "moved_out", "moved_in", "expired",
+            "dead_lettered", "refused", "discarded", "withdrawn")  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def keep_idle_queues() -> Iterator[None]:
+    """The model does not know that queues end which nobody has ever pushed to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(idle_queues, "KEEP_US", 1 << 60)
+        yield
+
+
+class RichMachineAgainstModel(RuleBasedStateMachine):
+    """Feeds one log to the machine, to a replica that is replaced by its own snapshot now and then, and to the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Machine(compile_pattern)
+        self.replica = Machine(compile_pattern)
+        self.model = m.RichModel()
+        self.stamp_us = 1_700_000_000 * SECOND
+        self.sequence = 0
+        self.delivered: list[tuple[bytes, int]] = []
+
+    @initialize()
+    def found(self) -> None:
+        for machine in (self.machine, self.replica):
+            machine.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"], [Op.UPGRADE, 3]])
+        self.model.now_us = self.stamp_us
+        self.sequence = 1
+
+    @rule(step_us=STEPS_US, commands=st.lists(PUSH, min_size=1, max_size=3))
+    def push(self, step_us: int, commands: list[list[Any]]) -> None:
+        self._batch(step_us, commands)
+
+    @rule(step_us=STEPS_US, command=PULL)
+    def pull(self, step_us: int, command: list[Any]) -> None:
+        self._batch(step_us, [command])
+
+    @rule(step_us=STEPS_US, command=SETTLE)
+    def settle(self, step_us: int, command: list[Any]) -> None:
+        self._batch(step_us, [command])
+
+    @rule(step_us=STEPS_US, command=OPERATE, push=PUSH)
+    def operate(self, step_us: int, command: list[Any], push: list[Any]) -> None:
+        self._batch(step_us, [command, push])
+
+    @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | SETTLE | OPERATE, max_size=6))
+    def anything(self, step_us: int, commands: list[list[Any]]) -> None:
+        self._batch(step_us, commands)
+
+    @rule(step_us=STEPS_US, pull=PULL, command=TRANSACTION)
+    def transact(self, step_us: int, pull: list[Any], command: list[Any]) -> None:
+        self._batch(step_us, [pull])
+        self._batch(0, [command])
+
+    @rule(which=st.sampled_from(["replica", "machine"]))
+    def restart_from_a_snapshot(self, which: str) -> None:
+        setattr(self, which, copied(getattr(self, which)))
+
+    def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
+        self.stamp_us += step_us
+        self.sequence += 1
+        commands = [self._resolved(command) for command in commands]
+        note(f"apply(+{step_us}, {commands!r})")
+        self.model.advance(self.stamp_us)
+        pullable = {name for name in self.model.queues if self._pullable(name)}
+        expected = [self._expected(command) for command in commands]
+        got = self.machine.apply(self.stamp_us, b"n", 1, self.sequence, commands)
+        self.replica.apply(self.stamp_us, b"n", 1, self.sequence, commands)
+        assert [_plain(result) for result in got.results] == expected
+        for result in expected:
+            if isinstance(result, list) and result and isinstance(result[0], tuple) and len(result[0]) > 2:
+                self.delivered += [(one[0], one[1]) for one in result]
+        ready = {queue.name for queue in got.ready}
+        for name in self.model.queues:
+            if name not in pullable and self._pullable(name):
+                assert name in ready, f"{name!r} can be pulled and nobody was told"
+
+    def _pullable(self, name: bytes) -> bool:
+        return not self.model.queues[name].suspended and self.model.next_in_line(name) is not None
+
+    def _resolved(self, command: list[Any]) -> list[Any]:
+        """The command with ages of deliveries replaced by queue and numbers."""
+        if command[0] == Op.TRANSACTION:
+            return [Op.TRANSACTION, [self._resolved_one(operation) for operation in command[1]]]
+        if command[0] not in _SETTLING:
+            return command
+        op, queue, ages, *rest = command
+        latest = self.delivered[::-1]
+        chosen = [latest[age % len(latest)] for age in ages if latest]
+        if chosen:
+            queue = chosen[0][0]
+        return [op, queue, list(dict.fromkeys(number for _, number in chosen)) or [0, 7], *rest]
+
+    def _resolved_one(self, operation: list[Any]) -> list[Any]:
+        if operation[0] == Op.PUSH_TRAITS:
+            return operation
+        op, queue, numbers, *rest = self._resolved(operation)
+        return [op, queue, numbers[0], *rest]
+
+    def _expected(self, command: list[Any]) -> Any:
+        op, *arguments = command
+        model = self.model
+        return {
+            Op.PUSH: model.push,
+            Op.PUSH_TRAITS: model.push_traits,
+            Op.PULL: model.pull,
+            Op.PULL_LEASE: model.pull,
+            Op.ACK: model.ack,
+            Op.NACK: model.give_back,
+            Op.GIVE_BACK: model.give_back,
+            Op.PUT_BACK: model.put_back,
+            Op.EXTEND: model.extend,
+            Op.EXTEND_BY: model.extend,
+            Op.SET_PROPERTIES: model.set_properties,
+            Op.DELETE: model.delete,
+            Op.SUSPEND: model.suspend,
+            Op.PURGE: model.purge,
+            Op.WITHDRAW: model.withdraw,
+            Op.REDRIVE: model.redrive,
+            Op.BIND: model.bind,
+            Op.UNBIND: model.unbind,
+            Op.TRANSACTION: model.transaction,
+        }[Op(op)](*arguments)
+
+    @invariant()
+    def same_queues(self) -> None:
+        assert sorted(self.machine.queues) == sorted(self.model.queues)
+        for name, queue in self.model.queues.items():
+            real = self.machine.queues[name]
+            assert len(real) == len(queue.entries), name
+            assert real.waiting() == sum(entry.state != "leased" for entry in queue.entries)
+            assert real.body_bytes == sum(len(entry.body) for entry in queue.entries)
+            if real.rich is not None:
+                assert real.rich.leased_bytes == sum(len(e.body) for e in queue.entries if e.state == "leased")
+            counted = {counter: getattr(real, f"{counter}_total") for counter in _COUNTED}
+            assert counted == {counter: queue.counts.get(counter, 0) for counter in _COUNTED}, name
+
+    @invariant()
+    def replicas_are_equal(self) -> None:
+        assert records(self.machine) == records(self.replica)
+
+
+def _plain(result: Any) -> Any:
+    if isinstance(result, Fault):
+        assert not result.reason.startswith(("TypeError", "AttributeError", "KeyError", "IndexError")), result
+        return m.REFUSED
+    if isinstance(result, Conflict):
+        return result.failed
+    if isinstance(result, list) and result and isinstance(result[0], tuple) and len(result[0]) == 4:
+        return [_delivery(*one) for one in result]
+    return result
+
+
+def _delivery(queue: bytes, number: int, remaining: int, message: Any) -> Any:
+    traits = getattr(message, "traits", None)
+    if traits is not None:
+        traits = (*traits[:-1], None if traits.origin is None else tuple(traits.origin))
+    return queue, number, remaining, message.delivered, message.pushed_us, message.content, traits
+
+
+TestRichMachineAgainstModel = RichMachineAgainstModel.TestCase

@@ -1,0 +1,416 @@
+"""What queues can do beyond LMQ's, one promise a test."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Fault, Op, PushFlag
+from lmqcluster.core.commands import Place
+from lmqcluster.core.queue import PASSES_MAX
+from lmqcluster.core.transactions import Conflict
+from tests.property.driver import Driver, bodies, copied, numbers
+
+Q, DEAD = b"q", b"dead"
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver(version=3)
+
+
+def push(
+    driver: Driver,
+    body: bytes,
+    *,
+    queue: bytes = Q,
+    delay: float = -1,
+    due_us: int = 0,
+    ttl: float = 0,
+    priority: int = 0,
+    label: bytes = b"",
+    group: bytes = b"",
+    key: bytes | None = None,
+) -> tuple[int, int]:
+    delay_us = -1 if delay < 0 else round(delay * SECOND)
+    traits = [delay_us, due_us, round(ttl * SECOND), priority, label, group]
+    result: tuple[int, int] = driver.do(Op.PUSH_TRAITS, queue, [[body, None, [], key, traits]])[0]
+    return result
+
+
+def refusal(driver: Driver, *command: Any) -> str:
+    result = driver.batch(list(command))[0]
+    assert isinstance(result, Fault), result
+    return result.code
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_lower_priorities_come_first_and_equal_ones_in_the_order_of_arrival(driver: Driver) -> None:
+    random.seed(1)
+    priorities = [random.choice([-(1 << 31), -5, 0, 0, 7, (1 << 31) - 1]) for _ in range(200)]
+    for index, priority in enumerate(priorities):
+        push(driver, b"%d" % index, priority=priority)
+    expected = sorted(range(200), key=lambda index: (priorities[index], index))
+    assert driver.drain(Q) == [b"%d" % index for index in expected]
+
+
+def test_an_urgent_message_overtakes_plain_ones_that_wait(driver: Driver) -> None:
+    driver.push(Q, b"plain")
+    push(driver, b"urgent", priority=-1)
+    push(driver, b"later", priority=1)
+    assert driver.drain(Q) == [b"urgent", b"plain", b"later"]
+
+
+def test_a_delayed_message_never_comes_early(driver: Driver) -> None:
+    push(driver, b"delayed", delay=2)
+    push(driver, b"due", due_us=driver.now_us + SECOND)
+    driver.wait(0.999999)
+    assert driver.drain(Q) == []
+    driver.wait(0.000001)
+    assert driver.drain(Q) == [b"due"]
+    driver.wait(1)
+    assert driver.drain(Q) == [b"delayed"]
+
+
+def test_delayed_messages_come_by_priority_once_they_are_due(driver: Driver) -> None:
+    push(driver, b"second", delay=1)
+    push(driver, b"first", delay=2, priority=-1)
+    driver.wait(3)
+    assert driver.drain(Q) == [b"second", b"first"][::-1]
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [(Place.TAIL, [b"c", b"a", b"b"]), (Place.KEEP, [b"a", b"b", b"c"]), (Place.HEAD, [b"a", b"b", b"c"])],
+)
+def test_returned_messages_go_where_they_are_wanted(driver: Driver, place: Place, expected: list[bytes]) -> None:
+    driver.push(Q, b"a", b"b", b"c")
+    driver.do(Op.GIVE_BACK, Q, numbers(driver.pull(Q, 2)), place, -1)
+    assert driver.drain(Q) == expected
+
+
+def test_the_head_is_before_what_is_due_longer(driver: Driver) -> None:
+    driver.push(Q, b"a")
+    driver.wait(1)
+    driver.push(Q, b"b")
+    first = driver.pull_one(Q)
+    driver.nack(Q, first[1])
+    assert bodies(driver.pull(Q)) == [b"b"]
+    driver.push(Q, b"c")
+    again = driver.pull_one(Q)
+    driver.do(Op.GIVE_BACK, Q, [again[1]], Place.HEAD, -1)
+    assert driver.drain(Q) == [b"a", b"c"]
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_delivered_one_at_a_time_and_in_order(driver: Driver) -> None:
+    for body in (b"1", b"2", b"3"):
+        push(driver, body, group=b"g")
+    (first,) = driver.pull(Q, 10)
+    assert bodies([first]) == [b"1"]
+    driver.nack(Q, first[1])
+    (again,) = driver.pull(Q, 10)
+    assert bodies([again]) == [b"1"]
+    driver.ack(Q, again[1])
+    assert bodies(driver.pull(Q, 10)) == [b"2"]
+
+
+def test_groups_take_turns(driver: Driver) -> None:
+    """A thousand messages of one tenant do not delay the only one of another by more than one delivery."""
+    for index in range(1000):
+        push(driver, b"flood %d" % index, group=b"flood")
+    push(driver, b"alone", group=b"small")
+    first = driver.pull_one(Q)
+    driver.wait(0.001)
+    driver.ack(Q, first[1])
+    assert bodies(driver.pull(Q, 2)) == [b"alone", b"flood 1"]
+
+
+def test_a_group_goes_on_when_its_message_expires_is_dropped_or_withdrawn(driver: Driver) -> None:
+    driver.set(Q, retry=0, timeout=1)
+    push(driver, b"dropped", group=b"g")
+    push(driver, b"expired", group=b"g", ttl=2)
+    push(driver, b"withdrawn", group=b"g", label=b"x")
+    push(driver, b"last", group=b"g")
+    driver.pull(Q)
+    driver.wait(3)
+    driver.do(Op.WITHDRAW, Q, b"x", 10)
+    assert driver.drain(Q) == [b"last"]
+
+
+# --- time to live -----------------------------------------------------------------------------------------------------
+
+
+def test_an_expired_message_is_never_delivered_and_goes_to_the_queue_for_it(driver: Driver) -> None:
+    driver.set(Q, expire_to_queue="late")
+    push(driver, b"short", ttl=1, label=b"l")
+    push(driver, b"long", ttl=10)
+    driver.wait(1)
+    assert driver.drain(Q) == [b"long"]
+    (late,) = driver.pull(b"late", 10)
+    origin = late[3].traits.origin
+    assert (late[3].content, late[3].traits.label, late[3].traits.expires_us) == (b"short", b"l", 0)
+    assert (origin.queue, origin.reason, origin.deliveries, origin.at_us) == (Q, b"expired", 0, driver.now_us)
+
+
+def test_a_shorter_age_counts_for_what_waits_already(driver: Driver) -> None:
+    driver.push(Q, b"old")
+    driver.wait(5)
+    driver.set(Q, max_age=3)
+    assert driver.drain(Q) == []
+    assert driver.machine.queues[Q].expired_total == 1
+
+
+def test_very_many_messages_that_expire_at_once_go_step_by_step(driver: Driver) -> None:
+    """A batch lets a thousand of them go; those that are left are not delivered either."""
+    rows = [[b"x", None, [], None, [-1, 0, SECOND, 0, b"", b""]] for _ in range(5_000)]
+    driver.do(Op.PUSH_TRAITS, Q, rows)
+    driver.wait(1)
+    driver.tick()
+    assert driver.size(Q) == 4_000
+    driver.tick(4)
+    assert driver.size(Q) == 0
+    assert driver.machine.expiry.next_us > driver.now_us
+
+
+def test_a_pull_passes_over_a_bounded_number_of_expired_messages(driver: Driver) -> None:
+    driver.push(Q, *[b"x"] * (PASSES_MAX + 10))
+    driver.set(Q, max_age=1)
+    driver.wait(2)
+    assert driver.do(Op.PULL, Q, 1) is None, "it has to be repeated"
+    assert driver.do(Op.PULL, Q, 1) == []
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_bound_is_exact_and_counts_what_waits(driver: Driver) -> None:
+    driver.set(Q, max_items=2)
+    assert driver.push(Q, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
+    driver.pull(Q)
+    assert driver.push(Q, b"4", b"5") == [0, PushFlag.FULL]
+    assert refusal(driver, Op.PUSH_TRAITS, Q, [[b"6", None, [], None, []]]) == "full"
+    assert driver.machine.queues[Q].refused_total == 3
+
+
+def test_several_messages_are_stored_all_or_none(driver: Driver) -> None:
+    driver.set(Q, max_items=2)
+    rows = [[b"%d" % index, None, [], None, []] for index in range(3)]
+    assert refusal(driver, Op.PUSH_TRAITS, Q, rows) == "full"
+    assert driver.size(Q) == 0
+
+
+def test_a_full_queue_may_discard_what_is_oldest(driver: Driver) -> None:
+    driver.set(Q, max_items=2, discard_old_when_full=True)
+    driver.push(Q, b"1", b"2", b"3")
+    assert driver.drain(Q) == [b"2", b"3"]
+    assert driver.machine.queues[Q].discarded_total == 1
+
+
+def test_bytes_are_bounded_by_what_waits_before(driver: Driver) -> None:
+    driver.set(Q, max_size=510, max_item_size=256)
+    assert driver.push(Q, b"x" * 256, b"x" * 256, b"x" * 256) == [0, 0, PushFlag.FULL]
+    assert driver.push(Q, b"x" * 257) == [PushFlag.OVERSIZED]
+    assert refusal(driver, Op.PUSH_TRAITS, Q, [[b"x" * 257, None, [], None, []]]) == "too_large"
+
+
+# --- dead letters -----------------------------------------------------------------------------------------------------
+
+
+def test_an_exhausted_message_becomes_a_dead_letter_and_can_be_sent_back(driver: Driver) -> None:
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    push(driver, b"poison", label=b"l", group=b"g", priority=3)
+    driver.nack(Q, driver.pull_one(Q)[1])
+    assert driver.size(Q) == 0
+    assert (driver.machine.queues[Q].dead_lettered_total, driver.machine.queues[Q].dropped_total) == (1, 0)
+    letter = driver.pull_one(DEAD)[3]
+    assert (letter.content, letter.traits[:4]) == (b"poison", (3, 0, b"l", b"g"))
+    assert letter.traits.origin[:2] == (Q, b"exhausted")
+    assert letter.traits.origin.deliveries == 1
+    driver.wait(31)
+    assert driver.do(Op.REDRIVE, DEAD, b"", b"", 10) == 1
+    again = driver.pull_one(Q)
+    assert (again[3].content, again[3].traits) == (b"poison", (3, 0, b"l", b"g", None))
+
+
+def test_only_what_the_cluster_has_moved_is_sent_back(driver: Driver) -> None:
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    driver.push(Q, b"letter")
+    driver.nack(Q, driver.pull_one(Q)[1])
+    driver.push(DEAD, b"pushed by hand")
+    assert driver.do(Op.REDRIVE, DEAD, b"elsewhere", b"", 10) == 1
+    assert driver.drain(b"elsewhere") == [b"letter"]
+    assert driver.drain(DEAD) == [b"pushed by hand"]
+
+
+def test_retries_wait_longer_and_longer(driver: Driver) -> None:
+    driver.set(Q, retry=9, timeout=30, retry_delay=1, retry_backoff=3, retry_delay_max=5)
+    driver.push(Q, b"x")
+    for seconds in (1, 3, 5, 5):
+        driver.nack(Q, driver.pull_one(Q)[1])
+        driver.wait(seconds - 0.000001)
+        assert driver.pull(Q) == []
+        driver.wait(0.000001)
+    assert driver.pull_one(Q)[3].delivered == 5
+
+
+def test_an_explicit_delay_counts_more_than_that_of_the_queue(driver: Driver) -> None:
+    driver.set(Q, retry_delay=60)
+    driver.push(Q, b"x")
+    driver.do(Op.GIVE_BACK, Q, [driver.pull_one(Q)[1]], Place.TAIL, 0)
+    assert driver.drain(Q) == [b"x"]
+
+
+# --- labels, fanout, age ----------------------------------------------------------------------------------------------
+
+
+def test_labels_find_count_and_withdraw_what_waits(driver: Driver) -> None:
+    for index in range(5):
+        push(driver, b"%d" % index, label=b"even" if index % 2 == 0 else b"odd", delay=10 * (index == 4))
+    leased = driver.pull_one(Q)
+    rich = driver.machine.queues[Q].rich
+    assert rich is not None
+    assert rich.count_labelled(b"even") == 2
+    assert driver.do(Op.WITHDRAW, Q, b"even", 10) == 2
+    assert driver.ack(Q, leased[1]) == [True], "what is leased is left alone"
+    assert driver.drain(Q) == [b"1", b"3"]
+
+
+def test_bound_queues_get_copies_in_the_same_step(driver: Driver) -> None:
+    assert driver.do(Op.BIND, Q, b"copy") is True
+    driver.set(b"copy", max_items=1)
+    assert driver.push(Q, b"1", b"2") == [0, 0], "a copy that is refused does not change the answer"
+    assert (driver.drain(Q), driver.drain(b"copy")) == ([b"1", b"2"], [b"1"])
+    driver.delete(b"copy")
+    driver.push(Q, b"3")
+    assert b"copy" not in driver.machine.queues, "a binding ends with its target"
+
+
+def test_an_alias_passes_on_and_holds_nothing(driver: Driver) -> None:
+    driver.set(Q, destination_queues=["a", "b"])
+    driver.push(Q, b"x")
+    assert [driver.drain(name) for name in (Q, b"a", b"b")] == [[], [b"x"], [b"x"]]
+    driver.set(b"b", max_items=0)
+    assert driver.push(Q, b"y") == [PushFlag.FULL]
+    assert driver.drain(b"a") == [], "it is stored in all destinations or in none"
+
+
+def test_aliases_that_name_each_other_come_to_an_end(driver: Driver) -> None:
+    driver.set(b"a", destination_queues=["b"])
+    driver.set(b"b", destination_queues=["a"])
+    assert driver.push(b"a", b"x") == [0]
+
+
+def test_an_empty_queue_is_deleted_at_its_age(driver: Driver) -> None:
+    driver.set(Q, max_queue_age=10)
+    driver.push(Q, b"x")
+    number = driver.pull_one(Q)[1]
+    driver.wait(11)
+    driver.tick()
+    assert Q in driver.machine.queues, "somebody holds a message"
+    driver.ack(Q, number)
+    driver.tick()
+    assert Q not in driver.machine.queues
+
+
+def test_a_pull_that_settles_at_once_leaves_nothing_behind(driver: Driver) -> None:
+    driver.push(Q, b"1", b"2")
+    assert bodies(driver.do(Op.PULL_LEASE, Q, 1, 0, True)) == [b"1"]
+    assert driver.size(Q) == 1
+    assert driver.machine.queues[Q].acked_total == 1
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_consume_and_produce_in_one_step(driver: Driver) -> None:
+    driver.push(Q, b"in")
+    number = driver.pull_one(Q)[1]
+    operations = [[Op.ACK, Q, number], [Op.PUSH_TRAITS, b"out", [b"made of it", None, [], None, []]]]
+    result = driver.do(Op.TRANSACTION, operations)
+    assert result[0] is True
+    assert driver.drain(b"out") == [b"made of it"]
+    assert driver.do(Op.TRANSACTION, operations).failed == 0, "the lease is gone"
+    assert driver.drain(b"out") == []
+
+
+def test_a_transaction_that_cannot_be_done_as_a_whole_does_nothing(driver: Driver) -> None:
+    driver.set(b"out", max_items=1)
+    driver.push(Q, b"in")
+    number = driver.pull_one(Q)[1]
+    row = [b"x", None, [], None, []]
+    operations = [[Op.ACK, Q, number], [Op.PUSH_TRAITS, b"out", row], [Op.PUSH_TRAITS, b"out", row]]
+    result = driver.do(Op.TRANSACTION, operations)
+    assert isinstance(result, Conflict)
+    assert (result.failed, result.code) == (2, "full")
+    assert driver.ack(Q, number) == [True]
+    assert driver.drain(b"out") == []
+
+
+def test_a_dead_letter_of_a_transaction_takes_the_room_that_it_needs(driver: Driver) -> None:
+    """What is given back may leave for a queue to which the transaction also pushes."""
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    driver.set(DEAD, max_items=1)
+    driver.push(Q, b"in")
+    number = driver.pull_one(Q)[1]
+    row = [b"x", None, [], None, []]
+    result = driver.do(Op.TRANSACTION, [[Op.GIVE_BACK, Q, number, Place.TAIL, -1], [Op.PUSH_TRAITS, DEAD, row]])
+    assert isinstance(result, Conflict)
+    assert result.failed == 1
+    assert driver.ack(Q, number) == [True]
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_machines_know_nothing_of_it(version: int) -> None:
+    """Members with the program before would not understand: such commands are refused until all are upgraded."""
+    driver = Driver(version=version)
+    driver.push(Q, b"x")
+    assert isinstance(driver.batch([Op.PUSH_TRAITS, Q, [[b"x", None, [], None, []]]])[0], Fault)
+    assert isinstance(driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])[0], Fault)
+    assert isinstance(driver.batch([Op.TRANSACTION, []])[0], Fault)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_upgrade_gives_equal_replicas_whatever_they_began_with(version: int) -> None:
+    """One that lived through all of it, and one that was restored before the upgrade."""
+    driver = Driver(version=version)
+    driver.push(Q, b"1", b"2", b"3")
+    driver.pull(Q, 2)
+    driver.nack(Q, 1)
+    restored = Driver(copied(driver.machine))
+    for one in (driver, restored):
+        one.wait(1)
+        one.do(Op.UPGRADE, 3)
+        one.pull(Q, 2)
+    assert list(driver.machine.snapshot()) == list(restored.machine.snapshot())
+
+
+# --- messages say ------------------------------------------------------------------------------------------------------
+
+
+def test_a_delivery_says_which_it_is_and_when_the_message_was_pushed(driver: Driver) -> None:
+    driver.push(Q, b"x")
+    pushed_us = driver.now_us
+    driver.wait(1)
+    driver.nack(Q, driver.pull_one(Q)[1])
+    driver.put_back(Q, driver.pull_one(Q)[1])
+    message = driver.pull_one(Q)[3]
+    assert (message.delivered, message.pushed_us) == (2, pushed_us)
+
+
+def test_a_push_tells_the_sequence_also_when_it_is_repeated(driver: Driver) -> None:
+    flag, sequence = push(driver, b"x", key=b"k")
+    assert (flag, sequence) == (0, driver.machine.last_sequence)
+    driver.push(Q, b"another")
+    assert push(driver, b"x", key=b"k") == (PushFlag.REPLAYED, sequence)
+    assert driver.push_item(Q, b"x", key=b"k") == PushFlag.REPLAYED
