@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import math
 import os
 import socket
@@ -179,13 +178,23 @@ def test_no_port_and_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert socket.AF_INET6 not in families
 
 
-def test_the_node_logs_through_logging(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
-    with MemoryCluster() as cluster, caplog.at_level(logging.INFO):
-        lmq = cluster.client()
-        lmq.push("jobs", "x")
-        lmq.purge("jobs")
-    assert "messages purged" in caplog.text
-    assert capsys.readouterr() == ("", "")
+LOGGING_PROGRAM = """
+import logging
+from lmqcluster.testing import MemoryCluster
+
+logging.basicConfig(level=logging.INFO)
+with MemoryCluster() as cluster:
+    lmq = cluster.client()
+    lmq.push("jobs", "x")
+    lmq.purge("jobs")
+"""
+
+
+def test_the_node_logs_through_logging() -> None:
+    """In a process of its own: structlog is configured once a process, here perhaps by another test."""
+    done = subprocess.run([sys.executable, "-c", LOGGING_PROGRAM], capture_output=True, text=True, check=True)
+    assert "messages purged" in done.stderr
+    assert done.stdout == ""
 
 
 # --- pytest ---------------------------------------------------------------------------------------------------------
