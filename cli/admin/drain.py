@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import click
 
+from ..shared.credentials import complete_file
 from ..shared.errors import CliError, ExitCode
 from ..shared.interrupt import run_until_interrupted
 from ..shared.output import plural, print_json
@@ -27,7 +28,14 @@ __all__ = ["drain"]
 @click.command(short_help="Write all messages of queues as JSON lines.")
 @click.argument("names", metavar="[QUEUE]...", nargs=-1, shell_complete=complete_queue)
 @click.option("--match", metavar="REGEXP", help="Also drain the queues whose names this regular expression finds.")
-@click.option("--output", default="-", show_default=True, metavar="FILE", help="A new file to write; - for stdout.")
+@click.option(
+    "--output",
+    default="-",
+    show_default=True,
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="A new file to write; - for stdout.",
+)
 @click.option(
     "--wait",
     default=1.0,

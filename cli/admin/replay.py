@@ -9,10 +9,11 @@ from typing import Final
 
 import click
 
+from ..shared.credentials import complete_file
 from ..shared.errors import CliError, ExitCode
 from ..shared.interrupt import run_until_interrupted
 from ..shared.output import human_bytes, plural, print_json
-from ..shared.target import Target, target_options
+from ..shared.target import Target, complete_queue, target_options
 from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
 from .queue_template import QueueTemplate
 from .row_pusher import Replay, ReplayReport
@@ -26,10 +27,16 @@ OTHER_QUEUES: Final = "(further queues)"
 
 
 @click.command(short_help="Push the rows of a file into queues.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", shell_complete=complete_file)
 @click.option("--queue-by", metavar="COLUMN", help="Name the queue of a row by the value of this column.")
 @click.option("--queue-prefix", metavar="TEXT", help="What --queue-by puts before the value.")
-@click.option("--queue", "template", metavar="TEMPLATE", help="Name queues by a template such as 'flights.{origin}'.")
+@click.option(
+    "--queue",
+    "template",
+    metavar="TEMPLATE",
+    shell_complete=complete_queue,
+    help="Name queues by a template such as 'flights.{origin}'.",
+)
 @nodes_option
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Format of the rows. [default: by the file's name]")
 @click.option("--skip-bad", is_flag=True, help="Count bad rows and go on, instead of ending at the first.")

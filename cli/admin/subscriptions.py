@@ -104,7 +104,7 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
 
 
 @subscription.command("rm")
-@click.argument("name", metavar="SUBSCRIPTION")
+@click.argument("name", metavar="SUBSCRIPTION", shell_complete=completes(_names))
 @destructive_options
 @target_options
 def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:

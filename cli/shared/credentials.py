@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from lmqcluster.client.tls import SYSTEM, client_context
 
@@ -17,7 +18,15 @@ from .contexts import in_use
 from .errors import CliError, ExitCode
 from .shared_options import SharedOption
 
-__all__ = ["Credentials", "credential_options", "credentials", "given_credentials", "use_tls", "wants_tls"]
+__all__ = [
+    "Credentials",
+    "complete_file",
+    "credential_options",
+    "credentials",
+    "given_credentials",
+    "use_tls",
+    "wants_tls",
+]
 
 _META: Final = "lmqcluster.credentials"
 _META_TLS: Final = "lmqcluster.tls"
@@ -70,11 +79,17 @@ def credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
             f"credential_{name}",
             cls=SharedOption,
             metavar=metavar,
+            shell_complete=complete_file if metavar == "FILE" else None,
             help=f"{text} [{variable}]",
             callback=_remember,
             expose_value=False,
         )(function)
     return function
+
+
+def complete_file(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Has the shell complete the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -74,6 +74,30 @@ class Target:
         return addresses
 
 
+def completes(names: Callable[[Api, str], Iterable[object]]) -> Completion:
+    """What completes words by names that the node knows: nothing if the node does not answer at once.
+
+    Args:
+        names: asks the node for names, all or those that begin with what has been typed.
+    """
+
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        contexts = (context, context.parent, context.parent.parent if context.parent is not None else None)
+        node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
+        try:
+            with context.scope(cleanup=False):
+                found = list(names(Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S), incomplete))
+            return [CompletionItem(name) for name in found if isinstance(name, str) and name.startswith(incomplete)]
+        except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
+            return []
+
+    return complete
+
+
+def _node_addresses(api: Api, _incomplete: str) -> list[object]:
+    return [node["http"] for node in api.get("/v1/cluster")["nodes"]]
+
+
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--node``, ``--context``, ``--json`` and ``--debug``, which may stand before and after the name of the command."""
 
@@ -82,6 +106,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
         cls=SharedOption,
         metavar="HOST:PORT",
         callback=check_node,
+        shell_complete=completes(_node_addresses),
         help=f"HTTP address of the node, or its URL. [LMQ_NODE; default: {NODE_DEFAULT}]",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, the API's answer unchanged where there is one.")
@@ -105,26 +130,6 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def queue_text(name: object) -> str:
     """A queue name from the API as text; one that is not UTF-8 is shown as its Base64 form."""
     return f"base64:{name['base64']}" if isinstance(name, dict) else str(name)
-
-
-def completes(names: Callable[[Api, str], Iterable[object]]) -> Completion:
-    """What completes words by names that the node knows: nothing if the node does not answer at once.
-
-    Args:
-        names: asks the node for names, all or those that begin with what has been typed.
-    """
-
-    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        contexts = (context, context.parent, context.parent.parent if context.parent is not None else None)
-        node = next((str(c.params["node"]) for c in contexts if c is not None and c.params.get("node")), None)
-        try:
-            with context.scope(cleanup=False):
-                found = list(names(Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S), incomplete))
-            return [CompletionItem(name) for name in found if isinstance(name, str) and name.startswith(incomplete)]
-        except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
-            return []
-
-    return complete
 
 
 def _queue_names(api: Api, incomplete: str) -> Iterator[object]:

@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from lmqcluster import Client
+
 from .cluster import Cluster, NodeProcess, wait_for
 from .programs import DEADLINE_S, run_here, run_in_terminal, started
 
@@ -252,7 +254,24 @@ def test_completion_knows_nodes_rules_and_columns(admin, node: NodeProcess, queu
     assert completed(node, "queue ls --columns ready,le") == ["ready,leased"]
     assert completed(node, "queue ls --sort push") == ["pushed_total"]
     assert completed(node, "top --sort nack") == ["nack_per_s"]
+    assert completed(node, f"status --node {node.http[:-1]}") == [node.http]
     assert completed(node, "--node 127.0.0.1:1 remove n") == [], "a node that does not answer offers nothing"
+
+
+def test_completion_knows_files_and_subscriptions(node: NodeProcess, queue_name: str) -> None:
+    with Client(node.rpc) as client:
+        client.push(queue_name, "x")
+        client.reserve_batch(queue_name, 1, queue=queue_name, count=1)
+        for verb in ("show", "abandon", "rm"):
+            assert completed(node, f"subscription {verb} {queue_name[:-1]}") == [queue_name]
+        client.delete_subscription(queue_name)
+    for words in ("status --token-file", "--ca-file", "replay", "drain --output", "definitions import", "backup"):
+        environment = {
+            "_LMQ_ADMIN_COMPLETE": "bash_complete",
+            "COMP_WORDS": f"lmq-admin {words} x",
+            "COMP_CWORD": str(len(words.split()) + 1),
+        }
+        assert run_here(environment=environment).out == "file,x\n", words
 
 
 # --- queues that are not there ----------------------------------------------------------------------------------------
