@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The versions with which the tests have passed: without them a new release of a tool could turn them red.
+LOCK := .constraints.txt
 PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
@@ -12,7 +14,7 @@ TEST_JOBS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := install
-.PHONY: help install up check lint fmt test unit docs sim soak deploy-check drill drill-soak example bench clean
+.PHONY: help install lock up check lint fmt test unit docs sim soak deploy-check drill drill-soak example bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -20,18 +22,23 @@ help: ## List the targets
 install: $(STAMP) ## Create .venv and install everything, Spark and tests too (1.4 GiB)
 
 # What a cluster needs is little; Spark, browsers and tests are much more.
-$(RUNTIME): pyproject.toml
+$(RUNTIME): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit("lmqcluster needs Python 3.11 or newer, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@echo 'Installing lmqcluster into $(VENV), once ...'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade pip
-	@$(PIP) --editable .
+	@$(PIP) --constraint $(LOCK) --editable .
 	@touch $(RUNTIME)
 
-$(STAMP): $(RUNTIME) pyproject.toml
+$(STAMP): $(RUNTIME) pyproject.toml $(LOCK)
 	@echo 'Installing Spark and what tests and benchmarks need into $(VENV), about 1.4 GiB, once ...'
-	@$(PIP) --editable '.[dev,bench,spark]'
+	@$(PIP) --constraint $(LOCK) --editable '.[dev,bench,spark]'
 	@touch $(STAMP)
+
+lock: install ## Take the latest versions of everything into .constraints.txt
+	@$(PIP) uv
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade --no-header --no-annotate --quiet --output-file $(LOCK)
+	@git diff --stat -- $(LOCK)
 
 up: $(RUNTIME) ## Run a cluster of three nodes on this machine
 	@$(BIN)/lmq dev
