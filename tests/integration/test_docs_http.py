@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import Session, examples
 from tests.docs.http import PAGE, routes
+from tests.docs.shell import Shell, steps
 
 from .cluster import NodeProcess
 from .raw_http import call
@@ -23,12 +25,12 @@ def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess
         yield process
 
 
-def test_the_examples_print_what_the_page_says(fresh_node: NodeProcess) -> None:
-    session = Session({"127.0.0.1:9980": fresh_node.http})
+def test_the_examples_print_what_the_page_says(fresh_node: NodeProcess, tmp_path: Path) -> None:
     count = 0
-    for example in examples(TEXT):
-        session.run(example)
-        count += 1
+    with Shell(tmp_path, os.environ, {"127.0.0.1:9980": fresh_node.http}, exact=True) as shell:
+        for step in steps(TEXT):
+            shell.check(step)
+            count += 1
     assert count > 20
 
 
