@@ -59,29 +59,34 @@ def all_know_each_other(nodes: dict[int, Node]) -> bool:
     return all(len(node.replica.peers) == len(nodes) - 1 and node.replica.has_leader() for node in nodes.values())
 
 
-async def rolling_upgrade(programs: Programs) -> None:
+async def rolling_upgrade(programs: Programs, old_version: int) -> None:
     nodes = programs.nodes
     for number in range(3):
-        await programs.start(number, 1)
+        await programs.start(number, old_version)
     await until(lambda: all_know_each_other(nodes))
+    # A fresh cluster begins with version 1.
+    await until(lambda: all(node.replica.machine.version == old_version for node in nodes.values()))
     for number in range(3):
         for node in nodes.values():
             node._periodic.tend_cluster()
-        assert {node.replica.machine.version for node in nodes.values()} == {1}
+        assert {node.replica.machine.version for node in nodes.values()} == {old_version}
         await programs.stop(number)
-        await programs.start(number, 2)
+        await programs.start(number, old_version + 1)
         await until(lambda: all_know_each_other(nodes))
-    await until(lambda: all(node.replica.machine.version == 2 for node in nodes.values()))
+    await until(lambda: all(node.replica.machine.version == old_version + 1 for node in nodes.values()))
     # A restart keeps it, and a program that is too old stops instead of going its own way.
     await programs.stop(0)
-    old = await programs.start(0, 1)
+    old = await programs.start(0, old_version)
     error = await asyncio.wait_for(old.failure, DEADLINE_S)
     assert isinstance(error, IncompatibleVersionError)
-    assert "understands up to 1" in str(error)
+    assert f"understands up to {old_version}" in str(error)
     for number in range(3):
         await programs.stop(number)
 
 
-def test_the_newest_version_that_all_understand_is_switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("old_version", range(1, Machine.VERSION_MAX))
+def test_the_newest_version_that_all_understand_is_switched_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old_version: int
+) -> None:
     programs = Programs(tmp_path, monkeypatch)
-    asyncio.run(rolling_upgrade(programs))
+    asyncio.run(rolling_upgrade(programs, old_version))

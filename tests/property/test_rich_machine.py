@@ -157,6 +157,24 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(step_us, [pull])
         self._batch(0, [command])
 
+    # Chains that chance alone would seldom put together.
+
+    @rule(properties=PROPERTIES, row=ROWS, to=st.just(b"") | QUEUES, label=LABELS)
+    def a_message_dies_and_is_sent_back(self, properties: list[Any], row: list[Any], to: bytes, label: bytes) -> None:
+        dying = [[b"retry", 0], [b"timeout", 30], [b"dead_letter_queue", b"b"], *properties]
+        self._batch(0, [[Op.SET_PROPERTIES, b"a", dying], [Op.PUSH_TRAITS, b"a", [row]], [Op.PULL, b"a", 4]])
+        self._batch(SECOND, [[Op.NACK, b"a", [0]], [Op.NACK, b"a", [1]]])
+        self._batch(SECOND, [[Op.REDRIVE, b"b", to, label, 3]])
+
+    @rule(items=st.integers(0, 3), pushes=st.lists(ROWS, min_size=1, max_size=3), command=TRANSACTION)
+    def a_full_queue_in_a_transaction(self, items: int, pushes: list[Any], command: list[Any]) -> None:
+        self._batch(
+            0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_TRAITS, b"a", pushes], [Op.PULL, b"a", 2]]
+        )
+        back = [Op.GIVE_BACK, b"a", [0], m.TAIL, -1]
+        self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"max_items", items]]]])
+        self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_TRAITS, b"a", pushes[0]], *command[1]]]])
+
     @rule(which=st.sampled_from(["replica", "machine"]))
     def restart_from_a_snapshot(self, which: str) -> None:
         setattr(self, which, copied(getattr(self, which)))

@@ -1,0 +1,151 @@
+"""Bugs that are planted into what queues can do beyond LMQ's: the comparison with the naive model must convict each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from lmqcluster.core import idle_queues, intake, push_plan, queue, rich_lines, rich_timers
+from lmqcluster.core.commands import Place, PushFlag
+from lmqcluster.core.exits import MessageExits
+from lmqcluster.core.intake import Intake, Room, Targets
+from lmqcluster.core.queue import Queue
+from lmqcluster.core.queue_contents import QueueContents
+from lmqcluster.core.queue_options import QueueOptions
+from lmqcluster.core.rich_lines import RichLines
+
+from .test_rich_machine import RichMachineAgainstModel
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _wrapped(patch: pytest.MonkeyPatch, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+    patch.setattr(owner, name, lambda *args, **kwargs: wrapper(original, *args, **kwargs))
+
+
+def no_priority(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rich_lines, "_place", lambda message: (0, message.due_us, message.sequence))
+
+
+def no_groups(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RichLines, "_line_up", lambda lines, message: lines.waiting.add(rich_lines._place(message), message))
+
+
+def a_group_that_stops(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RichLines, "gone", lambda *_args: False)
+
+
+def expired_messages_delivered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(QueueContents, "is_expired", lambda *_args: False)
+
+
+def ages_forgotten_by_timers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queue, "is_too_old", lambda *_args: False)
+    patch.setattr(Queue, "next_timer_us", lambda one: rich_timers.NEVER if one.rich is None else one.rich.next_us())
+
+
+def one_too_many(patch: pytest.MonkeyPatch) -> None:
+    def takes(one: Queue, more_items: int = 0, _more_bytes: int = 0) -> bool:
+        options = one.settings.options
+        return options is None or options.max_items is None or one.waiting() + more_items <= options.max_items
+
+    patch.setattr(intake, "_takes", takes)
+
+
+def leased_messages_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(QueueContents, "waiting_bytes", lambda one: one.body_bytes)
+
+
+def lost_dead_letters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageExits, "exhausted", lambda *_args: None)
+
+
+def lost_when_sent_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageExits, "send", lambda *_args: None)
+
+
+def no_retry_delay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(QueueOptions, "retry_delay_after", lambda *_args: 0)
+
+
+def the_head_is_the_tail(patch: pytest.MonkeyPatch) -> None:
+    def place(original: Any, one: Queue, message: Any, now_us: int, where: Place, delay_us: int | None) -> None:
+        original(one, message, now_us, Place.TAIL if where is Place.HEAD else where, delay_us)
+
+    _wrapped(patch, Queue, "_place", place)
+
+
+def no_copies(patch: pytest.MonkeyPatch) -> None:
+    def targets(original: Any, one: Intake, target: Queue) -> Targets:
+        found: Targets = original(one, target)
+        return found._replace(copies=[])
+
+    _wrapped(patch, Intake, "targets", targets)
+
+
+def half_transactions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Room, "take", lambda *_args: PushFlag.STORED)
+
+
+def transactions_that_forget_what_comes_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(push_plan.PushPlan, "give_back", lambda *_args: None)
+
+
+def labels_of_leased_messages(patch: pytest.MonkeyPatch) -> None:
+    def withdraw(original: Any, one: Queue, messages: Any, now_us: int) -> None:
+        original(one, list(messages)[:-1], now_us)
+
+    _wrapped(patch, Queue, "remove", withdraw)
+
+
+def snapshots_without_what_is_scheduled(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RichLines, "lines", lambda lines: [("waiting", lines.waiting), ("held", lines.held)])
+
+
+def returned_bytes_still_leased(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue.Queue, "_unlease", lambda *_args: None)
+
+
+PLANTS: list[Plant] = [
+    no_priority,
+    no_groups,
+    a_group_that_stops,
+    expired_messages_delivered,
+    ages_forgotten_by_timers,
+    one_too_many,
+    leased_messages_counted,
+    lost_dead_letters,
+    lost_when_sent_back,
+    no_retry_delay,
+    the_head_is_the_tail,
+    no_copies,
+    half_transactions,
+    transactions_that_forget_what_comes_back,
+    labels_of_leased_messages,
+    snapshots_without_what_is_scheduled,
+    returned_bytes_still_leased,
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_queues, "KEEP_US", 1 << 60)
+    plant(monkeypatch)
+    with pytest.raises(Exception):  # noqa: B017, PT011 - a bug may show as a wrong result or as an error
+        run_state_machine_as_test(
+            RichMachineAgainstModel,
+            settings=settings(
+                max_examples=700,
+                stateful_step_count=40,
+                deadline=None,
+                phases=[Phase.generate],
+                derandomize=True,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
