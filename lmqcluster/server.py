@@ -64,6 +64,7 @@ async def serve(config: NodeConfig) -> int:
             front_ends.append(HttpFrontEnd(node, config.http.host, config.http.port))
         for front_end in front_ends:
             await front_end.start()
+        pid_file = _write_pid(config.data_dir)
     except DamagedFileError as exc:
         log.critical(
             "cannot start: the data folder is damaged",
@@ -77,8 +78,6 @@ async def serve(config: NodeConfig) -> int:
         log.critical("cannot start", reason=str(exc))
         return EXIT_CONFIG
     loop.add_signal_handler(signal.SIGHUP, _reload, node, manager)
-    pid_file = config.data_dir / "lmq.pid"
-    pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     log.info("started", name=config.name, id=node.id, http=str(config.http), rpc=str(config.rpc), raft=str(config.raft))
     manager.ready()
     reports = asyncio.ensure_future(manager.report(partial(_described, node)))
@@ -88,6 +87,14 @@ async def serve(config: NodeConfig) -> int:
         reports.cancel()
         manager.stopping()
         await _shut_down(node, front_ends, pid_file)
+
+
+def _write_pid(folder: Path) -> Path:
+    """Write the file with the process id, at once for whoever reads it, also over the one of a process that was killed."""
+    pid_file = folder / "lmq.pid"
+    unfinished = folder / "lmq.pid.new"
+    unfinished.write_text(f"{os.getpid()}\n", encoding="ascii")
+    return unfinished.replace(pid_file)
 
 
 def _repair_flag(config: NodeConfig) -> str:

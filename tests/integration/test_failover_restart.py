@@ -79,6 +79,8 @@ def test_restarted_node_does_not_vote_for_one_that_has_missed_something(
         return len(statuses) == 2 and all(sum(n["connected"] for n in status["nodes"]) == 2 for status in statuses)
 
     wait_for(see_each_other, "the two nodes connect")
+    # The sleeper follows the leader of before until it misses it.
+    wait_for(lambda: not sleeper.get_json("/v1/cluster")["has_quorum"], "the sleeper misses its leader")
     # Several election times.
     deadline_s = time.monotonic() + 3.0
     while time.monotonic() < deadline_s:

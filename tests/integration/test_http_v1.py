@@ -299,7 +299,8 @@ def test_one_queue(api: Api, queue_name: str) -> None:
     assert queue == {
         "name": queue_name, "suspended": False, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0, "size": 2, "bytes": 5,
         "pushed_total": 2, "pulled_total": 1, "acked_total": 0, "nacked_total": 0, "redelivered_total": 0, "dropped_total": 0,
-        "purged_total": 0, "moved_out_total": 0, "moved_in_total": 0,
+        "purged_total": 0, "moved_out_total": 0, "moved_in_total": 0, "expired_total": 0, "dead_lettered_total": 0,
+        "refused_total": 0, "discarded_total": 0, "withdrawn_total": 0,
         "properties": {"accum": 0, "retry": 2, "timeout": 30}, "own_properties": {}, "stale": False,
     }  # fmt: skip
     api.ok("POST", f"/v1/queues/{queue_name}/ack", {"ids": ids})
