@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from .commands import RefusedError
 
-__all__ = ["BOUND_MAX", "Bindings"]
+__all__ = ["BOUND_MAX", "SOURCES_MAX", "Bindings"]
 
 BOUND_MAX = 100
 """Most queues that are bound to one."""
+SOURCES_MAX = 1_000
+"""Most queues that one is bound to, those that do not exist any more included."""
 
 
 class Bindings:
@@ -30,14 +32,19 @@ class Bindings:
         """The queues that this one is bound to."""
         return list(self._sources.get(target, ()))
 
-    def check(self, source: bytes) -> None:
-        """Refuse another binding of this source if it has too many.
+    def check(self, source: bytes, target: bytes) -> None:
+        """Refuse a new binding if either queue has too many.
 
         Raises:
             RefusedError: ``quota_exceeded``.
         """
-        if len(self._targets.get(source, ())) >= BOUND_MAX:
-            raise RefusedError("quota_exceeded", f"{BOUND_MAX} queues are bound to this one, which is the limit")
+        bound, sources = self._targets.get(source, {}), self._sources.get(target, {})
+        if target in bound:
+            return
+        if len(bound) >= BOUND_MAX:
+            raise RefusedError("quota_exceeded", f"{BOUND_MAX} queues are bound to {source!r}, which is the limit")
+        if len(sources) >= SOURCES_MAX:
+            raise RefusedError("quota_exceeded", f"{target!r} is bound to {SOURCES_MAX} queues, which is the limit")
 
     def bind(self, source: bytes, target: bytes) -> bool:
         """Bind a queue to another one; False if it is already."""

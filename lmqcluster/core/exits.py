@@ -1,4 +1,4 @@
-"""Where messages go that a queue gives up: to its dead-letter queue, or to the one for what has expired."""
+"""What follows when messages leave a queue; those that it gives up go to the queues that its options name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,19 @@ class ExitState(Protocol):
     def add(self, name: bytes, owner: bytes) -> Queue:
         """Make the queue."""
 
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due earlier than before."""
+
 
 class MessageExits:
     """Passes messages on, with body, headers, label, group, and where they come from."""
 
     def __init__(self, state: ExitState) -> None:
         self._state = state
+
+    def changed(self, queue: Queue) -> None:
+        """The next of a group may be due, or the queue may be empty and too old."""
+        self._state.note_due(queue)
 
     def expired(self, queue: Queue, message: Message) -> None:
         """The message's time is over."""

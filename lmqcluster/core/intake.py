@@ -8,6 +8,7 @@ from .bindings import Bindings
 from .commands import PushFlag
 from .message import Message, Meta, Traits
 from .queue import PASSES_MAX, Queue
+from .queue_options import QueueOptions
 
 __all__ = ["PLAIN_PUSH", "Intake", "Push", "Room"]
 
@@ -103,34 +104,30 @@ class Intake:
         return [self._store(targets, meta, content, push) for content in contents]
 
     def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
-        flag = PushFlag.STORED
         for queue in targets.deciding:
-            flag = flag or self._make_room(queue, len(content))
-        if flag:
-            return flag
+            if flag := _refusal(queue, len(content)):
+                queue.refused_total += 1
+                return flag
+        for queue in targets.deciding:
+            self._make_room(queue)
         # The answer is that of the queue itself, not of its copies.
         results = [self._put(queue, meta, content, push) for queue in targets.keeping]
         for queue in targets.copies:
-            if not self._make_room(queue, len(content)):
+            if _refusal(queue, len(content)):
+                queue.refused_total += 1
+            else:
+                self._make_room(queue)
                 self._put(queue, meta, content, push)
         return results[0] if results else PushFlag.STORED
 
-    def _make_room(self, queue: Queue, size: int) -> PushFlag:
-        """Why a queue does not take a body; one that discards what is old makes room for it."""
+    def _make_room(self, queue: Queue) -> None:
+        """Discard what is old in a queue that is full, if it wants that; one that has far too much gets smaller push by push."""
         options = queue.settings.options
-        if options is None:
-            return PushFlag.STORED
-        if options.max_item_bytes is not None and size > options.max_item_bytes:
-            queue.refused_total += 1
-            return PushFlag.OVERSIZED
-        if options.discard_old_when_full:
-            for _ in range(PASSES_MAX):
-                if _takes(queue) or not queue.discard(self._state.now_us):
-                    break
-        if _takes(queue):
-            return PushFlag.STORED
-        queue.refused_total += 1
-        return PushFlag.FULL
+        if options is None or not options.discard_old_when_full:
+            return
+        for _ in range(PASSES_MAX):
+            if _has_room(queue, options) or not queue.discard(self._state.now_us):
+                break
 
     def _put(self, queue: Queue, meta: Meta, content: bytes, push: Push) -> int:
         """Store a body in a queue that takes it."""
@@ -147,13 +144,13 @@ class Intake:
         if ends:
             traits = traits._replace(expires_us=now_us + min(ends))
         state.last_sequence += 1
-        flag = PushFlag.STORED
+        flag: int = PushFlag.STORED
         if traits != _PLAIN_TRAITS:
             queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
         elif due_us > now_us:
             queue.push_delayed(now_us, state.last_sequence, meta, content, due_us)
         else:
-            flag = PushFlag(queue.push(now_us, state.last_sequence, meta, [content])[0])
+            flag = queue.push(now_us, state.last_sequence, meta, [content])[0]
         state.note_due(queue)
         return flag
 
@@ -200,22 +197,23 @@ class Room:
         self._bytes[queue.name] = self._bytes.get(queue.name, 0) + size
 
     def _refusal(self, queue: Queue, size: int) -> PushFlag:
-        options = queue.settings.options
-        if options is None:
-            return PushFlag.STORED
-        if options.max_item_bytes is not None and size > options.max_item_bytes:
-            return PushFlag.OVERSIZED
-        if options.discard_old_when_full:
-            return PushFlag.FULL if options.max_items == 0 or options.max_bytes == 0 else PushFlag.STORED
-        more_items, more_bytes = self._items.get(queue.name, 0), self._bytes.get(queue.name, 0)
-        return PushFlag.STORED if _takes(queue, more_items, more_bytes) else PushFlag.FULL
+        return _refusal(queue, size, self._items.get(queue.name, 0), self._bytes.get(queue.name, 0))
 
 
-def _takes(queue: Queue, more_items: int = 0, more_bytes: int = 0) -> bool:
-    """Whether another message may wait in the queue, besides those that wait and so many more."""
+def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) -> PushFlag:
+    """Why a queue does not take a body of this size, if so much more waited in it than does."""
     options = queue.settings.options
     if options is None:
-        return True
+        return PushFlag.STORED
+    if options.max_item_bytes is not None and size > options.max_item_bytes:
+        return PushFlag.OVERSIZED
+    if options.discard_old_when_full:
+        return PushFlag.FULL if options.max_items == 0 or options.max_bytes == 0 else PushFlag.STORED
+    return PushFlag.STORED if _has_room(queue, options, more_items, more_bytes) else PushFlag.FULL
+
+
+def _has_room(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
+    """Whether another message may wait in the queue."""
     if options.max_items is not None and queue.waiting() + more_items >= options.max_items:
         return False
     return options.max_bytes is None or queue.waiting_bytes() + more_bytes < options.max_bytes

@@ -97,6 +97,10 @@ class RichMessage(Message):
         super().__init__(sequence, due_us, remaining, meta, content)
         self.traits = traits
 
+    def place(self) -> tuple[int, int, int]:
+        """Priority, due time and arrival, which decide what is delivered first."""
+        return self.traits.priority, self.due_us, self.sequence
+
 
 def content_count(content: bytes | list[Part]) -> int:
     """How many messages were pushed for a body."""

@@ -28,8 +28,6 @@ class Operations:
             return None
         purged = len(queue.withdraw(self._state.now_us, limit, also_delayed=True))
         queue.purged_total += purged
-        if queue.rich is not None:
-            self._state.note_due(queue)
         return purged
 
     def move(self, name: bytes, destination: bytes, limit: int) -> int | None:
@@ -52,8 +50,6 @@ class Operations:
         queue.moved_out_total += len(messages)
         target.append(state.now_us, state.last_sequence + 1, messages)
         state.last_sequence += len(messages)
-        if queue.rich is not None:
-            state.note_due(queue)
         state.note_due(target)
         return len(messages)
 

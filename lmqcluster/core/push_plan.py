@@ -27,7 +27,7 @@ class PushPlan:
         """Count a push; one under a known key stores nothing.
 
         Raises:
-            RefusedError: ``full``, ``too_large``, ``key_reused``.
+            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded`` for new keys that are too many.
         """
         if item.key is not None and self._is_known(queue, item, item.key):
             return
@@ -48,15 +48,6 @@ class PushPlan:
         elif destination:
             self._room.receive(self._state.exits.target(queue, destination), size)
 
-    def check_keys(self) -> None:
-        """Refuse new keys that are too many.
-
-        Raises:
-            RefusedError: ``quota_exceeded``.
-        """
-        if self._new_keys:
-            self._state.quotas.check(Kind.KEYS, self._owner, len(self._new_keys))
-
     def _is_known(self, queue: Queue, item: Item, key: bytes) -> bool:
         digest = digest_of(item.content)
         known = self._state.keys.find(self._owner, queue.name, key)
@@ -66,6 +57,7 @@ class PushPlan:
                 "key_reused", f"the idempotency key {key!r} was used for another body on this queue; nothing is stored"
             )
         if before is None and known is None:
+            self._state.quotas.check(Kind.KEYS, self._owner, len(self._new_keys) + 1)
             self._new_keys[queue.name, key] = digest
         return before is not None
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from .commands import Delivered, Place
 from .expiry import NEVER
-from .message import Message, RichMessage, content_bytes
+from .message import Message, RichMessage, content_bytes, content_count
 from .past_deliveries import Ending, PastDeliveries
 from .properties import Settings
 from .queue_contents import QueueContents
@@ -36,7 +36,10 @@ class Watcher(Protocol):
 
 
 class Exits(Protocol):
-    """Where messages go that a queue gives up."""
+    """What a queue tells of itself: where messages go that it gives up, and what follows from those that have left it."""
+
+    def changed(self, queue: Queue) -> None:
+        """Messages have left the queue: the next of their groups may be due, or it may be empty."""
 
     def expired(self, queue: Queue, message: Message) -> None:
         """Its time is over."""
@@ -50,7 +53,7 @@ class Queue(QueueContents):
 
     Attributes:
         views: the pattern views that list this queue; they must be told when its earliest due time falls.
-        exits: takes what the queue gives up.
+        exits: is told of what leaves the queue, and takes what it gives up.
     """
 
     __slots__ = ("exits", "views")
@@ -103,8 +106,7 @@ class Queue(QueueContents):
             message.remaining -= 1
             message.delivered += 1
             delivered.append((self.name, last_number + len(delivered) + 1, message.remaining, message))
-            self._let_go(message)
-            self._pass_turn(message, now_us)
+            self._left(message, now_us)
         self.pulled_total += len(delivered)
         self.acked_total += len(delivered)
         return delivered
@@ -163,6 +165,8 @@ class Queue(QueueContents):
         """As `_due`, in the order of all messages, and without those that have expired."""
         taken: list[Message] = []
         passed = self.end_leases(now_us, PASSES_MAX)
+        if passed:
+            self.exits.changed(self)
         while len(taken) < count and passed < PASSES_MAX:
             passed += rich.promote_next(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
@@ -191,26 +195,61 @@ class Queue(QueueContents):
     def _give_up(self, message: Message, now_us: int) -> None:
         """Let a message go that is in no line and may not be delivered."""
         if self.is_expired(message, now_us):
-            self.expire(message, now_us)
+            self._expire(message, now_us)
         else:
             self._drop(message, now_us)
 
-    def expire(self, message: Message, now_us: int) -> None:
+    def _expire(self, message: Message, now_us: int) -> None:
         """Let a message go whose time is over."""
-        self._let_go(message)
+        self._left(message, now_us)
         self.expired_total += 1
-        self._pass_turn(message, now_us)
         self.exits.expired(self, message)
 
     def _drop(self, message: Message, now_us: int) -> None:
         """Let a message go that has no deliveries left."""
-        self._let_go(message)
-        self._pass_turn(message, now_us)
+        self._left(message, now_us)
         if self.settings.options is None or not self.settings.options.dead_letters:
             self.dropped_total += 1
             return
         self.dead_lettered_total += 1
         self.exits.exhausted(self, message)
+
+    def _left(self, message: Message, now_us: int) -> None:
+        """A message is in no line any more, nor leased."""
+        self._count(-content_count(message.content), -content_bytes(message.content))
+        if self.rich is not None:
+            self._note_change(self._pass_turn(self.rich, message, now_us))
+
+    def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
+        """Let the next of its group have its turn; whether there is one."""
+        return isinstance(message, RichMessage) and rich.gone(message, now_us, self.pre_images)
+
+    def _note_change(self, has_gained: bool) -> None:
+        if has_gained or not len(self):
+            self.exits.changed(self)
+
+    def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:
+        """Remove up to `count` messages that nobody holds, in the order in which they would be delivered.
+
+        These are the ready ones, those whose leases have ended, and, if wanted, behind them the delayed ones with an open
+        accumulation window. Suspended or not makes no difference, nor do deliveries that are used up.
+        """
+        taken: list[Message] = []
+        while len(taken) < count:
+            message = self._next_in_line(now_us)
+            if message is None and also_delayed:
+                message = self._any_delayed()
+            if message is None:
+                break
+            taken.append(message)
+            self._left(message, now_us)
+        return taken
+
+    def remove(self, messages: Iterable[RichMessage], now_us: int) -> None:
+        """Let messages go that stand in line."""
+        for message in messages:
+            if self.rich is not None and self.rich.take(message):
+                self._left(message, now_us)
 
     def destination_of(self, message: Message, now_us: int) -> bytes | None:
         """Where a leased message would go that is given back now: None for in line, empty for nowhere, or a queue's name."""
@@ -250,7 +289,7 @@ class Queue(QueueContents):
             if message is None:
                 break
             rich.take(message)
-            self.expire(message, now_us)
+            self._expire(message, now_us)
             done += 1
         return done + rich.promote(now_us, (NEVER if limit is None else limit) - done)
 
@@ -261,7 +300,7 @@ class Queue(QueueContents):
         leased = self.leases.messages
         results: list[bool] = []
         settled = bodies = body_bytes = 0
-        rich = self.rich
+        rich, has_gained = self.rich, False
         for number in numbers:
             message = leased.get(number)
             if message is None or message.due_us <= now_us:
@@ -271,7 +310,7 @@ class Queue(QueueContents):
             settled += 1
             if rich is not None:
                 self._unlease(message)
-                self._pass_turn(message, now_us)
+                has_gained |= self._pass_turn(rich, message, now_us)
             content = message.content
             if isinstance(content, bytes):
                 bodies += 1
@@ -284,6 +323,8 @@ class Queue(QueueContents):
             self.leases.forget_order()
         self.acked_total += settled
         self._count(-bodies, -body_bytes)
+        if rich is not None:
+            self._note_change(has_gained)
         return results
 
     def end_leases(self, now_us: int, limit: int | None) -> int:
@@ -360,10 +401,6 @@ class Queue(QueueContents):
                 self._return(message, now_us, message.ready_us)
             results.append(message is not None)
         return results
-
-    def extend(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """Let leases end a full timeout from now."""
-        return self.extend_to(now_us, numbers, now_us + self.settings.timeout_us)
 
     def extend_to(self, now_us: int, numbers: list[int], deadline_us: int) -> list[bool]:
         """Let leases end at `deadline_us`."""
@@ -450,7 +487,7 @@ class Queue(QueueContents):
     def _return(self, message: Message, now_us: int, due_us: int) -> None:
         """Put a message back in line that has lost its lease."""
         if self.rich is not None and self.is_expired(message, now_us):
-            self.expire(message, now_us)
+            self._expire(message, now_us)
             return
         message.due_us = message.ready_us = due_us
         if isinstance(message, RichMessage):

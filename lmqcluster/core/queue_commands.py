@@ -100,11 +100,7 @@ class QueueCommands:
         if queue is None:
             return None
         check_numbers(numbers)
-        results = queue.ack(self._state.now_us, numbers)
-        if queue.rich is not None:
-            # The next of a group may take its turn, and an empty queue may be too old.
-            self._state.note_due(queue)
-        return results
+        return queue.ack(self._state.now_us, numbers)
 
     def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Give messages back, the deliveries stay charged. None if there is no such queue."""
@@ -112,12 +108,8 @@ class QueueCommands:
 
     def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Let leases end a full timeout from now; None if there is no such queue."""
-        results = self._state.settle(name, numbers, Queue.extend)
-        if results:
-            state = self._state
-            queue = state.queues[name]
-            state.lease_watch.note(queue, state.now_us + queue.settings.timeout_us)
-        return results
+        queue = self._state.existing(name)
+        return None if queue is None else self._state.extend(queue, numbers)
 
     # --- properties and existence ---------------------------------------------------------------------------------
 
@@ -177,7 +169,7 @@ class QueueCommands:
         if source == target:
             raise ValueError("a queue cannot be bound to itself")
         state = self._state
-        state.bindings.check(source)
+        state.bindings.check(source, target)
         return state.bind(state.queue(source), state.queue(target))
 
     def unbind(self, source: bytes, target: bytes) -> bool:

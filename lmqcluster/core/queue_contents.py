@@ -219,16 +219,13 @@ class QueueContents(QueueCounters):
         self._count(1, len(content))
         heappush(self.delayed, (due_us, sequence, message))
 
-    def push_rich(
-        self, now_us: int, sequence: int, meta: Meta, content: bytes, traits: Traits, due_us: int
-    ) -> RichMessage:
+    def push_rich(self, now_us: int, sequence: int, meta: Meta, content: bytes, traits: Traits, due_us: int) -> None:
         """Store a message with traits, due at this time or at once; an accumulation window does not take it."""
         message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
         message.pushed_us = now_us
         self.pushed_total += 1
         self._count(1, len(content))
         self.enriched().enter(message, now_us)
-        return message
 
     def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
         """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""
@@ -257,7 +254,7 @@ class QueueContents(QueueCounters):
     def _pop_first(self, rich: RichLines, now_us: int) -> Message | None:
         """Remove the message that is next of all that are due and in line."""
         first, plain = rich.head(), self._plain_head()
-        if plain is None or plain.due_us > now_us or (first is not None and _rich_order(first) < _plain_order(plain)):
+        if plain is None or plain.due_us > now_us or (first is not None and first.place() < _plain_place(plain)):
             if first is not None:
                 rich.take(first)
             return first
@@ -292,24 +289,6 @@ class QueueContents(QueueCounters):
             return True
         return isinstance(message, RichMessage) and 0 < message.traits.expires_us <= now_us
 
-    def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:
-        """Remove up to `count` messages that nobody holds, in the order in which they would be delivered.
-
-        These are the ready ones, those whose leases have ended, and, if wanted, behind them the delayed ones with an open
-        accumulation window. Suspended or not makes no difference, nor do deliveries that are used up.
-        """
-        taken: list[Message] = []
-        while len(taken) < count:
-            message = self._next_in_line(now_us)
-            if message is None and also_delayed:
-                message = self._any_delayed()
-            if message is None:
-                break
-            taken.append(message)
-            self._let_go(message)
-            self._pass_turn(message, now_us)
-        return taken
-
     def _next_in_line(self, now_us: int) -> Message | None:
         """Remove the message that is due and would be delivered next."""
         if self.rich is not None:
@@ -330,20 +309,6 @@ class QueueContents(QueueCounters):
         if message is not None and self.rich is not None:
             self.rich.take(message)
         return message
-
-    def remove(self, messages: Iterable[RichMessage], now_us: int) -> None:
-        """Let messages go that stand in line."""
-        for message in messages:
-            if self.rich is not None and self.rich.take(message):
-                self._let_go(message)
-                self._pass_turn(message, now_us)
-
-    def _pass_turn(self, message: Message, now_us: int) -> None:
-        if self.rich is not None and isinstance(message, RichMessage):
-            self.rich.gone(message, now_us, self.pre_images)
-
-    def _let_go(self, message: Message) -> None:
-        self._count(-content_count(message.content), -content_bytes(message.content))
 
     def forget_past(self, now_us: int) -> None:
         """Take what is here as pushed when it was last due, and not delivered yet: earlier versions do not know better."""
@@ -382,9 +347,6 @@ class QueueContents(QueueCounters):
         self.own = own
 
 
-def _plain_order(message: Message) -> tuple[int, int, int]:
+def _plain_place(message: Message) -> tuple[int, int, int]:
+    """As `RichMessage.place`."""
     return 0, message.due_us, message.sequence
-
-
-def _rich_order(message: RichMessage) -> tuple[int, int, int]:
-    return message.traits.priority, message.due_us, message.sequence

@@ -11,6 +11,8 @@ TIME_US_MAX = 1 << 60
 _COUNT_MAX = 1 << 62
 _NAME_BYTES_MAX = 255
 _DESTINATIONS_MAX = 100
+_BACKOFF_STEPS_MAX = 1_000
+"""Deliveries after which a delay grows no further, so that a factor close to 1 costs no more than this."""
 
 
 class QueueOptions(NamedTuple):
@@ -53,7 +55,7 @@ class QueueOptions(NamedTuple):
         """How much later, in microseconds, a message becomes due that comes back after its n-th delivery."""
         # Multiplied step by step: unlike a power, a product is rounded alike on every machine.
         delay = float(self.retry_delay_us)
-        for _ in range(1, deliveries):
+        for _ in range(1, min(deliveries, _BACKOFF_STEPS_MAX)):
             if delay >= self.retry_delay_max_us or self.retry_backoff == 1 or delay == 0:
                 break
             delay *= self.retry_backoff

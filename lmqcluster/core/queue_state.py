@@ -307,9 +307,20 @@ class QueueState:
         self.note_due(queue)
         return results
 
+    def extend(self, queue: Queue, numbers: list[int], lease_us: int = 0) -> list[bool]:
+        """Let leases end so much later than now, with 0 by the queue's timeout."""
+        check_numbers(numbers)
+        deadline_us = self.now_us + (lease_us or queue.settings.timeout_us)
+        results = queue.extend_to(self.now_us, numbers, deadline_us)
+        self.note_due(queue)
+        if results:
+            self.lease_watch.note(queue, deadline_us)
+        return results
+
     def note_due(self, queue: Queue) -> None:
         """Messages of the queue may be due earlier than before."""
-        self.ready.append(queue)
+        if not self.ready or self.ready[-1] is not queue:
+            self.ready.append(queue)
         if queue.rich is not None:
             self.timers.note(queue)
         if queue.views:

@@ -1,13 +1,13 @@
 """The messages of one queue that have traits: those that are due in order, those that are not, and those that their group holds.
 
 The order is that of priority, due time, arrival. A message whose group has another one in line, or leased, is held until that
-one is settled; then it becomes due anew, so that groups take turns. What waits is also found by its label, and by
+one is settled. Then it becomes due at that moment, so that groups take turns. What waits is also found by its label, and by
 the time at which it expires.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,8 @@ class RichLines:
         self.held: SortedLine[RichMessage] = SortedLine()
         self.current: dict[bytes, int] = {}
         self.leased_bytes = sum(content_bytes(message.content) for message in leased)
-        # Derived from what stands in line: by (label, sequence), by (end, sequence), those with an origin by sequence, and how
-        # many have a priority.
+        # Derived from what stands in line: by (label, sequence), by (end, sequence), and how many have a priority. Those
+        # with an origin stand under (label, sequence) and under (b"", sequence).
         self._labelled: SortedLine[RichMessage] = SortedLine()
         self._expiring: SortedLine[RichMessage] = SortedLine()
         self._moved: SortedLine[RichMessage] = SortedLine()
@@ -59,11 +59,6 @@ class RichLines:
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.scheduled) + len(self.held)
-
-    def __iter__(self) -> Iterator[RichMessage]:
-        yield from self.waiting
-        yield from self.scheduled
-        yield from self.held
 
     def lines(self) -> list[tuple[str, SortedLine[RichMessage]]]:
         """The lines by name, as snapshots have them."""
@@ -85,13 +80,13 @@ class RichLines:
         if group and self.current.setdefault(group, message.sequence) != message.sequence:
             self.held.add((group, message.due_us, message.sequence), message)
         else:
-            self.waiting.add(_place(message), message)
+            self.waiting.add(message.place(), message)
 
     def load(self, line: str, message: RichMessage) -> None:
         """Take a message of a snapshot, which names the line in which it stood; `current` is loaded before."""
         self._index(message)
         if line == "waiting":
-            self.waiting.add(_place(message), message)
+            self.waiting.add(message.place(), message)
         elif line == "scheduled":
             self.scheduled.add((message.due_us, message.sequence), message)
         else:
@@ -101,7 +96,7 @@ class RichLines:
         """Take a message out of its line, to be leased or to leave the queue; False if it is in none."""
         traits = message.traits
         if not (
-            self.waiting.remove(_place(message))
+            self.waiting.remove(message.place())
             or self.scheduled.remove((message.due_us, message.sequence))
             or (traits.group and self.held.remove((traits.group, message.due_us, message.sequence)))
         ):
@@ -112,7 +107,8 @@ class RichLines:
         if traits.expires_us:
             self._expiring.remove((traits.expires_us, message.sequence))
         if traits.origin is not None:
-            self._moved.remove((message.sequence,))
+            for label in {b"", traits.label}:
+                self._moved.remove((label, message.sequence))
         return True
 
     def _index(self, message: RichMessage) -> None:
@@ -123,7 +119,8 @@ class RichLines:
         if traits.expires_us:
             self._expiring.add((traits.expires_us, message.sequence), message)
         if traits.origin is not None:
-            self._moved.add((message.sequence,), message)
+            for label in {b"", traits.label}:
+                self._moved.add((label, message.sequence), message)
 
     def gone(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
         """A message has left the queue; the next one of its group takes its turn. Whether there is one."""
@@ -139,7 +136,7 @@ class RichLines:
             pre_images.keep((heir,))
         heir.due_us = heir.ready_us = now_us
         self.current[group] = heir.sequence
-        self.waiting.add(_place(heir), heir)
+        self.waiting.add(heir.place(), heir)
         return True
 
     # --- looking --------------------------------------------------------------------------------------------------
@@ -188,7 +185,7 @@ class RichLines:
         return waiting.due_us if scheduled is None else min(waiting.due_us, scheduled.due_us)
 
     def front_us(self, priority: int) -> int | None:
-        """The earliest due time of what waits with this priority, or a more urgent one."""
+        """The earliest due time of what waits with this priority; None if nothing does."""
         first = self.waiting.first_from((priority,))
         return None if first is None or first.traits.priority != priority else first.due_us
 
@@ -205,26 +202,15 @@ class RichLines:
 
     def labelled(self, label: bytes, limit: int) -> list[RichMessage]:
         """Up to `limit` messages in line with this label, in the order of arrival."""
-        found: list[RichMessage] = []
-        for message in self._labelled.between((label, 0), (label, NEVER)):
-            if len(found) == limit:
-                break
-            found.append(message)
-        return found
+        return list(islice(self._labelled.between((label, 0), (label, NEVER)), limit))
 
     def moved(self, label: bytes, limit: int) -> list[RichMessage]:
         """Up to `limit` messages in line that the cluster has put here, with this label or, if it is empty, any."""
-        if label:
-            return [message for message in self.labelled(label, limit) if message.traits.origin is not None]
-        return list(islice(self._moved, limit))
+        return list(islice(self._moved.between((label, 0), (label, NEVER)), limit))
 
     def count_labelled(self, label: bytes) -> int:
         """How many messages in line have this label."""
         return self._labelled.count_between((label, 0), (label, NEVER))
-
-
-def _place(message: RichMessage) -> tuple[int, int, int]:
-    return message.traits.priority, message.due_us, message.sequence
 
 
 def _time(message: RichMessage) -> tuple[int, int]:

@@ -162,7 +162,7 @@ class _FrozenQueue:
     def __init__(self, queue: Queue, version: int, pre_images: PreImages | None) -> None:
         self._queue = queue
         self._format = version
-        self._record = to_format(version, "queue", _queue_record(queue))
+        self._record = _queue_record(queue)
         self._window = queue.window
         self._parts = len(queue.window.content) if queue.window is not None else 0
         self._ready = queue.ready.copy()

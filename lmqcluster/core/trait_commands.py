@@ -10,13 +10,12 @@ from .keyed_pushes import checked_item
 from .operations import check_limit
 from .push_plan import PushPlan
 from .queue import PASSES_MAX, Queue
-from .queue_state import check_numbers
+from .queue_options import TIME_US_MAX
 from .quotas import checked_owner
 from .state import State
 
 __all__ = ["TraitCommands", "checked_push", "checked_time"]
 
-_TIME_US_MAX = 1 << 60
 _TEXT_BYTES_MAX = 255
 
 
@@ -39,7 +38,6 @@ class TraitCommands:
         queue = self._state.queue(name)
         for item, _ in checked:
             plan.add(queue, item)
-        plan.check_keys()
         return [plan.store(queue, item, push) for item, push in checked]
 
     # --- pull and settle ------------------------------------------------------------------------------------------
@@ -59,7 +57,6 @@ class TraitCommands:
         if settles:
             delivered = queue.pull_settled(state.now_us, count, state.last_delivery)
             state.last_delivery += len(delivered)
-            state.note_due(queue)
         elif deadline_us <= state.now_us:
             delivered = state.pull_from(queue, count)
         else:
@@ -91,16 +88,8 @@ class TraitCommands:
         """
         if not checked_time(lease_us):
             raise ValueError("a lease must be longer than 0")
-        state = self._state
-        deadline_us = state.now_us + lease_us
-        queue = state.existing(name)
-        if queue is None:
-            return None
-        check_numbers(numbers)
-        results = queue.extend_to(state.now_us, numbers, deadline_us)
-        state.note_due(queue)
-        state.lease_watch.note(queue, deadline_us)
-        return results
+        queue = self._state.existing(name)
+        return None if queue is None else self._state.extend(queue, numbers, lease_us)
 
     # --- what waits -----------------------------------------------------------------------------------------------
 
@@ -117,7 +106,6 @@ class TraitCommands:
         found = [] if queue.rich is None else queue.rich.labelled(_checked_text(label), limit)
         queue.remove(found, self._state.now_us)
         queue.withdrawn_total += len(found)
-        self._state.note_due(queue)
         return len(found)
 
     def redrive(self, name: bytes, destination: bytes, label: bytes, limit: int) -> int | None:
@@ -140,10 +128,9 @@ class TraitCommands:
             state.queue(destination)
         queue.remove(found, state.now_us)
         queue.moved_out_total += len(found)
-        state.note_due(queue)
         for message in found:
-            origin = message.traits.origin
-            state.exits.send(queue, message, destination or (origin.queue if origin else name))
+            assert message.traits.origin is not None  # noqa: S101 - for the type checker
+            state.exits.send(queue, message, destination or message.traits.origin.queue)
         return len(found)
 
 
@@ -156,7 +143,7 @@ def checked_push(row: list[Any]) -> Push:
     if not row:
         return PLAIN_PUSH
     delay_us, due_us, ttl_us, priority, label, group = row
-    if type(delay_us) is not int or not -1 <= delay_us <= _TIME_US_MAX:
+    if type(delay_us) is not int or not -1 <= delay_us <= TIME_US_MAX:
         raise ValueError("a delay must be an integer, -1 or more")
     if type(priority) is not int or not -(1 << 31) <= priority < 1 << 31:
         raise ValueError("a priority must be an integer of 32 bits")
@@ -171,7 +158,7 @@ def checked_time(time_us: Any) -> int:
     Raises:
         ValueError: it is no integer, negative, or out of range.
     """
-    if type(time_us) is not int or not 0 <= time_us <= _TIME_US_MAX:
+    if type(time_us) is not int or not 0 <= time_us <= TIME_US_MAX:
         raise ValueError("a time must be an integer, 0 or more")
     return time_us
 

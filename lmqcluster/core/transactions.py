@@ -74,10 +74,6 @@ class Transactions:
                 )
             except RefusedError as exc:
                 return Conflict(index, exc.code, exc.reason)
-        try:
-            plan.check_keys()
-        except RefusedError as exc:
-            return Conflict(len(operations) - 1, exc.code, exc.reason)
         return [step() for step in steps]
 
     def _push(self, plan: PushPlan, name: bytes, argument: tuple[Any, ...]) -> _Step:
@@ -95,28 +91,17 @@ class Transactions:
         used.add(number)
         if op is Op.GIVE_BACK:
             plan.give_back(queue, message)
-        verb = _VERBS[op]
-        return lambda: self._carry_out(queue, verb, argument)
+        return lambda: self._carry_out(queue, op, *argument)
 
-    def _carry_out(self, queue: Queue, verb: Callable[..., list[bool]], argument: tuple[Any, ...]) -> bool:
+    def _carry_out(self, queue: Queue, op: Op, number: int, *arguments: Any) -> bool:
         state = self._state
-        number, *rest = argument
-        result = verb(queue, state.now_us, [number], *rest)
-        if verb is _extend:
-            state.lease_watch.note(queue, state.now_us + (rest[0] or queue.settings.timeout_us))
-        state.note_due(queue)
-        return result[0]
-
-
-def _extend(queue: Queue, now_us: int, numbers: list[int], lease_us: int) -> list[bool]:
-    return queue.extend_to(now_us, numbers, now_us + (lease_us or queue.settings.timeout_us))
-
-
-_VERBS: dict[Op, Callable[..., list[bool]]] = {
-    Op.ACK: Queue.ack,
-    Op.GIVE_BACK: Queue.give_back,
-    Op.EXTEND_BY: _extend,
-}
+        if op is Op.EXTEND_BY:
+            return state.extend(queue, [number], *arguments)[0]
+        if op is Op.GIVE_BACK:
+            result = queue.give_back(state.now_us, [number], *arguments)
+            state.note_due(queue)
+            return result[0]
+        return queue.ack(state.now_us, [number])[0]
 
 
 def _parsed(op: int, name: bytes, *arguments: Any) -> tuple[Op, bytes, tuple[Any, ...]]:

@@ -280,22 +280,24 @@ class RichModel:
             return False
         return size is None or sum(len(e.body) for e in waiting) + before_last < size
 
-    def make_room(self, name: bytes, body: bytes) -> int:
+    def refusal(self, name: bytes, body: bytes) -> int:
         queue = self.queues[name]
         largest = self.value(queue, "max_item_size")
         if largest is not None and len(body) > largest:
-            queue.add("refused")
-            return OVERSIZED
-        while self.value(queue, "discard_old_when_full") and not self.takes(name, 1, 0):
+            flag = OVERSIZED
+        elif self.value(queue, "discard_old_when_full"):
+            flag = FULL if 0 in (self.value(queue, "max_items"), self.value(queue, "max_size")) else 0
+        else:
+            flag = 0 if self.takes(name, 1, 0) else FULL
+        queue.add("refused", 1 if flag else 0)
+        return flag
+
+    def make_room(self, name: bytes) -> None:
+        while self.value(self.queues[name], "discard_old_when_full") and not self.takes(name, 1, 0):
             oldest = self.next_to_go(name)
-            if oldest is None:
-                break
+            assert oldest is not None
             self.remove(name, oldest)
-            queue.add("discarded")
-        if self.takes(name, 1, 0):
-            return 0
-        queue.add("refused")
-        return FULL
+            self.queues[name].add("discarded")
 
     def push(self, name: bytes, _type: None, bodies: list[bytes], _producer: None, _first: int) -> list[int]:
         self.named(name)
@@ -305,13 +307,16 @@ class RichModel:
     def push_one(self, targets: tuple[list[bytes], list[bytes], list[bytes]], body: bytes, asked: list[Any]) -> int:
         deciding, keeping, copies = targets
         for one in deciding:
-            flag = self.make_room(one, body)
+            flag = self.refusal(one, body)
             if flag:
                 return flag
+        for one in deciding:
+            self.make_room(one)
         for one in keeping:
             self.put(one, body, asked)
         for one in copies:
-            if not self.make_room(one, body):
+            if not self.refusal(one, body):
+                self.make_room(one)
                 self.put(one, body, asked)
         return 0
 
@@ -524,9 +529,8 @@ class RichModel:
         if name not in self.queues:
             return None
         waiting = [e for e in self.queues[name].entries if e.state != "leased" and e.traits]
-        if label:
-            waiting = sorted([e for e in waiting if e.traits and e.traits[2] == label], key=lambda e: e.arrival)[:limit]
-        moved = sorted([e for e in waiting if e.traits and e.traits[4]], key=lambda e: e.arrival)[:limit]
+        chosen = [e for e in waiting if e.traits and e.traits[4] and (not label or e.traits[2] == label)]
+        moved = sorted(chosen, key=lambda e: e.arrival)[:limit]
         if destination:
             self.named(destination)
         for entry in moved:

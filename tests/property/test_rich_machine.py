@@ -113,6 +113,10 @@ def keep_idle_queues() -> Iterator[None]:
         yield
 
 
+class BrokenCommandError(Exception):
+    """A command was not refused, but ended with an error of the program."""
+
+
 class RichMachineAgainstModel(RuleBasedStateMachine):
     """Feeds one log to the machine, to a replica that is replaced by its own snapshot now and then, and to the model."""
 
@@ -265,7 +269,8 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
 
 def _plain(result: Any) -> Any:
     if isinstance(result, Fault):
-        assert not result.reason.startswith(("TypeError", "AttributeError", "KeyError", "IndexError")), result
+        if result.reason.startswith(("TypeError", "AttributeError", "KeyError", "IndexError")):
+            raise BrokenCommandError(result.reason)
         return m.REFUSED
     if isinstance(result, Conflict):
         return result.failed

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op, PushFlag
+from lmqcluster.core.bindings import BOUND_MAX, SOURCES_MAX
 from lmqcluster.core.commands import Place
 from lmqcluster.core.queue import PASSES_MAX
+from lmqcluster.core.queue_options import QueueOptions
 from lmqcluster.core.transactions import Conflict
 from tests.property.driver import Driver, bodies, copied, numbers
 
@@ -148,6 +150,25 @@ def test_a_group_goes_on_when_its_message_expires_is_dropped_or_withdrawn(driver
 # --- time to live -----------------------------------------------------------------------------------------------------
 
 
+def test_a_batch_that_is_settled_lets_the_next_of_its_groups_come(driver: Driver) -> None:
+    for body in (b"1", b"2"):
+        push(driver, body, group=b"g")
+    driver.do(Op.RESERVE, b"subscription", 1, Q, False, 10, 60 * SECOND)
+    driver.do(Op.SETTLE_BATCHES, b"subscription", 1)
+    assert Q in driver.ready, "whoever waits for messages of the queue is told"
+    assert driver.drain(Q) == [b"2"]
+
+
+def test_leases_that_end_within_a_pull_leave_nobody_waiting(driver: Driver) -> None:
+    driver.set(Q, timeout=1, delay=0)
+    driver.push(Q, *[b"%d" % index for index in range(1_500)])
+    driver.pull(Q, 1_500)
+    driver.wait(2)
+    # More than one batch returns by itself; the rest returns within the pull.
+    driver.do(Op.PULL_LEASE, Q, 1, 60 * SECOND, False)
+    assert Q in driver.ready
+
+
 def test_an_expired_message_is_never_delivered_and_goes_to_the_queue_for_it(driver: Driver) -> None:
     driver.set(Q, expire_to_queue="late")
     push(driver, b"short", ttl=1, label=b"l")
@@ -214,6 +235,15 @@ def test_a_full_queue_may_discard_what_is_oldest(driver: Driver) -> None:
     assert driver.machine.queues[Q].discarded_total == 1
 
 
+def test_nothing_is_discarded_for_a_message_that_is_refused_elsewhere(driver: Driver) -> None:
+    driver.set(Q, destination_queues=["a", "b"])
+    driver.set(b"a", max_items=1, discard_old_when_full=True)
+    driver.push(Q, b"old")
+    driver.set(b"b", max_items=1)
+    assert driver.push(Q, b"new") == [PushFlag.FULL]
+    assert (driver.drain(b"a"), driver.drain(b"b")) == ([b"old"], [b"old"])
+
+
 def test_bytes_are_bounded_by_what_waits_before(driver: Driver) -> None:
     driver.set(Q, max_size=510, max_item_size=256)
     assert driver.push(Q, b"x" * 256, b"x" * 256, b"x" * 256) == [0, 0, PushFlag.FULL]
@@ -248,6 +278,21 @@ def test_only_what_the_cluster_has_moved_is_sent_back(driver: Driver) -> None:
     assert driver.do(Op.REDRIVE, DEAD, b"elsewhere", b"", 10) == 1
     assert driver.drain(b"elsewhere") == [b"letter"]
     assert driver.drain(DEAD) == [b"pushed by hand"]
+
+
+def test_those_of_a_label_are_sent_back_however_many_others_have_it(driver: Driver) -> None:
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    for index in range(20):
+        push(driver, b"%d" % index, queue=DEAD, label=b"x")
+    push(driver, b"moved", label=b"x")
+    driver.nack(Q, driver.pull_one(Q)[1])
+    assert driver.do(Op.REDRIVE, DEAD, b"", b"x", 10) == 1
+    assert driver.drain(Q) == [b"moved"]
+
+
+def test_a_delay_that_grows_slowly_costs_a_bounded_number_of_steps() -> None:
+    options = QueueOptions(retry_delay_us=SECOND, retry_backoff=1.0000001)
+    assert options.retry_delay_after(1_001) == options.retry_delay_after(1 << 40) > SECOND
 
 
 def test_retries_wait_longer_and_longer(driver: Driver) -> None:
@@ -293,6 +338,19 @@ def test_bound_queues_get_copies_in_the_same_step(driver: Driver) -> None:
     assert b"copy" not in driver.machine.queues, "a binding ends with its target"
 
 
+def test_bindings_are_bounded_on_both_sides(driver: Driver) -> None:
+    """A binding outlives its source: whoever makes and deletes queues would fill the memory of all nodes."""
+    for index in range(SOURCES_MAX):
+        assert driver.do(Op.BIND, b"source %d" % index, Q) is True
+        driver.delete(b"source %d" % index)
+    assert refusal(driver, Op.BIND, b"another", Q) == "quota_exceeded"
+    assert driver.do(Op.BIND, b"source 0", Q) is False, "there is no more of it than before"
+    for index in range(BOUND_MAX):
+        driver.do(Op.BIND, b"popular", b"target %d" % index)
+    assert refusal(driver, Op.BIND, b"popular", b"another") == "quota_exceeded"
+    assert driver.do(Op.BIND, b"popular", b"target 0") is False
+
+
 def test_an_alias_passes_on_and_holds_nothing(driver: Driver) -> None:
     driver.set(Q, destination_queues=["a", "b"])
     driver.push(Q, b"x")
@@ -316,6 +374,16 @@ def test_an_empty_queue_is_deleted_at_its_age(driver: Driver) -> None:
     driver.tick()
     assert Q in driver.machine.queues, "somebody holds a message"
     driver.ack(Q, number)
+    driver.tick()
+    assert Q not in driver.machine.queues
+
+
+def test_a_batch_that_is_settled_empties_a_queue_that_is_old(driver: Driver) -> None:
+    driver.set(Q, max_queue_age=10)
+    driver.push(Q, b"x")
+    driver.do(Op.RESERVE, b"subscription", 1, Q, False, 10, 60 * SECOND)
+    driver.wait(11)
+    driver.do(Op.SETTLE_BATCHES, b"subscription", 1)
     driver.tick()
     assert Q not in driver.machine.queues
 
