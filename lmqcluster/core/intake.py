@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from .bindings import Bindings
-from .commands import PushFlag
+from .commands import PushFlag, RefusedError
 from .message import Message, Meta, Traits
 from .queue import PASSES_MAX, Queue
 from .queue_options import QueueOptions
@@ -184,6 +184,20 @@ class Room:
             if not self._refusal(one, size):
                 self.add(one, size)
         return PushFlag.STORED
+
+    def require(self, queue: Queue, size: int) -> None:
+        """As `take`, for a push that is refused with all others.
+
+        Raises:
+            RefusedError: ``full``, ``too_large``.
+        """
+        flag = self.take(queue, size) if queue.special else PushFlag.STORED
+        if flag is PushFlag.STORED:
+            return
+        queue.refused_total += 1
+        if flag is PushFlag.OVERSIZED:
+            raise RefusedError("too_large", f"a body is larger than the queue {queue.name!r} takes (max_item_size)")
+        raise RefusedError("full", f"the queue {queue.name!r} is full (max_items, max_size)")
 
     def receive(self, queue: Queue, size: int) -> None:
         """Count a message that another queue gives up, see `Intake.receive`."""

@@ -112,8 +112,9 @@ class KeyedPushes:
             flag = known.flag % (1 << FLAG_BITS)
             return flag | PushFlag.REPLAYED if state.version >= 2 else flag
         flag = self._store(queue, item)
-        state.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), state.now_us)
-        state.expiry.at(state.now_us + state.REMEMBER_US)
+        if flag < PushFlag.FULL:
+            state.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), state.now_us)
+            state.expiry.at(state.now_us + state.REMEMBER_US)
         return flag
 
     def _push_in_scope(self, queue: Queue, owner: bytes, scope: bytes, items: list[Item]) -> list[int]:
@@ -133,7 +134,7 @@ class KeyedPushes:
         for item in items:
             known = None if item.key is None else scopes.find(owner, scope, queue.name, item.key)
             flag = self._store(queue, item) if known is None else known
-            if known is None and item.key is not None:
+            if known is None and item.key is not None and flag < PushFlag.FULL:
                 scopes.remember(owner, scope, queue.name, item.key, flag)
             flags.append(flag)
         return flags

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .intake import Room
 from .keyed_pushes import checked_item, store_item
 from .marks import NOTE_BYTES_MAX, checked_position
 from .quotas import checked_owner
@@ -49,7 +50,7 @@ class MarkedPushes:
             How many were stored: all or none.
 
         Raises:
-            RefusedError: ``out_of_sequence``, ``quota_exceeded``; nothing was stored.
+            RefusedError: ``out_of_sequence``, ``quota_exceeded``, ``full``, ``too_large``; nothing was stored.
         """
         state = self._state
         for text in (job, stream):
@@ -64,6 +65,9 @@ class MarkedPushes:
         queue = state.queue(name)
         if not is_new:
             return 0
+        room = Room(state.intake)
+        for item in checked:
+            room.require(queue, len(item.content))
         for item in checked:
             store_item(state, queue, item)
         state.marks.advance(owner, job, stream, len(checked), note, state.now_us, done=done)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from .quotas import Kind, Quotas
+from .refused_pushes import RefusedPushes
 
 __all__ = ["Producers"]
 
@@ -17,9 +18,12 @@ class Producers:
 
     A producer is one client; it sends its pushes in order of their sequence over one connection at a time, and after a lost
     connection sends the unresolved ones again from the lowest on. So a sequence not above the highest stored one has been
-    stored already. Sequences may skip: a push that was refused is retried under a new one.
+    stored already, unless `refused` knows better. Sequences may skip: a push that was refused is retried under a new one.
 
     Producers belong to owners. Whoever has too many loses the least recently used one of his own.
+
+    Attributes:
+        refused: the sequences that full queues refused.
     """
 
     def __init__(self, window_us: int, quotas: Quotas) -> None:
@@ -27,6 +31,7 @@ class Producers:
         self._quotas = quotas
         # The least recently used first.
         self._owners: dict[bytes, _Table] = {}
+        self.refused = RefusedPushes()
 
     def __len__(self) -> int:
         return self._quotas.total(Kind.PRODUCERS)
@@ -55,6 +60,7 @@ class Producers:
             return (0, 0)
         known = unowned.pop(producer)
         self._given(b"", unowned)
+        self.refused.adopt(owner, producer)
         return known
 
     def due_us(self) -> int | None:
@@ -73,7 +79,8 @@ class Producers:
         return expired
 
     def _drop_oldest(self, owner: bytes, table: _Table) -> None:
-        table.popitem(last=False)
+        producer, _ = table.popitem(last=False)
+        self.refused.forget(owner, producer)
         self._given(owner, table)
 
     def _given(self, owner: bytes, table: _Table) -> None:

@@ -31,13 +31,7 @@ class PushPlan:
         """
         if item.key is not None and self._is_known(queue, item, item.key):
             return
-        flag = self._room.take(queue, len(item.content)) if queue.special else PushFlag.STORED
-        if flag is PushFlag.STORED:
-            return
-        queue.refused_total += 1
-        if flag is PushFlag.OVERSIZED:
-            raise RefusedError("too_large", f"a body is larger than the queue {queue.name!r} takes (max_item_size)")
-        raise RefusedError("full", f"the queue {queue.name!r} is full (max_items, max_size)")
+        self._room.require(queue, len(item.content))
 
     def give_back(self, queue: Queue, message: Message) -> None:
         """Count a message that comes back to a queue, or leaves it for another one."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .commands import Delivered
+from .commands import Delivered, PushFlag
+from .message import Meta
 from .patterns import PatternView
 from .properties import Rule, checked_properties
 from .queue import PASSES_MAX, REPEATS_MAX, Queue
@@ -49,16 +50,33 @@ class QueueCommands:
             raise ValueError("a producer must be bytes and its sequence an integer of 63 bits")
         state = self._state
         queue = state.queue(name)
-        duplicates = 0
-        if producer is not None:
-            if state.version < 2:
-                state.producers.expire(state.now_us, None)
-            duplicates = state.producers.admit(checked_owner(owner), producer, first, len(contents), state.now_us)
-            state.expiry.at(state.now_us + REMEMBER_US)
-            if duplicates:
-                contents = contents[duplicates:]
-        flags = state.store(queue, (content_type, ()), contents)
-        return [0] * duplicates + flags if duplicates else flags
+        if producer is None:
+            return state.store(queue, (content_type, ()), contents)
+        if state.version < 2:
+            state.producers.expire(state.now_us, None)
+        duplicates = state.producers.admit(checked_owner(owner), producer, first, len(contents), state.now_us)
+        state.expiry.at(state.now_us + REMEMBER_US)
+        if not duplicates and not queue.special:
+            return state.store(queue, (content_type, ()), contents)
+        return self._push_again(queue, (content_type, ()), contents, (owner, producer, first), duplicates)
+
+    def _push_again(
+        self, queue: Queue, meta: Meta, contents: list[bytes], producer: tuple[bytes, bytes, int], duplicates: int
+    ) -> list[int]:
+        """Store what is new, and what was refused before; keep in mind what is refused now."""
+        state, refused = self._state, self._state.producers.refused
+        owner, name, first = producer
+        flags: list[int] = [0] * duplicates
+        again = refused.among(owner, name, first, duplicates) if refused else []
+        for sequence in again:
+            flags[sequence - first] = state.store(queue, meta, [contents[sequence - first]])[0]
+            if flags[sequence - first] < PushFlag.FULL:
+                refused.stored(owner, name, sequence)
+        fresh = state.store(queue, meta, contents[duplicates:])
+        for sequence, flag in enumerate(fresh, first + duplicates):
+            if flag >= PushFlag.FULL:
+                refused.note(owner, name, sequence)
+        return flags + fresh
 
     def pull(self, name: bytes, count: int) -> list[Delivered] | None:
         """Lease up to `count` messages; None if only exhausted ones were met, as many as one command may drop."""
@@ -142,13 +160,11 @@ class QueueCommands:
 
     def set_defaults(self, rules: list[Any]) -> bool:
         """Replace the default rules."""
-        compiled = self._state.compile
-        self._state.set_rules(
-            [
-                Rule(pattern, tuple(checked_properties(pairs, self._state.version)), compiled(pattern))
-                for pattern, pairs in rules
-            ]
-        )
+        compiled, version = self._state.compile, self._state.version
+        checked = [(pattern, tuple(checked_properties(pairs, version))) for pattern, pairs in rules]
+        if any(value is None for _, properties in checked for _, value in properties):
+            raise ValueError("a rule cannot take a property away")
+        self._state.set_rules([Rule(pattern, properties, compiled(pattern)) for pattern, properties in checked])
         return True
 
     def create_for(self, name: bytes, owner: bytes) -> bool:

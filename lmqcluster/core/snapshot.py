@@ -60,6 +60,7 @@ class Restoration(Generic[S]):
             "lmqcluster": self._take_header,
             "sessions": self._take_sessions,
             "producers": self._take_producers,
+            "refused": self._take_refused,
             "keys": self._take_keys,
             "scopes": self._take_scopes,
             "endings": self._take_endings,
@@ -163,6 +164,9 @@ class Restoration(Generic[S]):
 
     def _take_producers(self, rows: list[Any]) -> None:
         self._machine.producers.load(self._rows("producers", rows, bytes, bytes, int, int))
+
+    def _take_refused(self, rows: list[Any]) -> None:
+        self._machine.producers.refused.load(_typed(rows, (bytes, bytes, list)))
 
     def _take_keys(self, rows: list[Any]) -> None:
         self._machine.keys.load(self._rows("keys", rows, int, bytes, bytes, bytes, int, bytes))

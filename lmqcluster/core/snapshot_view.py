@@ -53,6 +53,7 @@ class SnapshotView:
         self._tables: list[tuple[str, Iterator[list[Any]]]] = [
             ("sessions", machine.sessions.rows()),
             ("producers", machine.producers.rows()),
+            ("refused", machine.producers.refused.rows()),
             ("keys", machine.keys.rows()),
             ("scopes", machine.key_scopes.rows()),
             ("endings", machine.endings.rows()),

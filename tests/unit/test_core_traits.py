@@ -228,6 +228,48 @@ def test_several_messages_are_stored_all_or_none(driver: Driver) -> None:
     assert driver.size(Q) == 0
 
 
+def test_a_refused_push_that_is_sent_again_is_not_taken_for_stored(driver: Driver) -> None:
+    """Its answer was lost, and later pushes of the same client have been stored."""
+    driver.set(Q, max_items=1)
+    assert driver.produce(Q, b"producer", 1, b"1", b"2", b"3") == [0, PushFlag.FULL, PushFlag.FULL]
+    driver.produce(b"other", b"producer", 4, b"4")
+    driver = Driver(copied(driver.machine))
+    assert driver.produce(Q, b"producer", 1, b"1", b"2", b"3") == [0, PushFlag.FULL, PushFlag.FULL]
+    assert driver.drain(Q) == [b"1"]
+    assert driver.produce(Q, b"producer", 1, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
+    assert driver.produce(Q, b"producer", 1, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
+    assert driver.drain(Q) == [b"2"], "what was stored is stored once"
+
+
+def test_a_refused_push_leaves_its_key_free(driver: Driver) -> None:
+    driver.set(Q, max_items=1)
+    driver.push(Q, b"first")
+    assert driver.push_item(Q, b"second", key=b"k") == PushFlag.FULL
+    in_scope = [Op.PUSH_ITEMS, Q, [[b"third", None, [], b"k"]], b"scope"]
+    assert driver.do(*in_scope) == [PushFlag.FULL]
+    driver.drain(Q)
+    assert driver.push_item(Q, b"second", key=b"k") == 0
+    driver.drain(Q)
+    assert driver.do(*in_scope) == [0]
+    assert driver.drain(Q) == [b"third"]
+
+
+def test_a_writer_stores_all_or_none(driver: Driver) -> None:
+    driver.set(Q, max_items=2)
+    rows = [[b"%d" % index, None, []] for index in range(3)]
+    assert refusal(driver, Op.PUSH_MARKED, Q, rows, b"job", b"stream", 0, b"", False, b"") == "full"
+    assert driver.size(Q) == 0
+    assert driver.do(Op.PUSH_MARKED, Q, rows[:2], b"job", b"stream", 0, b"", False, b"") == 2
+    assert refusal(driver, Op.PUSH_MARKED, Q, rows[2:], b"job", b"stream", 2, b"", False, b"") == "full"
+
+
+def test_a_rule_has_no_property_without_a_value(driver: Driver) -> None:
+    result = driver.batch([Op.SET_DEFAULTS, [[b"q", [[b"delay", None]]]]])[0]
+    assert isinstance(result, Fault)
+    driver.push(Q, b"x")
+    assert driver.drain(Q) == [b"x"]
+
+
 def test_a_full_queue_may_discard_what_is_oldest(driver: Driver) -> None:
     driver.set(Q, max_items=2, discard_old_when_full=True)
     driver.push(Q, b"1", b"2", b"3")
