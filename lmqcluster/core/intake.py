@@ -145,10 +145,8 @@ class Intake:
             traits = traits._replace(expires_us=now_us + min(ends))
         state.last_sequence += 1
         flag: int = PushFlag.STORED
-        if traits != _PLAIN_TRAITS:
+        if traits != _PLAIN_TRAITS or due_us > now_us:
             queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
-        elif due_us > now_us:
-            queue.push_delayed(now_us, state.last_sequence, meta, content, due_us)
         else:
             flag = queue.push(now_us, state.last_sequence, meta, [content])[0]
         state.note_due(queue)

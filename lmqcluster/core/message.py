@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 __all__ = [
     "COMPOUND_BYTES_MAX", "Headers", "Message", "Meta", "Origin", "Part", "RichMessage", "Traits", "content_bytes",
-    "content_count", "part_bytes",
+    "content_count", "part_bytes", "traits_of",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -100,6 +100,14 @@ class RichMessage(Message):
     def place(self) -> tuple[int, int, int]:
         """Priority, due time and arrival, which decide what is delivered first."""
         return self.traits.priority, self.due_us, self.sequence
+
+
+_PLAIN = Traits()
+
+
+def traits_of(message: Message) -> Traits:
+    """The traits of a message, also of one without any."""
+    return message.traits if isinstance(message, RichMessage) else _PLAIN
 
 
 def content_count(content: bytes | list[Part]) -> int:

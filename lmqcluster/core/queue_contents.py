@@ -124,6 +124,13 @@ class QueueContents(QueueCounters):
         """How many messages nobody holds, those that are not due yet included."""
         return len(self.ready) + len(self.delayed) + (0 if self.rich is None else len(self.rich))
 
+    def due_count(self, now_us: int) -> int:
+        """How many messages can be pulled now, but for those whose leases have ended."""
+        # Without traits only a window that is still open is due later.
+        window = self.window
+        count = len(self.ready) + len(self.delayed) - (window is not None and window.due_us > now_us)
+        return count if self.rich is None else count + self.rich.due_count(now_us)
+
     def waiting_bytes(self) -> int:
         """Bytes of the bodies that nobody holds; `rich` must be there."""
         return self.body_bytes - self.enriched().leased_bytes
@@ -211,16 +218,8 @@ class QueueContents(QueueCounters):
         self.window = message
         self._window_bytes = sum(map(part_bytes, message.content)) if isinstance(message.content, list) else 0
 
-    def push_delayed(self, now_us: int, sequence: int, meta: Meta, content: bytes, due_us: int) -> None:
-        """Store a body that becomes due later."""
-        message = Message(sequence, due_us, self.settings.deliveries, meta, content)
-        message.pushed_us = now_us
-        self.pushed_total += 1
-        self._count(1, len(content))
-        heappush(self.delayed, (due_us, sequence, message))
-
     def push_rich(self, now_us: int, sequence: int, meta: Meta, content: bytes, traits: Traits, due_us: int) -> None:
-        """Store a message with traits, due at this time or at once; an accumulation window does not take it."""
+        """Store a message with traits, or one that becomes due later; an accumulation window does not take it."""
         message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
         message.pushed_us = now_us
         self.pushed_total += 1

@@ -171,6 +171,10 @@ class RichLines:
         """The message that is next, once those that have become due are promoted."""
         return self.waiting.first()
 
+    def due_count(self, now_us: int) -> int:
+        """How many messages can be pulled now; of those of one group that become due together more than one counts."""
+        return len(self.waiting) + self.scheduled.count_between((0, 0), (now_us + 1, 0))
+
     def first_of_all(self) -> RichMessage | None:
         """Some message in line, the first to be due if there is one that is not held."""
         return self.waiting.first() or self.scheduled.first() or self.held.first()

@@ -1,8 +1,8 @@
 """Queue properties as clients write them: validation and the canonical form that is replicated.
 
 A property set is a list of ``(name, value)`` pairs in the order given, because default rules are shown exactly as
-set. Names: ``accum`` (whole milliseconds), ``retry`` (integer), ``timeout`` (seconds), ``hooks`` (hook point to list of
-modules).
+set. LMQ's names: ``accum`` (whole milliseconds), ``retry`` (integer), ``timeout`` (seconds), ``hooks`` (hook point to list of
+modules). The others are in `queue_options`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from .errors import LmqError
 from .headers import is_reserved
+from .queue_options import QUEUE_OPTIONS, parse_option
 
 __all__ = [
     "HOOK_MODULES",
@@ -27,7 +28,7 @@ __all__ = [
 
 Hooks = list[tuple[str, list[tuple[str, list[str]]]]]
 Properties = list[tuple[str, object]]
-"""Pairs in the order given; values are int (accum in ms, retry), int or float (timeout in s), or `Hooks`."""
+"""Pairs in the order given; values are int (accum in ms, retry), int or float (timeout in s), `Hooks`, or those of an option."""
 Rules = list[tuple[str, Properties]]
 
 HOOK_MODULES = ("lmq_hook_preserve_header",)
@@ -134,7 +135,15 @@ def _hooks_bytes(hooks: Hooks) -> int:
 
 def properties_bytes(properties: Iterable[tuple[str, object]]) -> int:
     """About how many bytes a property set takes in the log."""
-    return sum(24 + (_hooks_bytes(value) if isinstance(value, list) else 0) for _name, value in properties)
+    return sum(24 + _value_bytes(name, value) for name, value in properties)
+
+
+def _value_bytes(name: str, value: object) -> int:
+    if name == "hooks":
+        return _hooks_bytes(value)  # type: ignore[arg-type]
+    if isinstance(value, str):
+        return len(value.encode())
+    return sum(len(one.encode()) + 8 for one in value) if isinstance(value, list) else 0
 
 
 def parse_properties(value: object) -> Properties:
@@ -159,8 +168,12 @@ def parse_properties(value: object) -> Properties:
             result[name] = _timeout(item)
         elif name == "hooks":
             result[name] = _hooks(item)
+        elif name in QUEUE_OPTIONS:
+            result[name] = parse_option(name, item)
         else:
-            raise _invalid(f"property {name!r} is unknown; there are accum, retry, timeout, hooks")
+            raise _invalid(
+                f"property {name!r} is unknown; there are accum, retry, timeout, hooks, {', '.join(QUEUE_OPTIONS)}"
+            )
     return list(result.items())
 
 
@@ -190,7 +203,10 @@ def rules_bytes(rules: Rules) -> int:
 def _rule(entry: object) -> tuple[str, Properties]:
     if not isinstance(entry, (list, tuple)) or len(entry) != 2:
         raise _invalid("each default rule must be [regular expression, properties]")
-    return _text(entry[0], "a regular expression"), parse_properties(entry[1])
+    properties = parse_properties(entry[1])
+    if empty := [name for name, value in properties if value is None]:
+        raise _invalid(f"a default rule cannot take property {empty[0]!r} away: leave it out")
+    return _text(entry[0], "a regular expression"), properties
 
 
 def hook_arguments(properties: Iterable[tuple[str, object]]) -> list[str]:

@@ -329,7 +329,8 @@ class RichModel:
             due_us = self.now_us + self.us(queue, "delay", 0)
         ends = [us for us in (ttl_us, self.us(queue, "max_age", 0)) if us]
         expires_us = self.now_us + min(ends) if ends else 0
-        traits = (priority, expires_us, label, group, None) if priority or expires_us or label or group else None
+        is_rich = priority or expires_us or label or group or due_us > self.now_us
+        traits = (priority, expires_us, label, group, None) if is_rich else None
         self.arrivals += 1
         queue.add("pushed")
         entry = Entry(self.arrivals, body, self.now_us, due_us, self.value(queue, "retry") + 1, traits)

@@ -7,7 +7,8 @@ import re
 import msgpack
 import pytest
 
-from lmqcluster.node.queues.service import Delivery, Part
+from lmqcluster.core.message import Traits
+from lmqcluster.node.queues.deliveries import Delivery, Part
 from lmqcluster.protocols.http.lmq import compound as compound_module
 from lmqcluster.protocols.http.lmq.compound import render
 
@@ -16,7 +17,18 @@ ID = b"0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"
 
 def compound(*parts: Part) -> Delivery:
     return Delivery(
-        queue=b"q", id=ID, compound=True, retry=2, content=b"", content_type=None, headers=(), parts=tuple(parts)
+        queue=b"q",
+        id=ID,
+        compound=True,
+        retry=2,
+        content=b"",
+        content_type=None,
+        headers=(),
+        parts=tuple(parts),
+        delivery=1,
+        sequence=1,
+        pushed_s=0.0,
+        traits=Traits(),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...core.queue_counters import COUNTERS
 from ..access.clients import NODE
-from ..queues.info import age_s, counts_of, ready_count
+from ..queues.info import age_s, counts_of
 from ..queues.patterns import client_pattern
 from .exposition import escaped, head
 from .table import QUEUE_SECTION
@@ -67,8 +67,8 @@ class _Page:
         """Write the lines of some queues."""
         names = [escaped(queue.name.decode("utf-8", "backslashreplace")) for queue in queues]
         states = self._lines["lmq_queue_messages"]
-        ready = [ready_count(queue, now_us) for queue in queues]
-        waiting = [len(queue.ready) + len(queue.delayed) for queue in queues]
+        ready = [queue.due_count(now_us) for queue in queues]
+        waiting = [queue.waiting() for queue in queues]
         for state, counts in (
             ("ready", ready),
             ("delayed", list(map(sub, waiting, ready))),

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ...core import Machine, Queue
 from ...core.queue_counters import COUNTERS
-from ..queues.info import counts_of, ready_count
+from ..queues.info import counts_of
 
 __all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
 
@@ -29,7 +29,7 @@ class QueueTotals:
     """Sums over all queues of a replica.
 
     Attributes:
-        ready: messages that can be pulled now, see `ready_count`.
+        ready: messages that can be pulled now, but for those whose leases have ended.
         oldest_us: the earliest due time of all messages, or None if there are none.
         counters: by the names of `COUNTERS`; deleted queues included.
     """
@@ -45,9 +45,9 @@ class QueueTotals:
     def add(self, queues: Sequence[Queue], now_us: int) -> None:
         """Count some queues at a log time."""
         for queue in queues:
-            ready = ready_count(queue, now_us)
+            ready = queue.due_count(now_us)
             self.ready += ready
-            self.delayed += len(queue.ready) + len(queue.delayed) - ready
+            self.delayed += queue.waiting() - ready
             self.leased += len(queue.leases.messages)
             self.body_bytes += queue.body_bytes
             earliest_us = queue.earliest_us()

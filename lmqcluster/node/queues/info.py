@@ -9,7 +9,7 @@ from operator import attrgetter
 from ...core import Queue
 from ...core.queue_counters import COUNTERS
 
-__all__ = ["QueueInfo", "age_s", "counts_of", "info_of", "ready_count"]
+__all__ = ["QueueInfo", "age_s", "counts_of", "info_of"]
 
 counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*COUNTERS)
 """The counters of a queue, in the order of `COUNTERS`."""
@@ -22,7 +22,7 @@ class QueueInfo:
     Attributes:
         suspended: whether it hands out nothing for the time being.
         ready: messages that can be pulled now, but for those whose leases have ended.
-        delayed: messages that become due later.
+        delayed: messages that become due later, or wait for the one before them of their group.
         leased: messages under live or ended leases.
         accumulating: parts in the open accumulation window.
         size: all messages, an open window counting as one.
@@ -45,14 +45,14 @@ class QueueInfo:
 
 def info_of(queue: Queue, now_us: int) -> QueueInfo:
     """Statistics of a queue at a log time."""
-    ready = ready_count(queue, now_us)
+    ready = queue.due_count(now_us)
     window = queue.window
     parts = len(window.content) if window is not None and window.due_us > now_us else 0
     return QueueInfo(
         name=queue.name,
         suspended=queue.suspended,
         ready=ready,
-        delayed=len(queue.ready) + len(queue.delayed) - ready,
+        delayed=queue.waiting() - ready,
         leased=len(queue.leases),
         accumulating=parts,
         size=len(queue),
@@ -60,14 +60,6 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
         oldest_age_s=age_s(queue.earliest_us(), now_us),
         counters=dict(zip(COUNTERS, counts_of(queue), strict=True)),
     )
-
-
-def ready_count(queue: Queue, now_us: int) -> int:
-    """Messages that can be pulled now, but for those whose leases have ended."""
-    # Only a window that is still open is due later.
-    window = queue.window
-    waiting = len(queue.ready) + len(queue.delayed)
-    return waiting - 1 if window is not None and window.due_us > now_us else waiting
 
 
 def age_s(due_us: int | None, now_us: int) -> float | None:

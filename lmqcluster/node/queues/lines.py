@@ -15,7 +15,7 @@ from ...wire.errors import LmqError
 from ..proposer import Group
 from .pattern_views import PatternViews, View
 
-__all__ = ["CANDIDATES_MAX", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter"]
+__all__ = ["CANDIDATES_MAX", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter"]
 
 CANDIDATES_MAX = 16
 """Most queues that one claim for a pattern names."""
@@ -110,7 +110,7 @@ class QueueLine(Line):
 
     def head(self) -> tuple[int | None, int]:
         queue = self._machine().queues.get(self.key)
-        return (None, 0) if queue is None else (queue.head_us(), len(queue.ready))
+        return (None, 0) if queue is None else (queue.head_us(), queue.due_count(self._machine().now_us))
 
     def command(self, count: int) -> Command:
         return [Op.PULL, self.key, count]
@@ -119,6 +119,30 @@ class QueueLine(Line):
         super().drop()
         if self._lines.get(self.key) is self:
             del self._lines[self.key]
+
+
+class LeaseLine(QueueLine):
+    """A line for one queue, of pulls whose leases have a time of their own."""
+
+    __slots__ = ("_by_queue", "_lease_us")
+
+    def __init__(
+        self, by_queue: dict[bytes, dict[int, QueueLine]], key: bytes, lease_us: int, machine: Callable[[], Machine]
+    ) -> None:
+        super().__init__({}, key, machine)
+        self._by_queue = by_queue
+        self._lease_us = lease_us
+
+    def command(self, count: int) -> Command:
+        return [Op.PULL_LEASE, self.key, count, self._lease_us, False]
+
+    def drop(self) -> None:
+        super().drop()
+        lines = self._by_queue.get(self.key, {})
+        if lines.get(self._lease_us) is self:
+            del lines[self._lease_us]
+            if not lines:
+                del self._by_queue[self.key]
 
 
 class PatternLine(Line):
@@ -149,7 +173,7 @@ class PatternLine(Line):
 
     def head(self) -> tuple[int | None, int]:
         earliest = self.view.earliest() if self.view.is_complete else None
-        return (None, 0) if earliest is None else (earliest[0], len(earliest[1].ready))
+        return (None, 0) if earliest is None else (earliest[0], earliest[1].due_count(self._machine().now_us))
 
     def command(self, count: int) -> Command:
         if self._machine().version < 2:

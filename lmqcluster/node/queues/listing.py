@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ...core import Machine, Queue
 from ...wire.errors import LmqError
 from ..turns import Turns
-from .info import QueueInfo, age_s, info_of, ready_count
+from .info import QueueInfo, age_s, info_of
 from .patterns import client_pattern
 
 __all__ = ["SORT_KEYS", "QueueList", "QueuePage", "list_queues"]
@@ -20,8 +20,8 @@ _TOGETHER = 1_000
 
 SORT_KEYS: dict[str, Callable[[Queue, int], float]] = {
     "name": lambda _queue, _now_us: 0,
-    "ready": ready_count,
-    "delayed": lambda queue, now_us: len(queue.ready) + len(queue.delayed) - ready_count(queue, now_us),
+    "ready": lambda queue, now_us: queue.due_count(now_us),
+    "delayed": lambda queue, now_us: queue.waiting() - queue.due_count(now_us),
     "leased": lambda queue, _now_us: len(queue.leases),
     "size": lambda queue, _now_us: len(queue),
     "bytes": lambda queue, _now_us: queue.body_bytes,

@@ -1,4 +1,4 @@
-"""What operators do to whole queues: commands repeated until they are complete."""
+"""What operators do to whole queues; long commands are repeated until they are complete."""
 
 from __future__ import annotations
 
@@ -20,14 +20,21 @@ __all__ = ["QueueOperations"]
 log = structlog.get_logger("lmq.operations")
 
 _COUNT_MAX = 1 << 62
+_LABEL_BYTES_MAX = 255
+_DONE = {
+    Op.PURGE: "messages purged",
+    Op.MOVE: "messages moved",
+    Op.WITHDRAW: "messages withdrawn",
+    Op.REDRIVE: "messages sent back",
+}
 
 
 class QueueOperations:
-    """Purge, move, suspend and resume.
+    """Purge, move, withdraw, redrive, bind, unbind, suspend and resume.
 
-    The methods send their first command when they are called, so that it keeps its place among the requests of a client, and
-    raise `LmqError` if the node takes none. What they return has to be awaited and raises it too: ``queue_not_found``, and
-    ``unknown_outcome`` if it failed half-way.
+    The methods that take many messages send their first command when they are called, so that it keeps its place among the
+    requests of a client, and raise `LmqError` if the node takes none. What they return has to be awaited and raises it too:
+    ``queue_not_found``, and ``unknown_outcome`` if it failed half-way.
     """
 
     def __init__(self, proposals: Proposals) -> None:
@@ -52,9 +59,76 @@ class QueueOperations:
         self._proposals.check_name(destination, owner)
         if queue == destination:
             raise LmqError("bad_request", "a queue cannot be moved to itself")
-        if count is not None and not 0 < count <= _COUNT_MAX:
-            raise LmqError("bad_request", f"a move takes 1 message or more, not {count}")
-        return self._repeat([Op.MOVE, queue, destination], count or _COUNT_MAX)
+        return self._repeat([Op.MOVE, queue, destination], _checked_count(count))
+
+    def withdraw(self, queue: bytes, label: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
+        """Remove up to `count` messages (None: all) with a label that nobody holds; returns how many there were.
+
+        Raises:
+            LmqError: at once: ``bad_request`` if the label or the count is out of range.
+        """
+        _check_label(label)
+        self._proposals.check_version(3)
+        return self._repeat([Op.WITHDRAW, queue, label], _checked_count(count))
+
+    def redrive(
+        self,
+        queue: bytes,
+        destination: bytes | None = None,
+        *,
+        label: bytes = b"",
+        count: int | None = None,
+        owner: bytes = b"",
+    ) -> Coroutine[Any, Any, int]:
+        """Send up to `count` messages (None: all) that the cluster has put here back to where they came from, or elsewhere.
+
+        Only those with the label are sent, if one is given. Each goes as a fresh message, with its label, group and priority.
+
+        Raises:
+            LmqError: at once: ``bad_name``, or ``bad_request`` if an argument is out of range or both queues are one.
+        """
+        if destination is not None:
+            self._proposals.check_name(destination, owner)
+        if queue == destination:
+            raise LmqError("bad_request", "messages cannot be sent back to the queue in which they are")
+        if label:
+            _check_label(label)
+        self._proposals.check_version(3)
+        return self._repeat([Op.REDRIVE, queue, destination or b"", label], _checked_count(count))
+
+    async def bind(self, source: bytes, target: bytes, owner: bytes = b"") -> bool:
+        """Have a copy of what is pushed to one queue stored in another in the same step; False if it was so before.
+
+        Makes both queues if need be.
+        """
+        for name in (source, target):
+            self._proposals.check_name(name, owner)
+        if source == target:
+            raise LmqError("bad_request", "a queue cannot be bound to itself")
+        self._proposals.check_version(3)
+        is_new: bool = await self._send([Op.BIND, source, target])
+        log.info("queue bound", queue=_shown(source), target=_shown(target))
+        return is_new
+
+    async def unbind(self, source: bytes, target: bytes) -> bool:
+        """End a binding; False if there is none."""
+        self._proposals.check_version(3)
+        if max(len(source), len(target)) > NAME_BYTES_MAX:
+            return False
+        ended: bool = await self._send([Op.UNBIND, source, target])
+        log.info("queue unbound", queue=_shown(source), target=_shown(target))
+        return ended
+
+    def bindings(self, source: bytes) -> list[bytes]:
+        """The queues that get copies of what is pushed to this one."""
+        return self._proposals.machine().bindings.targets(source)
+
+    def count_labelled(self, queue: bytes, label: bytes) -> int:
+        """How many messages of a queue have a label and are held by nobody, on the local replica. Raises ``queue_not_found``."""
+        found = self._proposals.machine().queues.get(queue)
+        if found is None:
+            raise no_queue(queue)
+        return 0 if found.rich is None else found.rich.count_labelled(label)
 
     def suspend(self, queue: bytes) -> Coroutine[Any, Any, None]:
         """Have the queue hand out nothing until it is resumed; everything else goes on."""
@@ -92,7 +166,7 @@ class QueueOperations:
             gone = await self._next(command, step, done)
             done += gone
             left -= gone
-        log.info("messages purged" if command[0] == Op.PURGE else "messages moved", queue=_shown(queue), count=done)
+        log.info(_DONE[command[0]], queue=_shown(queue), count=done)
         return done
 
     async def _next(self, command: list[Any], step: int, done: int) -> int:
@@ -101,13 +175,23 @@ class QueueOperations:
             return int(await self._send([*command, step]) or 0)
         except LmqError as exc:
             # A part of it has been done, so this is not what a refused request looks like.
-            is_purge = command[0] == Op.PURGE
-            reason = f"{done} messages were {'purged' if is_purge else 'moved'} before this: {exc.message}"
-            raise LmqError("unknown_outcome", reason, retryable=is_purge) from exc
+            reason = f"{_DONE[command[0]]} before this: {done}; {exc.message}"
+            raise LmqError("unknown_outcome", reason, retryable=command[0] in (Op.PURGE, Op.WITHDRAW)) from exc
 
     def _size(self, queue: bytes) -> int:
         found = self._proposals.machine().queues.get(queue)
         return 0 if found is None else len(found)
+
+
+def _checked_count(count: int | None) -> int:
+    if count is not None and not 0 < count <= _COUNT_MAX:
+        raise LmqError("bad_request", f"a count is 1 or more, not {count}")
+    return count or _COUNT_MAX
+
+
+def _check_label(label: bytes) -> None:
+    if not 0 < len(label) <= _LABEL_BYTES_MAX:
+        raise LmqError("bad_request", f"a label has 1 to {_LABEL_BYTES_MAX} bytes, not {len(label)}")
 
 
 def _shown(queue: bytes) -> str:

@@ -10,7 +10,7 @@ from itertools import chain
 from operator import itemgetter
 
 from ...core import Machine, Message, Queue
-from ...core.message import content_bytes
+from ...core.message import RichMessage, content_bytes
 from .naming import no_queue
 
 __all__ = ["PeekedMessage", "peek"]
@@ -24,7 +24,7 @@ class PeekedMessage:
     """A message as it was when it was looked at.
 
     Attributes:
-        state: ``ready``, ``delayed``, ``accumulating`` (an open window) or ``leased``.
+        state: ``ready``, ``delayed``, ``accumulating`` (an open window), ``held`` (its group is busy) or ``leased``.
         delivery: number of the delivery whose lease lives; None without one, or if it was made in this very moment.
         age_s: seconds since it could first be pulled, or could again after a nack; 0 if it cannot yet.
         due_in_s: seconds until it can be pulled (again), 0 if it can now.
@@ -46,8 +46,12 @@ class PeekedMessage:
         return self.message.sequence
 
 
-async def peek(machine: Machine, name: bytes, *, after: int, limit: int) -> tuple[list[PeekedMessage], bool]:
+async def peek(
+    machine: Machine, name: bytes, *, after: int, limit: int, label: bytes = b"", group: bytes = b""
+) -> tuple[list[PeekedMessage], bool]:
     """Up to `limit` messages of a queue behind the sequence `after`, in order of their sequence, and whether there are more.
+
+    Only those with the label and of the group, if these are given.
 
     Raises:
         LmqError: ``queue_not_found``.
@@ -58,15 +62,26 @@ async def peek(machine: Machine, name: bytes, *, after: int, limit: int) -> tupl
     # Plain copies of what is there: pairs of a million leases would take longer.
     ready, delayed = list(queue.ready), list(queue.delayed)
     numbers, leased = list(queue.leases.messages), list(queue.leases.messages.values())
-    rows = chain(
+    lines = [] if queue.rich is None else [block for _, line in queue.rich.lines() for block in line.frozen()]
+    rows: Iterator[_Row] = chain(
+        ((entry[-1].sequence, entry[-1], 0) for block in lines for entry in block),
         ((message.sequence, message, 0) for message in ready),
         ((sequence, message, 0) for _, sequence, message in delayed),
         ((message.sequence, message, number) for number, message in zip(numbers, leased, strict=True)),
     )
+    if label or group:
+        rows = (row for row in rows if _is_wanted(row[1], label, group))
     # Going through a long queue must not keep the node from its other work.
     first = await asyncio.to_thread(_first, rows, after, limit + 1)
     found = [_peeked(queue, message, number, machine.now_us) for _, message, number in first[:limit]]
     return found, len(first) > limit
+
+
+def _is_wanted(message: Message, label: bytes, group: bytes) -> bool:
+    if not isinstance(message, RichMessage):
+        return False
+    traits = message.traits
+    return (not label or traits.label == label) and (not group or traits.group == group)
 
 
 def _first(rows: Iterator[_Row], after: int, count: int) -> list[_Row]:
@@ -75,7 +90,9 @@ def _first(rows: Iterator[_Row], after: int, count: int) -> list[_Row]:
 
 def _peeked(queue: Queue, message: Message, number: int, now_us: int) -> PeekedMessage:
     due_us = message.due_us
-    if due_us <= now_us:
+    if _is_held(queue, message):
+        state = "held"
+    elif due_us <= now_us:
         state = "ready"
     elif message.ready_us != due_us:
         state = "leased"
@@ -89,4 +106,13 @@ def _peeked(queue: Queue, message: Message, number: int, now_us: int) -> PeekedM
         due_in_s=max(0, due_us - now_us) / 1e6,
         deliveries_left=max(0, message.remaining),
         size=content_bytes(message.content),
+    )
+
+
+def _is_held(queue: Queue, message: Message) -> bool:
+    """Whether another message of its group is in line or leased."""
+    if queue.rich is None or not isinstance(message, RichMessage) or not message.traits.group:
+        return False
+    return queue.rich.current.get(message.traits.group, message.sequence) != message.sequence and (
+        message.due_us == message.ready_us
     )

@@ -12,10 +12,13 @@ from ...core.commands import RefusedError
 from ...core.quotas import Kind
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
+from ...wire.properties import Properties
+from ...wire.queue_options import QUEUE_OPTIONS
 from ..memory import MESSAGE_OVERHEAD_BYTES
 from ..proposer import Group, Proposer
 from ..turns import Turns
 from .pattern_views import PatternViews
+from .push_items import PushItem
 
 __all__ = ["Proposals"]
 
@@ -131,6 +134,17 @@ class Proposals:
         if self.stored_bytes > self._memory_bytes_max or copies > 1:
             self.check_room((size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0)
 
+    def check_item(self, item: PushItem) -> None:
+        """Refuse a message that cannot be stored.
+
+        Raises:
+            LmqError: as `check_push` and `check_key`, and ``bad_request``.
+        """
+        self.check_push(len(item.content))
+        self.check_key(item.key)
+        if item.options is not None:
+            item.options.check()
+
     def check_key(self, key: bytes | None) -> None:
         """Refuse an idempotency key that cannot be remembered.
 
@@ -153,16 +167,25 @@ class Proposals:
         """The last argument of a command whose effect is kept for an owner; none as long as old programs could not read it."""
         return [owner] if owner and self.machine().version >= 2 else []
 
-    def check_version(self) -> None:
-        """Refuse what needs machine version 2 as long as the cluster may have members that do not know it.
+    def check_version(self, needed: int = 2) -> None:
+        """Refuse what needs a machine version as long as the cluster may have members that do not know it.
 
         Raises:
             LmqError: ``overloaded``, because it is over soon: a cluster of new programs moves to the version at once.
         """
-        if self.machine().version < 2:
+        if self.machine().version < needed:
             raise LmqError(
                 "overloaded", "not all members have a program yet that can do this; upgrade them, or try again"
             )
+
+    def check_options(self, properties: Properties) -> None:
+        """Refuse properties beyond LMQ's as long as the cluster may have members that do not know them.
+
+        Raises:
+            LmqError: ``overloaded``.
+        """
+        if any(name in QUEUE_OPTIONS for name, _ in properties):
+            self.check_version(3)
 
 
 class _Unheard:

@@ -16,13 +16,13 @@ from itertools import chain
 from typing import Any
 
 from ...core import Machine, Op, Queue
-from ...core.commands import Delivered
+from ...core.commands import Command, Delivered
 from ...core.idle_queues import TOUCH_US
 from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError, Outcome
 from ...wire.limits import PULL_COUNT_MAX
 from ..proposer import Group, Proposer
-from .lines import Line, PatternLine, Puller, QueueLine, Ticket, Waiter
+from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, Ticket, Waiter
 from .pattern_pulls import PatternPulls
 from .pattern_views import PatternViews
 
@@ -46,6 +46,7 @@ class Pulls:
         views: what patterns find.
 
     Attributes:
+        clock: the same.
         empty_total: how many pulls ended without a message.
         closing: why no more pulls wait, None as long as they do.
     """
@@ -55,9 +56,11 @@ class Pulls:
     ) -> None:
         self._proposer = proposer
         self._machine = machine
-        self._clock = clock
+        self.clock = clock
         self._loop = asyncio.get_running_loop()
         self._queues: dict[bytes, QueueLine] = {}
+        # By queue, then by lease.
+        self._with_lease: dict[bytes, dict[int, QueueLine]] = {}
         self._patterns: dict[bytes, PatternLine] = {}
         self.empty_total = 0
         self.closing: LmqError | None = None
@@ -89,6 +92,16 @@ class Pulls:
         else:
             group = Group([Op.PULL, queue, ticket[2]], [ticket], self)
             self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
+
+    def start_with_lease(self, lease_us: int, queue: bytes, ticket: Ticket) -> None:
+        """As `start`, for leases that end after their own time.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        self._proposer.add(
+            Group([Op.PULL_LEASE, queue, ticket[2], lease_us, False], [ticket], self), 64 + _DELIVERY_BYTES * ticket[2]
+        )
 
     def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
         """Pull one message from any queue whose name the pattern finds, see `PatternPulls`.
@@ -129,7 +142,7 @@ class Pulls:
         self.closing = error
         self._keeper.cancel()
         self._any.close(error)
-        for line in [*self._queues.values(), *self._patterns.values()]:
+        for line in self._all_lines():
             self.end_line(line, error)
 
     def end_line(self, line: Line, error: LmqError) -> None:
@@ -146,12 +159,13 @@ class Pulls:
 
     def waiting(self) -> int:
         """How many pulls wait."""
-        return sum(line.live for line in self._queues.values()) + sum(line.live for line in self._patterns.values())
+        return sum(line.live for line in self._all_lines())
 
     def waiting_for(self, queue: bytes) -> int:
         """How many pulls wait for this queue by its name."""
         line = self._queues.get(queue)
-        return 0 if line is None else line.live
+        with_lease = sum(one.live for one in self._with_lease.get(queue, {}).values())
+        return with_lease if line is None else line.live + with_lease
 
     # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
 
@@ -162,13 +176,29 @@ class Pulls:
         if delivered is None:
             self._pull_again(group)
             return
-        line = self._queues.get(group.command[1])
+        line = self._line(group.command)
         empty_handed = self.hand_out(line, group, delivered)
         if empty_handed:
-            if line is None:
-                key = group.command[1]
-                line = self._queues[key] = QueueLine(self._queues, key, self._machine)
-            self.queue_up(line, empty_handed)
+            self.queue_up(line or self._new_line(group.command), empty_handed)
+
+    def _line(self, command: Command) -> QueueLine | None:
+        if command[0] == Op.PULL_LEASE:
+            return self._with_lease.get(command[1], {}).get(command[3])
+        return self._queues.get(command[1])
+
+    def _new_line(self, command: Command) -> QueueLine:
+        key = command[1]
+        if command[0] != Op.PULL_LEASE:
+            line = self._queues[key] = QueueLine(self._queues, key, self._machine)
+            return line
+        lease_us = command[3]
+        with_lease = LeaseLine(self._with_lease, key, lease_us, self._machine)
+        self._with_lease.setdefault(key, {})[lease_us] = with_lease
+        return with_lease
+
+    def _all_lines(self) -> list[Line]:
+        with_lease = (line for lines in self._with_lease.values() for line in lines.values())
+        return [*self._queues.values(), *with_lease, *self._patterns.values()]
 
     def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
         """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
@@ -284,10 +314,10 @@ class Pulls:
     def _keep_queues(self) -> None:
         """Pull again for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
-        self._keep_some(list(self._queues.values()))
+        self._keep_some([line for line in self._all_lines() if isinstance(line, QueueLine)])
 
     def _keep_some(self, lines: list[QueueLine]) -> None:
-        now_us, queues = self._clock.now_us(), self._machine().queues
+        now_us, queues = self.clock.now_us(), self._machine().queues
         for line in lines[:_KEEP_MAX]:
             queue = queues.get(line.key)
             is_ending = queue is not None and queue.idle_us and now_us - queue.idle_us > TOUCH_US
@@ -304,11 +334,15 @@ class Pulls:
             line = self._queues.get(queue.name)
             if line is not None:
                 self.poke(line)
+            if self._with_lease:
+                for with_lease in list(self._with_lease.get(queue.name, {}).values()):
+                    self.poke(with_lease)
 
     def notice_all(self) -> None:
         """Anything may have changed: a snapshot was installed."""
-        for line in list(self._queues.values()):
-            self.poke(line)
+        for line in self._all_lines():
+            if isinstance(line, QueueLine):
+                self.poke(line)
 
     def poke(self, line: Line) -> None:
         """Claim messages for a line if any are due, or set a timer for the first that will be."""
@@ -317,7 +351,7 @@ class Pulls:
         head_us, stock = line.head()
         if head_us is None:
             return
-        wait_us = head_us - self._clock.now_us()
+        wait_us = head_us - self.clock.now_us()
         if wait_us > 0:
             self._arm(line, wait_us / 1e6)
             return
@@ -361,7 +395,7 @@ class Pulls:
             # Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin.
             head_us, _ = line.head()
             if head_us is not None:
-                self._arm(line, max(_AGAIN_S, (head_us - self._clock.now_us()) / 1e6))
+                self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))
 
     def _end_waits_that_are_over(self, line: Line, error: LmqError | None) -> None:
         over, line.over = line.over, []

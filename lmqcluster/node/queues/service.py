@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ...core import Machine, Op, PushFlag
-from ...core.commands import Delivered
+from ...core import Machine, Op
+from ...core.commands import Delivered, Place
 from ...core.hooked_names import HookedNames
-from ...core.message import content_bytes
 from ...core.properties import SYSTEM_DEFAULTS, Rule, settings_of
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ...wire.properties import Properties, Rules, properties_bytes, rules_bytes
 from ..proposer import Group, Proposer
 from ..turns import Turns
+from .deliveries import Delivery, first_of, rendered
 from .info import QueueInfo, info_of
 from .jobs import Jobs
 from .listing import QueueList, QueuePage, list_queues
@@ -28,62 +28,15 @@ from .patterns import check_pattern
 from .proposals import Proposals
 from .pulls import Pulls, Ticket, Waiter
 from .push_copies import push_copies
+from .push_items import PushItem, Stored, check_all_stored, refusal_of
 from .rules import check_rules
 from .subscriptions import Subscriptions
+from .times import lease_us, retry_delay_us
+from .transactions import Step, run_transaction
 
-__all__ = ["Delivery", "Part", "PushFlag", "PushItem", "QueueInfo", "QueueService"]
-
-PULL_BYTES_MAX = 16 * 1024 * 1024
-"""Most bytes of the bodies that a pull of several messages takes."""
+__all__ = ["QueueService"]
 
 HasRoom = Callable[[int], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class PushItem:
-    """One message to store.
-
-    Attributes:
-        content: the body.
-        content_type: as the producer gave it, None if it gave none.
-        headers: candidates for preserved headers, (lower-case name, value).
-        key: idempotency key; a second push with it to the same queue within the window stores nothing.
-    """
-
-    content: bytes
-    content_type: bytes | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    key: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One message inside a compound message."""
-
-    content: bytes
-    content_type: bytes | None
-    headers: tuple[tuple[bytes, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One message under lease.
-
-    Attributes:
-        queue: the queue's name.
-        id: the receipt, 36 bytes.
-        compound: whether it was accumulated; then `parts` holds what was pushed and `content` is empty.
-        retry: deliveries that remain after this one.
-    """
-
-    queue: bytes
-    id: bytes
-    compound: bool
-    retry: int
-    content: bytes
-    content_type: bytes | None
-    headers: tuple[tuple[bytes, bytes], ...]
-    parts: tuple[Part, ...]
 
 
 class QueueService(Proposals):
@@ -151,24 +104,31 @@ class QueueService(Proposals):
 
     # --- push -----------------------------------------------------------------------------------------------------
 
-    async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[int]:
-        """Store messages; returns a `PushFlag` for each, in order.
+    async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[Stored]:
+        """Store messages, all of them or none; returns what became of each, in order.
 
-        Their keys belong to `owner`. Raises ``key_reused`` if a key came with another body before; nothing is stored then.
+        Their keys belong to `owner`. Raises ``key_reused`` if a key came with another body before, ``full`` or ``too_large`` if a
+        queue does not take them; nothing is stored then.
         """
         self.check_name(queue, owner)
         if len(items) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
+        has_options = False
         for item in items:
-            self.check_push(len(item.content))
-            self.check_key(item.key)
-        if len(items) == 1 and not items[0].headers and items[0].key is None:
-            return [await self._push_plain(queue, items[0])]
-        rows = [_row(item) for item in items]
-        size = sum(map(_row_bytes, items))
-        command = [Op.PUSH_ITEMS, queue, rows, b"", *self.owned(owner)]
+            self.check_item(item)
+            has_options |= item.options is not None
+        if has_options:
+            self.check_version(3)
+        elif len(items) == 1 and not items[0].headers and items[0].key is None:
+            return [Stored(await self._push_plain(queue, items[0]))]
+        size = sum(item.size_bytes() for item in items)
+        if has_options or (len(items) > 1 and self.machine().version >= 3):
+            command = [Op.PUSH_TRAITS, queue, [item.row_with_options() for item in items], *self.owned(owner)]
+            return [Stored(*one) for one in await self.propose(command, size)]
+        command = [Op.PUSH_ITEMS, queue, [item.row() for item in items], b"", *self.owned(owner)]
         flags: list[int] = await self.propose(command, size)
-        return flags
+        check_all_stored(queue, flags)
+        return [Stored(flag) for flag in flags]
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
@@ -193,7 +153,7 @@ class QueueService(Proposals):
 
         See `push_copies`.
         """
-        return await push_copies(self, pattern, _row(item), client)
+        return await push_copies(self, pattern, item.row(), client)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
@@ -205,18 +165,38 @@ class QueueService(Proposals):
         wait_s: float | None = 0.0,
         has_room: HasRoom | None = None,
         owner: bytes = b"",
+        lease_s: float | None = None,
+        settles: bool = False,
     ) -> list[Delivery]:
         """Lease up to `count` messages, waiting up to `wait_s` seconds (None: for ever) for the first.
 
-        Of several no more are taken than have `PULL_BYTES_MAX` together. `has_room` is asked whether the client can take so many
-        bytes; what it cannot take is put back, uncharged, and the error is ``overloaded``.
+        The lease ends after `lease_s` seconds, or after the queue's timeout. With `settles` the messages are acknowledged before
+        they are handed out: should the client never get them, they are lost.
+
+        Of several no more are taken than have 16 MiB together. `has_room` is asked whether the client can take so many bytes;
+        what it cannot take is put back, uncharged, and the error is ``overloaded``.
 
         Cancelling the task forgets the wait; a message already taken for it is put back, uncharged.
         """
         self.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
-        return await self._wait_for(self.pulls.start, queue, (count, wait_s), has_room)
+        start: Callable[[bytes, Ticket], None] = self.pulls.start
+        if lease_s is not None:
+            self.check_version(3)
+            start = partial(self.pulls.start_with_lease, lease_us(lease_s))
+        delivered = await self._wait_for(start, queue, (count, wait_s), has_room)
+        return await self._settled(queue, delivered) if settles and delivered else delivered
+
+    async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
+        """Acknowledge deliveries that are to be handed out; returns those whose leases have not ended meanwhile."""
+        try:
+            done = await self.ack(queue, [one.id for one in delivered])
+        except LmqError as exc:
+            if exc.outcome is Outcome.NOT_APPLIED:
+                self.give_back(delivered)
+            raise
+        return [one for one, is_settled in zip(delivered, done, strict=True) if is_settled]
 
     async def pull_any(
         self, pattern: bytes, client: bytes, *, wait_s: float | None = 0.0, has_room: HasRoom | None = None
@@ -248,7 +228,7 @@ class QueueService(Proposals):
             if puller.future.done() and not puller.future.cancelled() and puller.future.exception() is None:
                 pulls.put_back(puller.future.result())
             raise
-        taken, size_bytes = _first_of(delivered)
+        taken, size_bytes = first_of(delivered)
         if has_room is not None and delivered and not has_room(size_bytes):
             pulls.put_back(delivered)
             raise LmqError(
@@ -256,7 +236,7 @@ class QueueService(Proposals):
             )
         if taken < len(delivered):
             pulls.put_back(delivered[taken:])
-        return [render(receipts, one) for one in delivered[:taken]]
+        return rendered(receipts, delivered[:taken], pulls.clock.now_us())
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Return deliveries that did not reach their client: uncharged and in their old places. Nothing waits for it."""
@@ -272,23 +252,38 @@ class QueueService(Proposals):
         """Settle deliveries: the messages are gone. Raises ``queue_not_found``."""
         return await self._settle(Op.ACK, queue, ids)
 
-    async def nack(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
-        """Give messages back; the delivery stays charged. Raises ``queue_not_found``."""
-        return await self._settle(Op.NACK, queue, ids)
+    async def nack(
+        self, queue: bytes, ids: Sequence[bytes], place: Place = Place.TAIL, delay_s: float | None = None
+    ) -> list[bool]:
+        """Give messages back; the delivery stays charged. Raises ``queue_not_found``.
 
-    async def extend(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
-        """Let leases end a full timeout from now. Raises ``queue_not_found``."""
-        return await self._settle(Op.EXTEND, queue, ids)
+        They go to a place in line, or become due after a delay; None for what the queue says.
+        """
+        if place is Place.TAIL and delay_s is None:
+            return await self._settle(Op.NACK, queue, ids)
+        self.check_version(3)
+        return await self._settle(Op.GIVE_BACK, queue, ids, int(place), retry_delay_us(delay_s))
 
-    async def _settle(self, op: Op, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
+    async def extend(self, queue: bytes, ids: Sequence[bytes], lease_s: float | None = None) -> list[bool]:
+        """Let leases end so much later than now, or a full timeout. Raises ``queue_not_found``."""
+        if lease_s is None:
+            return await self._settle(Op.EXTEND, queue, ids)
+        self.check_version(3)
+        return await self._settle(Op.EXTEND_BY, queue, ids, lease_us(lease_s))
+
+    async def _settle(self, op: Op, queue: bytes, ids: Sequence[bytes], *more: int) -> list[bool]:
         receipts = self.receipts()
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
         numbers = [receipts.parse(one) for one in ids]
-        results: list[bool] | None = await self.propose([op, queue, numbers], 64 + 12 * len(numbers))
+        results: list[bool] | None = await self.propose([op, queue, numbers, *more], 64 + 12 * len(numbers))
         if results is None:
             raise no_queue(queue)
         return results
+
+    async def transaction(self, steps: Sequence[Step], owner: bytes = b"") -> list[Stored | bool]:
+        """Carry out several operations on any queues, or none of them; see `run_transaction`."""
+        return await run_transaction(self, self.receipts(), steps, owner)
 
     # --- properties and the rest ----------------------------------------------------------------------------------
 
@@ -296,6 +291,7 @@ class QueueService(Proposals):
         """Set some of a queue's own properties, keep the others; creates the queue."""
         self.check_name(queue, owner)
         self.check_room()
+        self.check_options(properties)
         await self.propose(
             [Op.SET_PROPERTIES, queue, [list(pair) for pair in properties]], 64 + properties_bytes(properties)
         )
@@ -312,6 +308,8 @@ class QueueService(Proposals):
     async def set_defaults(self, rules: Rules) -> None:
         """Replace the default rules. Raises ``bad_pattern``, and ``bad_property`` if they are too many."""
         check_rules(rules)
+        for _, properties in rules:
+            self.check_options(properties)
         rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
         await self.propose([Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules))
 
@@ -364,43 +362,18 @@ def _hooked_by(rules: Iterable[Rule]) -> frozenset[bytes]:
     return frozenset(name for names in wanted for name in names)
 
 
-def _first_of(delivered: list[Delivered]) -> tuple[int, int]:
-    """How many deliveries have at most `PULL_BYTES_MAX` together, the first in any case, and their bytes."""
-    size_bytes = 0
-    for count, one in enumerate(delivered):
-        more = content_bytes(one[3].content)
-        if count and size_bytes + more > PULL_BYTES_MAX:
-            return count, size_bytes
-        size_bytes += more
-    return len(delivered), size_bytes
-
-
-def render(receipts: ReceiptFormat, delivered: Delivered) -> Delivery:
-    """A delivery of the core with its receipt."""
-    name, number, remaining, message = delivered
-    content_type, headers = message.meta
-    if isinstance(message.content, bytes):
-        return Delivery(name, receipts.format(number), False, remaining, message.content, content_type, headers, ())
-    parts = tuple(Part(part.content, part.content_type, part.headers) for part in message.content)
-    return Delivery(name, receipts.format(number), True, remaining, b"", content_type, headers, parts)
-
-
-def _row_bytes(item: PushItem) -> int:
-    headers = sum(len(name) + len(value) + 8 for name, value in item.headers)
-    return len(item.content) + len(item.content_type or b"") + headers + 64
-
-
-def _row(item: PushItem) -> list[Any]:
-    return [item.content, item.content_type, [list(header) for header in item.headers], item.key]
-
-
 class _FlagSink:
     """Groups of plain pushes, a future for each flag."""
 
     def completed(self, group: Group, flags: list[int]) -> None:
         for future, flag in zip(group.tickets, flags, strict=True):
-            if not future.done():
+            if future.done():
+                continue
+            error = refusal_of(group.command[1], flag) if flag else None
+            if error is None:
                 future.set_result(flag)
+            else:
+                future.set_exception(error)
 
     def failed(self, group: Group, error: LmqError) -> None:
         for future in group.tickets:

@@ -14,7 +14,6 @@ from ...core.commands import Delivered
 from ...core.message import Message, content_bytes
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
-from .info import ready_count
 from .patterns import check_pattern
 from .proposals import Proposals
 
@@ -247,7 +246,7 @@ class Subscriptions:
             if head_us is not None and head_us <= now_us:
                 oldest_us = head_us if oldest_us is None else min(oldest_us, head_us)
             if not queue.suspended:
-                messages += ready_count(queue, now_us)
+                messages += queue.due_count(now_us)
         return Backlog(messages, oldest_us, messages if bytes_max is None else _fitting_count(queues, bytes_max))
 
     async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:

@@ -35,6 +35,7 @@ from .v1.overview import OverviewRoutes
 from .v1.queues import QueueRoutes
 from .v1.subscriptions import SubscriptionRoutes
 from .v1.tokens import TokenRoutes
+from .v1.transactions import TransactionRoutes
 
 if TYPE_CHECKING:
     from ...node.access.access import Principal
@@ -76,6 +77,7 @@ class HttpFrontEnd:
         StatsRoute(node).add_to(self.router)
         QueueRoutes(node, self._waits).add_to(self.router)
         QueueOperationRoutes(node).add_to(self.router)
+        TransactionRoutes(node).add_to(self.router)
         SubscriptionRoutes(node).add_to(self.router)
         ClusterRoutes(node).add_to(self.router)
         OpenapiRoute().add_to(self.router)

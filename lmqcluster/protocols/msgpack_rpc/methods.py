@@ -372,6 +372,7 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
         raise LmqError("bad_arguments", "properties must be a map, not a list")
     properties = parse_properties(arguments[1]) if len(arguments) == 2 else []
     if properties:
+        connection.service.check_options(properties)
         pairs = [list(pair) for pair in properties]
         _propose(connection, msgid, [Op.SET_PROPERTIES, name, pairs], 64 + properties_bytes(properties), _ok)
     else:
@@ -381,6 +382,8 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
 def _set_default_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 1)
     rules = parse_rules(arguments[0])
+    for _, properties in rules:
+        connection.service.check_options(properties)
     try:
         check_rules(rules)
     except LmqError as exc:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgpack
 
 from ....core.message import Headers
-from ....node.queues.service import Delivery, Part
+from ....node.queues.deliveries import Delivery, Part
 from ....wire.headers import is_reserved
 from ..server.common_replies import OCTET_STREAM
 from ..server.reply import header_value

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs
 
+from ....core import PushFlag
 from ....node.queues.naming import no_queue
-from ....node.queues.service import PushFlag, PushItem
+from ....node.queues.push_items import PushItem
 from ....wire.errors import LmqError
 from ....wire.headers import is_reserved
 from ..server.common_replies import OCTET_STREAM, no_content
@@ -23,7 +24,7 @@ from .errors import on_error, refuse
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.queues.service import Delivery
+    from ....node.queues.deliveries import Delivery
     from ..server.request import Request
     from ..server.waits import Waits
     from .parameters import CompoundFormat
@@ -72,7 +73,7 @@ class MessageRoutes:
     async def push(self, request: Request, name: bytes) -> Reply:
         """Store the body as one message."""
         item = await self._item(request)
-        flag = (await self._service.push(check_name(name), (item,), request.principal.owner))[0]
+        flag = (await self._service.push(check_name(name), (item,), request.principal.owner))[0].flag
         head = JSON + REPLAYED if flag & PushFlag.REPLAYED else JSON
         return Reply(200, head, _PUSHED[flag & ACCUMULATION])
 
@@ -80,7 +81,7 @@ class MessageRoutes:
         """Store the body in every queue whose name matches."""
         pattern = pattern_of(request.parameters())
         results = await self._service.push_all(pattern, await self._item(request), request.client(self._access))
-        return Reply(200, JSON, dumps({name: {"accum": FLAGS[flag]} for name, flag in results}).encode())
+        return Reply(200, JSON, dumps({name: _copied(flag) for name, flag in results}).encode())
 
     async def pull(self, request: Request, name: bytes) -> Reply:
         """Deliver the first message of a queue."""
@@ -138,6 +139,13 @@ class MessageRoutes:
             if is_wanted and not is_reserved(name.decode("latin-1")) and not has_control(value):
                 found.setdefault(name, value)
         return tuple(found.items())
+
+
+def _copied(flag: int) -> dict[str, str]:
+    """What became of a copy."""
+    if flag >= PushFlag.FULL:
+        return {"error": "too_large" if flag & PushFlag.OVERSIZED else "full"}
+    return {"accum": FLAGS[flag & ACCUMULATION]}
 
 
 def _delivered(delivery: Delivery, layout: CompoundFormat) -> Reply:

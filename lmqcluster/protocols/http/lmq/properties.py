@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ....node.access.named_queues import check_named_queues
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ....wire.properties import parse_properties, parse_rules
@@ -51,6 +52,7 @@ class PropertyRoutes:
         """Set some properties of a queue."""
         check_name(name)
         properties = parse_properties(await _json_body(request))
+        check_named_queues(request.principal, properties)
         await self._service.set_properties(name, properties, request.principal.owner)
         return no_content()
 

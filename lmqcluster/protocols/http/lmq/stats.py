@@ -15,7 +15,7 @@ from .errors import on_error, refuse
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.queues.service import QueueInfo
+    from ....node.queues.info import QueueInfo
     from ..server.request import Request
 
 __all__ = ["StatsRoute", "node_names"]

@@ -40,6 +40,8 @@ def _peek_parameters() -> list[Json]:
     return [
         query("limit", "Most messages.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}),
         query("after", "Go on behind this sequence: the answer's `next`.", {"type": "integer", "minimum": 0}),
+        query("label", "Only messages with this label.", {"type": "string", "minLength": 1}),
+        query("group", "Only messages of this group.", {"type": "string", "minLength": 1}),
         query("bytes", bytes_text, {"type": "integer", "minimum": 0, "maximum": 1024 * 1024, "default": 64 * 1024}),
     ]
 
@@ -77,15 +79,38 @@ def queue_paths() -> Json:
         **{
             f"{queue}/{verb}": {
                 "parameters": [NAME],
-                "post": operation(verb, summary, "Results", body="Ids", not_found=True),
+                "post": operation(verb, summary, "Results", body=body, not_found=True),
             }
-            for verb, summary in (
-                ("ack", "Acknowledge messages: they are done"),
-                ("nack", "Give messages back at once; each loses a retry"),
-                ("extend", "Restart the leases of messages"),
+            for verb, summary, body in (
+                ("ack", "Acknowledge messages: they are done", "Ids"),
+                ("nack", "Give messages back; each loses a retry", "Nack"),
+                ("extend", "Restart the leases of messages", "Extend"),
             )
         },
         **_operation_paths(queue),
+        f"{queue}/bindings": {
+            "parameters": [NAME],
+            "get": operation("listBindings", "The queues that get copies of what is pushed to this one", "Bindings"),
+        },
+        f"{queue}/labels": {
+            "parameters": [NAME],
+            "get": operation(
+                "countLabelled",
+                "How many messages with a label wait",
+                "LabelCount",
+                parameters=[query("label", "The label.", {"type": "string", "minLength": 1})],
+                not_found=True,
+            ),
+        },
+        "/v1/transactions": {
+            "post": operation(
+                "transact",
+                "Push, acknowledge, give back and extend in one step: all of it is done, or nothing",
+                "TransactionResults",
+                body="Transaction",
+                parameters=[_KEY],
+            )
+        },
     }
 
 
@@ -94,10 +119,15 @@ def _operation_paths(queue: str) -> Json:
     move = (
         "Put messages that can be pulled now at the end of another queue, as fresh messages; not to be repeated blindly"
     )
+    redrive = "Send messages that the cluster has put here back to where they came from, or elsewhere, as fresh ones"
     suspend = "Let pulls find nothing until the queue is resumed; pushes, acks and the end of leases go on"
     operations = {
         "purge": ("purgeQueue", purge, "Purged", "Nothing"),
         "move": ("moveMessages", move, "Moved", "Move"),
+        "withdraw": ("withdrawMessages", "Remove messages with a label that nobody holds", "Withdrawn", "Withdraw"),
+        "redrive": ("redriveMessages", redrive, "Redriven", "Redrive"),
+        "bind": ("bindQueue", "Have copies of what is pushed to the queue stored in another one", "Bound", "Binding"),
+        "unbind": ("unbindQueue", "End a binding", "Unbound", "Binding"),
         "suspend": ("suspendQueue", suspend, "Suspended", "Nothing"),
         "resume": ("resumeQueue", "Let the queue hand out messages again", "Suspended", "Nothing"),
     }

@@ -7,6 +7,7 @@ from typing import Any, Final
 from ....core.queue_counters import COUNTERS
 from ....node.config import LOG_LEVELS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
+from .options import DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, TRAITS
 
 __all__ = ["SCHEMAS"]
 
@@ -73,7 +74,7 @@ _QUEUE: Final[Json] = {
 _PEEKED: Final[Json] = {
     "sequence": {**_COUNT, "description": "Number of the message in the cluster, in the order of pushes."},
     "id": {"oneOf": [{"type": "null"}, _ID], "description": "Id of the delivery whose lease lives, or null."},
-    "state": {"enum": ["ready", "delayed", "accumulating", "leased"]},
+    "state": {"enum": ["ready", "delayed", "accumulating", "held", "leased"]},
     "type": {"enum": ["normal", "compound"]},
     "content": {
         "description": "The beginning of the body, or of the parts of a compound message.",
@@ -114,33 +115,35 @@ SCHEMAS: Final[dict[str, Json]] = {
                             "maxLength": 255,
                             "description": "Idempotency key; a message whose key is known is not stored again.",
                         },
+                        **PUSH_MEMBERS,
                     },
                     "content_type",
                     "key",
+                    *PUSH_MEMBERS,
                 ),
                 maxItems=PUSH_COUNT_MAX,
             )
         }
     ),
-    "PushResults": _object(
+    "PushResult": _object(
         {
-            "results": _list(
-                _object(
-                    {
-                        "accum": {
-                            "enum": ["no", "new", "yes"],
-                            "description": "Stored as it is; opened an accumulation window; joined an open one.",
-                        },
-                        "replayed": {
-                            "const": True,
-                            "description": "The idempotency key was used before; this is the first push's result.",
-                        },
-                    },
-                    "replayed",
-                )
-            )
-        }
+            "accum": {
+                "enum": ["no", "new", "yes"],
+                "description": "Stored as it is; opened an accumulation window; joined an open one.",
+            },
+            "replayed": {
+                "const": True,
+                "description": "The idempotency key was used before; this is the first push's result.",
+            },
+            "sequence": {
+                **_COUNT,
+                "description": "Number of the message in the cluster; for a push of several messages or with options.",
+            },
+        },
+        "replayed",
+        "sequence",
     ),
+    "PushResults": _object({"results": _list(_ref("PushResult"))}),
     "Pull": _object(
         {
             "max": {"type": "integer", "minimum": 1, "maximum": PULL_COUNT_MAX, "default": 1},
@@ -150,9 +153,17 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "default": 0,
                 "description": "Seconds to wait for a first message; null waits without limit.",
             },
+            "lease": {**_NUMBER, "exclusiveMinimum": 0, "description": "Seconds; without it the queue's timeout."},
+            "auto_ack": {
+                **_BOOLEAN,
+                "default": False,
+                "description": "Acknowledge the messages before they are sent: whoever does not get them loses them.",
+            },
         },
         "max",
         "timeout",
+        "lease",
+        "auto_ack",
     ),
     "Part": _object({"content": _ref("Content"), "content_type": _STRING, "headers": _HEADERS}),
     "Message": _object(
@@ -167,7 +178,10 @@ SCHEMAS: Final[dict[str, Json]] = {
             },
             "content_type": _STRING,
             "headers": _HEADERS,
-        }
+            **DELIVERED,
+            **TRAITS,
+        },
+        *TRAITS,
     ),
     "Messages": _object({"messages": _list(_ref("Message"))}),
     "Ids": _object({"ids": _list({"type": "string", "minLength": 1}, maxItems=PULL_COUNT_MAX)}),
@@ -181,12 +195,14 @@ SCHEMAS: Final[dict[str, Json]] = {
             "hooks": _HOOKS,
             "retry": {"type": "integer", "description": "How often a message is delivered again."},
             "timeout": {**_NUMBER, "description": "Seconds until a delivered message is delivered again."},
+            **PROPERTIES,
         },
         "accum",
         "pack",
         "hooks",
         "retry",
         "timeout",
+        *PROPERTIES,
     ),
     "Queue": _object(_QUEUE),
     "QueueDetail": _object(
@@ -211,7 +227,7 @@ SCHEMAS: Final[dict[str, Json]] = {
     ),
     "PeekedMessages": _object(
         {
-            "messages": _list(_object(_PEEKED)),
+            "messages": _list(_object({**_PEEKED, **TRAITS}, *TRAITS)),
             "next": {"type": ["integer", "null"], "description": "Ask with it as `after` to go on; null at the end."},
             "stale": _STALE,
         }
@@ -330,4 +346,5 @@ SCHEMAS: Final[dict[str, Json]] = {
             "size_bytes": _COUNT,
         }
     ),
+    **OPTION_SCHEMAS,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ....core import Role
 from ....node.access.permissions import (
     LOOK,
     LOOK_AT_ALL,
@@ -20,6 +21,7 @@ from ....node.access.permissions import (
     USE_MANY,
     USE_SUBSCRIPTION,
     Permission,
+    Scope,
 )
 
 __all__ = ["PERMISSIONS", "permissions_of"]
@@ -46,7 +48,15 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     f"{_QUEUE}/ack": {"POST": USE},
     f"{_QUEUE}/nack": {"POST": USE},
     f"{_QUEUE}/extend": {"POST": USE},
-    **{f"{_QUEUE}/{verb}": {"POST": MANAGE_QUEUE} for verb in ("purge", "move", "suspend", "resume")},
+    **{
+        f"{_QUEUE}/{verb}": {"POST": MANAGE_QUEUE}
+        for verb in ("purge", "move", "redrive", "bind", "unbind", "suspend", "resume")
+    },
+    f"{_QUEUE}/withdraw": {"POST": USE},
+    f"{_QUEUE}/bindings": {"GET": LOOK_AT_QUEUE},
+    f"{_QUEUE}/labels": {"GET": LOOK_AT_QUEUE},
+    # Each operation is checked by itself.
+    "/v1/transactions": {"POST": Permission(Role.WRITE, Scope.ANYTHING)},
     "/v1/subscriptions": {"GET": LOOK},
     _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION, "DELETE": USE_SUBSCRIPTION},
     f"{_SUBSCRIPTION}/abandon": {"POST": USE_SUBSCRIPTION},

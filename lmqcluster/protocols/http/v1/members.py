@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....core.commands import Place
 from ....wire.errors import LmqError
 from ..server.target import Query
 from .media import content_of
 
-__all__ = ["choice", "list_of", "object_of", "seconds", "text_of", "whole", "whole_member"]
+__all__ = [
+    "choice", "flag_of", "list_of", "number_of", "object_of", "place_of", "seconds", "text_of", "whole", "whole_member",
+]  # fmt: skip
+
+_PLACES = {"tail": Place.TAIL, "keep": Place.KEEP, "head": Place.HEAD}
 
 
 def object_of(value: Any, known: set[str], where: str = "the body") -> dict[str, Any]:
@@ -54,6 +59,30 @@ def seconds(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
         raise LmqError("bad_request", "timeout must be a number of seconds, 0 or more, or null to wait without limit")
     return min(float(value), 1e9)
+
+
+def number_of(value: Any, what: str) -> float | None:
+    """A finite number, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+        raise LmqError("bad_request", f"{what} must be a number")
+    return float(min(value, 1e18)) if value > 0 else float(max(value, -1e18))
+
+
+def place_of(body: dict[str, Any], where: str = "the body") -> Place:
+    """Where a message goes that is given back: ``tail`` unless it says something else."""
+    value = body.get("place", "tail")
+    if value not in _PLACES:
+        raise LmqError("bad_request", f"place of {where} must be one of {', '.join(_PLACES)}")
+    return _PLACES[value]
+
+
+def flag_of(value: Any, what: str) -> bool:
+    """A boolean."""
+    if not isinstance(value, bool):
+        raise LmqError("bad_request", f"{what} must be true or false")
+    return value
 
 
 def whole_member(value: Any, name: str, least: int, most: int) -> int:

@@ -1,17 +1,19 @@
-"""Operations on whole queues under ``/v1/queues/{name}``: purge, move, suspend, resume."""
+"""Operations on whole queues under ``/v1/queues/{name}``: purge, move, withdraw, redrive, bind, suspend."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....core import Role
+from ....node.queues.push_items import TEXT_BYTES_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
+from ..server.barrier_read import marked, refresh
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
 from ..server.target import check_name
 from .media import content_of, read_value, reply_media
-from .members import object_of, whole_member
+from .members import object_of, text_of, whole_member
 
 if TYPE_CHECKING:
     from ....node.node import Node
@@ -28,6 +30,7 @@ class QueueOperationRoutes:
     """Translates requests to the node's operations."""
 
     def __init__(self, node: Node) -> None:
+        self._service = node.service
         self._operations = node.service.operations
 
     def add_to(self, router: Router) -> None:
@@ -35,11 +38,18 @@ class QueueOperationRoutes:
         table: dict[str, Handler] = {
             "purge": self.purge,
             "move": self.move,
+            "withdraw": self.withdraw,
+            "redrive": self.redrive,
+            "bind": self.bind,
+            "unbind": self.unbind,
             "suspend": self.suspend,
             "resume": self.resume,
         }
         for verb, handler in table.items():
             router.add(f"/v1/queues/{{name}}/{verb}", Resource({"POST": handler}, on_error, refuse("POST")))
+        reads: dict[str, Handler] = {"bindings": self.bindings, "labels": self.labels}
+        for noun, handler in reads.items():
+            router.add(f"/v1/queues/{{name}}/{noun}", Resource({"GET": handler}, on_error, refuse("GET")))
 
     async def purge(self, request: Request, name: bytes) -> Reply:
         """Remove all messages that are not leased."""
@@ -51,14 +61,63 @@ class QueueOperationRoutes:
         """Put messages that can be pulled now at the end of another queue."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "max"})
-        if "to" not in body:
-            raise LmqError("bad_request", "to must hold the name of the queue to move the messages to")
-        destination = check_name(content_of(body["to"], "to"))
-        request.principal.require(Role.WRITE, destination)
-        count = whole_member(body["max"], "max", 1, _COUNT_MAX) if "max" in body else None
+        destination = _other_queue(request, body, "to")
+        count = _count(body)
         return reply_media(request).reply(
             {"moved": await self._operations.move(name, destination, count, request.principal.owner)}
         )
+
+    async def withdraw(self, request: Request, name: bytes) -> Reply:
+        """Remove messages with a label that nobody holds."""
+        check_name(name)
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"label", "max"})
+        label = text_of(body.get("label"), "label", TEXT_BYTES_MAX)
+        if label is None:
+            raise LmqError("bad_request", "label must hold the label of the messages to withdraw")
+        return reply_media(request).reply({"withdrawn": await self._operations.withdraw(name, label, _count(body))})
+
+    async def redrive(self, request: Request, name: bytes) -> Reply:
+        """Send messages that the cluster has put here back to where they came from, or elsewhere."""
+        check_name(name)
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "label", "max"})
+        destination = _other_queue(request, body, "to") if "to" in body else None
+        label = text_of(body.get("label"), "label", TEXT_BYTES_MAX) or b""
+        owner = request.principal.owner
+        sent = await self._operations.redrive(name, destination, label=label, count=_count(body), owner=owner)
+        return reply_media(request).reply({"redriven": sent})
+
+    async def bind(self, request: Request, name: bytes) -> Reply:
+        """Have a copy of what is pushed to the queue stored in another one in the same step."""
+        check_name(name)
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"target"})
+        target = _other_queue(request, body, "target")
+        return reply_media(request).reply({"new": await self._operations.bind(name, target, request.principal.owner)})
+
+    async def unbind(self, request: Request, name: bytes) -> Reply:
+        """End a binding."""
+        check_name(name)
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"target"})
+        target = _other_queue(request, body, "target")
+        return reply_media(request).reply({"ended": await self._operations.unbind(name, target)})
+
+    async def bindings(self, request: Request, name: bytes) -> Reply:
+        """The queues that get copies of what is pushed to the queue."""
+        check_name(name)
+        stale = await refresh(self._service)
+        media = reply_media(request)
+        targets = [media.name(one) for one in self._operations.bindings(name) if request.principal.covers(one)]
+        return marked(media.reply({"targets": targets, "stale": stale}), stale=stale)
+
+    async def labels(self, request: Request, name: bytes) -> Reply:
+        """How many messages that nobody holds have a label."""
+        check_name(name)
+        label = text_of(request.parameters().get(b"label"), "label", TEXT_BYTES_MAX)
+        if label is None:
+            raise LmqError("bad_request", "the parameter label must hold a label")
+        stale = await refresh(self._service)
+        count = self._operations.count_labelled(name, label)
+        media = reply_media(request)
+        return marked(media.reply({"label": media.name(label), "count": count, "stale": stale}), stale=stale)
 
     async def suspend(self, request: Request, name: bytes) -> Reply:
         """Have the queue hand out nothing until it is resumed."""
@@ -73,3 +132,16 @@ class QueueOperationRoutes:
         object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), set())
         await self._operations.resume(name)
         return reply_media(request).reply({"suspended": False})
+
+
+def _other_queue(request: Request, body: dict[str, Any], member: str) -> bytes:
+    """Another queue that a request names, which its client must be allowed to write to."""
+    if member not in body:
+        raise LmqError("bad_request", f"{member} must hold the name of a queue")
+    name = check_name(content_of(body[member], member))
+    request.principal.require(Role.WRITE, name)
+    return name
+
+
+def _count(body: dict[str, Any]) -> int | None:
+    return whole_member(body["max"], "max", 1, _COUNT_MAX) if "max" in body else None

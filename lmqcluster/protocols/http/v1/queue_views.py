@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....node.queues.listing import SORT_KEYS, QueueList
 from ....node.queues.peek import peek
+from ....node.queues.push_items import TEXT_BYTES_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import PATTERN_BYTES_MAX
 from ..server.barrier_read import marked, not_found, refresh
@@ -14,7 +15,7 @@ from ..server.shown_properties import shown
 from ..server.target import check_name
 from .long_list import reply_with_list
 from .media import reply_media
-from .members import choice, whole
+from .members import choice, text_of, whole
 from .rendering import QUEUE_FIELDS, peeked_message, queue_row
 
 if TYPE_CHECKING:
@@ -79,13 +80,14 @@ class QueueViews:
         query = request.parameters()
         limit = whole(query, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)
         after = whole(query, "after", 0, _SEQUENCE_MAX, 0)
+        label, group = (text_of(query.get(name.encode()), name, TEXT_BYTES_MAX) or b"" for name in ("label", "group"))
         bytes_max = whole(query, "bytes", 0, CONTENT_BYTES_MAX, _CONTENT_BYTES_DEFAULT)
         request.hold(_ROW_BYTES * limit + _RENDERED_FACTOR * min(limit * bytes_max, PEEK_BYTES_MAX + bytes_max))
         stale = await refresh(self._service)
         if self._service.queue(name) is None:
             raise not_found(name, stale=stale)
         media = reply_media(request)
-        found, more = await peek(self._service.machine(), name, after=after, limit=limit)
+        found, more = await peek(self._service.machine(), name, after=after, limit=limit, label=label, group=group)
         rows = []
         size = 0
         for one in found:

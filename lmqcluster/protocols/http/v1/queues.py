@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ....node.access.named_queues import check_named_queues
 from ....node.queues.naming import no_queue
-from ....node.queues.service import PushFlag, PushItem
-from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ....wire.properties import parse_properties
 from ..server.common_replies import no_content
 from ..server.problem import on_error, refuse
-from ..server.push_flags import ACCUMULATION, FLAGS
 from ..server.routing import Resource, Router
 from ..server.shown_properties import shown
-from ..server.target import check_name, has_control
-from .long_content import base64_decoded
+from ..server.target import check_name
 from .long_list import reply_with_list
-from .media import content_of, read_value, reply_media
-from .members import list_of, object_of, seconds, text_of, whole_member
+from .media import read_value, reply_media
+from .members import flag_of, list_of, number_of, object_of, place_of, seconds, text_of, whole_member
+from .message_items import item_of
 from .queue_views import QueueViews
 from .rendering import delivered_message
+from .results import pushed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from ....node.node import Node
+    from ....node.queues.push_items import PushItem
     from ..server.reply import Reply
     from ..server.request import Request
     from ..server.routing import Handler
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueRoutes"]
 
-CONTENT_TYPE_BYTES_MAX = 4096
-KEY_BYTES_MAX = 255
 IDS_MAX = PULL_COUNT_MAX
 RENDERED_FACTOR = 4
 """What contents take, with the texts and values that are made of them and the answer, in times their bytes."""
@@ -86,6 +86,7 @@ class QueueRoutes:
         """Set some properties of a queue."""
         check_name(name)
         properties = parse_properties(await read_value(request, HTTP_PROPERTY_BYTES_MAX))
+        check_named_queues(request.principal, properties)
         await self._service.set_properties(name, properties, request.principal.owner)
         return no_content()
 
@@ -104,14 +105,18 @@ class QueueRoutes:
         for place, message in enumerate(messages):
             if place % _ITEMS_PER_TURN == _ITEMS_PER_TURN - 1:
                 await asyncio.sleep(0)
-            items.append(await self._item(message, place, base_key, len(messages)))
-        flags = await self._service.push(name, items, request.principal.owner) if items else []
-        return reply_media(request).reply({"results": [_pushed(flag) for flag in flags]})
+            item = await item_of(message, f"messages[{place}]", self._message_bytes_max)
+            if item.key is None and base_key is not None:
+                # One header covers the batch: each message gets a key of its own that a retry makes again.
+                item = replace(item, key=base_key if len(messages) == 1 else b"%b:%d" % (base_key, place))
+            items.append(item)
+        stored = await self._service.push(name, items, request.principal.owner) if items else []
+        return reply_media(request).reply({"results": [pushed(one) for one in stored]})
 
     async def pull(self, request: Request, name: bytes) -> Reply:
         """Deliver up to `max` messages, as soon as there is one, waiting up to `timeout` seconds for it."""
         check_name(name)
-        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"max", "timeout"})
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"max", "timeout", "lease", "auto_ack"})
         count = whole_member(body.get("max", 1), "max", 1, PULL_COUNT_MAX)
         wait_s = seconds(body.get("timeout", 0))
         media = reply_media(request)
@@ -121,6 +126,8 @@ class QueueRoutes:
             wait_s=wait_s,
             has_room=lambda size: request.has_room(RENDERED_FACTOR * size),
             owner=request.principal.owner,
+            lease_s=number_of(body.get("lease"), "lease"),
+            settles=flag_of(body.get("auto_ack", False), "auto_ack"),
         )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         try:
@@ -132,46 +139,28 @@ class QueueRoutes:
 
     async def ack(self, request: Request, name: bytes) -> Reply:
         """Acknowledge messages."""
-        return _results(request, await self._service.ack(check_name(name), await _ids(request)))
+        ids, _ = await _ids(request)
+        return _results(request, await self._service.ack(check_name(name), ids))
 
     async def nack(self, request: Request, name: bytes) -> Reply:
         """Give messages back; it costs each a retry."""
-        return _results(request, await self._service.nack(check_name(name), await _ids(request)))
+        ids, body = await _ids(request, {"place", "delay"})
+        delay_s = number_of(body.get("delay"), "delay")
+        return _results(request, await self._service.nack(check_name(name), ids, place_of(body), delay_s))
 
     async def extend(self, request: Request, name: bytes) -> Reply:
         """Restart the leases of messages."""
-        return _results(request, await self._service.extend(check_name(name), await _ids(request)))
-
-    async def _item(self, value: Any, place: int, base_key: bytes | None, count: int) -> PushItem:
-        where = f"messages[{place}]"
-        message = object_of(value, {"content", "content_type", "key"}, where)
-        if "content" not in message:
-            raise LmqError("bad_request", f"{where} has no content")
-        what = f"{where}.content"
-        given = message["content"]
-        content = content_of(await base64_decoded(given, what) if isinstance(given, dict) else given, what)
-        if len(content) > self._message_bytes_max:
-            raise LmqError("too_large", f"{where} has more than {self._message_bytes_max} bytes")
-        content_type = text_of(message.get("content_type"), f"{where}.content_type", CONTENT_TYPE_BYTES_MAX)
-        if content_type and has_control(content_type):
-            raise LmqError("bad_request", f"{where}.content_type must not hold control characters")
-        key = text_of(message.get("key"), f"{where}.key", KEY_BYTES_MAX)
-        if key is None and base_key is not None:
-            # One header covers the batch: each message gets a key of its own that a retry makes again.
-            key = base_key if count == 1 else b"%b:%d" % (base_key, place)
-        return PushItem(content, content_type, (), key)
-
-
-def _pushed(flag: int) -> dict[str, object]:
-    shown: dict[str, object] = {"accum": FLAGS[flag & ACCUMULATION]}
-    return {**shown, "replayed": True} if flag & PushFlag.REPLAYED else shown
+        ids, body = await _ids(request, {"lease"})
+        lease_s = number_of(body.get("lease"), "lease")
+        return _results(request, await self._service.extend(check_name(name), ids, lease_s))
 
 
 def _results(request: Request, done: list[bool]) -> Reply:
     return reply_media(request).reply({"results": done})
 
 
-async def _ids(request: Request) -> list[bytes]:
-    body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"ids"})
+async def _ids(request: Request, more: AbstractSet[str] = frozenset()) -> tuple[list[bytes], dict[str, Any]]:
+    """The ids of a body, and the body with what else it may have."""
+    body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"ids", *more})
     ids = [text_of(value, "an id", _ID_BYTES_MAX) for value in list_of(body, "ids", IDS_MAX)]
-    return [identifier or b"" for identifier in ids]
+    return [identifier or b"" for identifier in ids], body

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....core.message import Part
+from ....core.message import Part, Traits, traits_of
 from ....core.queue_counters import COUNTERS
 from ..server.common_replies import OCTET_STREAM
 
 if TYPE_CHECKING:
+    from ....node.queues.deliveries import Delivery
     from ....node.queues.info import QueueInfo
     from ....node.queues.peek import PeekedMessage
-    from ....node.queues.service import Delivery
     from ....wire.ids import ReceiptFormat
     from .media import Media
 
@@ -46,7 +46,30 @@ def delivered_message(delivery: Delivery, media: Media) -> dict[str, Any]:
         "content": content,
         "content_type": _content_type(delivery.content_type, compound=delivery.compound),
         "headers": _headers(delivery.headers),
+        "delivery": delivery.delivery,
+        "sequence": delivery.sequence,
+        "pushed_at": delivery.pushed_s,
+        **_traits(delivery.traits, media),
     }
+
+
+def _traits(traits: Traits, media: Media) -> dict[str, Any]:
+    """What a message was pushed with; what it was pushed without is not there."""
+    shown: dict[str, Any] = {}
+    if traits.priority:
+        shown["priority"] = traits.priority
+    for name, text in (("label", traits.label), ("group", traits.group)):
+        if text:
+            shown[name] = media.name(text)
+    if traits.origin is not None:
+        origin = traits.origin
+        shown["origin"] = {
+            "queue": media.name(origin.queue),
+            "reason": origin.reason.decode(),
+            "deliveries": origin.deliveries,
+            "sequence": origin.sequence,
+        }
+    return shown
 
 
 def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat, bytes_max: int) -> dict[str, Any]:
@@ -66,6 +89,7 @@ def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat,
         "age_s": peeked.age_s,
         "due_in_s": peeked.due_in_s,
         "deliveries_left": peeked.deliveries_left,
+        **_traits(traits_of(peeked.message), media),
     }
 
 

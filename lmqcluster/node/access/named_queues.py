@@ -1,0 +1,24 @@
+"""Properties that name other queues: who sets them must be allowed to write there, as messages will go there in his name."""
+
+from __future__ import annotations
+
+from ...core import Role
+from ...wire.properties import Properties
+from ...wire.queue_options import QUEUE_OPTIONS
+from .access import Principal
+
+__all__ = ["check_named_queues"]
+
+
+def check_named_queues(principal: Principal, properties: Properties) -> None:
+    """Refuse properties that name queues to which the client may not write.
+
+    Raises:
+        LmqError: ``forbidden``.
+    """
+    for name, value in properties:
+        unit = QUEUE_OPTIONS[name].unit if name in QUEUE_OPTIONS else ""
+        named = value if unit == "queues" and isinstance(value, list) else [value] if unit == "queue" else []
+        for queue in named:
+            if isinstance(queue, str):
+                principal.require(Role.WRITE, queue.encode())

@@ -1,0 +1,169 @@
+"""What messages and queues can be asked beyond LMQ, as schemas of the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....core.transactions import OPERATIONS_MAX
+from ....wire.queue_options import QUEUE_OPTIONS
+
+__all__ = ["DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS"]
+
+Json = dict[str, Any]
+
+_NAME: Final[Json] = {"$ref": "#/components/schemas/Content"}
+_SECONDS: Final[Json] = {"type": "number", "minimum": 0}
+_TEXT: Final[Json] = {"$ref": "#/components/schemas/Content"}
+_PRIORITY: Final[Json] = {
+    "type": "integer",
+    "minimum": -(1 << 31),
+    "maximum": (1 << 31) - 1,
+    "description": "Lower comes first; 0 by default.",
+}
+_COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_TYPES: Final[dict[str, Json]] = {
+    "messages": {"type": ["integer", "null"], "minimum": 0},
+    "bytes": {"type": ["integer", "null"], "minimum": 0},
+    "seconds": {"type": ["number", "null"], "minimum": 0},
+    "factor": {"type": ["number", "null"], "minimum": 1, "maximum": 100},
+    "flag": {"type": ["boolean", "null"]},
+    "queue": {"type": ["string", "null"], "minLength": 1},
+    "queues": {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}},
+}
+
+PROPERTIES: Final[Json] = {
+    name: {**_TYPES[option.unit], "description": option.text} for name, option in QUEUE_OPTIONS.items()
+}
+"""Properties of a queue; null takes its own value away."""
+
+PUSH_MEMBERS: Final[Json] = {
+    "delay": {**_SECONDS, "description": "How much later the message becomes due."},
+    "due": {**_SECONDS, "description": "Unix time at which it becomes due; instead of a delay."},
+    "ttl": {**_SECONDS, "description": "For how many seconds it may be delivered."},
+    "priority": _PRIORITY,
+    "label": {**_TEXT, "description": "The producer's own name for it, by which it is found while it waits."},
+    "group": {**_TEXT, "description": "Messages of a group are delivered one at a time and in order."},
+}
+"""What a message may ask for when it is pushed."""
+
+TRAITS: Final[Json] = {
+    "priority": _PRIORITY,
+    "label": _TEXT,
+    "group": _TEXT,
+    "origin": {
+        "type": "object",
+        "description": "Where the message was before the cluster moved it.",
+        "required": ["queue", "reason", "deliveries", "sequence"],
+        "properties": {
+            "queue": _NAME,
+            "reason": {"enum": ["exhausted", "expired"]},
+            "deliveries": {**_COUNT, "description": "How often it had been delivered there."},
+            "sequence": {**_COUNT, "description": "Its number there."},
+        },
+        "additionalProperties": False,
+    },
+}
+"""What a message was pushed with; each is there only if it was."""
+
+DELIVERED: Final[Json] = {
+    "delivery": {"type": "integer", "minimum": 1, "description": "Which delivery of the message this is."},
+    "sequence": {**_COUNT, "description": "Number of the message in the cluster, in the order of pushes."},
+    "pushed_at": {"type": "number", "description": "Unix time of the push."},
+}
+"""What every delivery tells."""
+
+SETTLED_AT_NACK: Final[Json] = {
+    "place": {
+        "enum": ["tail", "keep", "head"],
+        "default": "tail",
+        "description": "Behind what waits, at its old place, or before what waits.",
+    },
+    "delay": {**_SECONDS, "description": "How much later the messages become due; without it what the queue says."},
+}
+
+
+def _object(properties: Json, *required: str) -> Json:
+    return {"type": "object", "required": list(required), "properties": properties, "additionalProperties": False}
+
+
+def _operation(verb: str, members: Json, *required: str) -> Json:
+    return _object({"op": {"const": verb}, "queue": _NAME, **members}, "op", "queue", *required)
+
+
+_ID: Final[Json] = {"type": "string", "minLength": 1, "description": "Id of a delivery."}
+_LEASE: Final[Json] = {"lease": {**_SECONDS, "description": "Seconds; without it the queue's timeout."}}
+_MAX: Final[Json] = {"max": {"type": "integer", "minimum": 1, "description": "Most messages; without it all."}}
+
+OPTION_SCHEMAS: Final[Json] = {
+    "Nack": _object(
+        {"ids": {"type": "array", "items": _ID}, **SETTLED_AT_NACK},
+        "ids",
+    ),
+    "Extend": _object({"ids": {"type": "array", "items": _ID}, **_LEASE}, "ids"),
+    "Withdraw": _object({"label": _TEXT, **_MAX}, "label"),
+    "Withdrawn": _object({"withdrawn": {**_COUNT, "description": "How many messages were removed."}}, "withdrawn"),
+    "Redrive": _object(
+        {
+            "to": {**_NAME, "description": "Where to send them; without it where they came from."},
+            "label": {**_TEXT, "description": "Only those with this label."},
+            **_MAX,
+        }
+    ),
+    "Redriven": _object({"redriven": {**_COUNT, "description": "How many messages were sent back."}}, "redriven"),
+    "Binding": _object({"target": {**_NAME, "description": "The queue that gets copies."}}, "target"),
+    "Bound": _object({"new": {"type": "boolean", "description": "False if it was so before."}}, "new"),
+    "Unbound": _object({"ended": {"type": "boolean", "description": "False if there was no such binding."}}, "ended"),
+    "Bindings": _object(
+        {"targets": {"type": "array", "items": _NAME}, "stale": {"type": "boolean"}}, "targets", "stale"
+    ),
+    "LabelCount": _object(
+        {
+            "label": _TEXT,
+            "count": {**_COUNT, "description": "Messages with the label that nobody holds."},
+            "stale": {"type": "boolean"},
+        },
+        "label",
+        "count",
+        "stale",
+    ),
+    "Transaction": _object(
+        {
+            "operations": {
+                "type": "array",
+                "maxItems": OPERATIONS_MAX,
+                "items": {
+                    "oneOf": [
+                        _operation(
+                            "push",
+                            {
+                                "content": _NAME,
+                                "content_type": {"type": "string", "minLength": 1},
+                                "key": {"type": "string", "minLength": 1, "maxLength": 255},
+                                **PUSH_MEMBERS,
+                            },
+                            "content",
+                        ),
+                        _operation("ack", {"id": _ID}, "id"),
+                        _operation("nack", {"id": _ID, **SETTLED_AT_NACK}, "id"),
+                        _operation("extend", {"id": _ID, **_LEASE}, "id"),
+                    ]
+                },
+            }
+        },
+        "operations",
+    ),
+    "TransactionResults": _object(
+        {
+            "results": {
+                "type": "array",
+                "items": {
+                    "oneOf": [
+                        {"$ref": "#/components/schemas/PushResult"},
+                        _object({"done": {"const": True}}, "done"),
+                    ]
+                },
+            }
+        },
+        "results",
+    ),
+}

@@ -1,0 +1,23 @@
+"""What became of pushes and settlements, as the ``/v1`` routes tell it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....core import PushFlag
+from ..server.push_flags import ACCUMULATION, FLAGS
+
+if TYPE_CHECKING:
+    from ....node.queues.push_items import Stored
+
+__all__ = ["pushed"]
+
+
+def pushed(stored: Stored) -> dict[str, object]:
+    """The result of one push; the sequence is there if the command tells it."""
+    shown: dict[str, object] = {"accum": FLAGS[stored.flag & ACCUMULATION]}
+    if stored.flag & PushFlag.REPLAYED:
+        shown["replayed"] = True
+    if stored.sequence is not None:
+        shown["sequence"] = stored.sequence
+    return shown
