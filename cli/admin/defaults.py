@@ -19,6 +19,7 @@ from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, make_console, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, completes, target_options
+from .property_options import given_properties, property_options
 
 __all__ = ["defaults"]
 
@@ -95,24 +96,24 @@ def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
 
 @defaults.command("add", short_help="Add a rule.")
 @click.argument("pattern", metavar="REGEXP")
-@click.option("--accum", type=float, help="Accumulation window in seconds; 0 switches accumulation off.")
-@click.option("--retry", type=int, help="How often a message is delivered again.")
-@click.option("--timeout", type=float, help="Seconds until a delivered message is delivered again.")
+@property_options
 @click.option("--last", is_flag=True, help="Put it behind the others instead of before them.")
 @destructive_options
 @target_options
-def defaults_add(
-    target: Target, pattern: str, last: bool, yes: bool, dry_run: bool, **properties: float | None
-) -> None:
+def defaults_add(target: Target, pattern: str, last: bool, yes: bool, dry_run: bool, **values: Any) -> None:
     """Add a rule for queues whose names REGEXP finds, before the others; a rule of the same REGEXP is replaced in its place.
+
+    A TIME is a number of seconds, or a number with ms, s, m, h or d. A SIZE is a number of bytes, or a number with K, M or G.
 
     \b
     Example:
       lmq-admin defaults add '^mail[.]' --retry 5 --timeout 60
     """
-    given = {key: value for key, value in properties.items() if value is not None}
+    given = given_properties(values)
     if not given:
-        raise click.UsageError("give at least one of --accum, --retry, --timeout")
+        raise click.UsageError(
+            "give at least one property, such as --retry, --timeout or --max-items; --help lists them"
+        )
     rule: list[Any] = [pattern, given]
 
     def added(now: Rules) -> Rules:

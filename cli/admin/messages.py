@@ -11,11 +11,15 @@ import click
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
+from ..shared.confirm import agreed, destructive_options
 from ..shared.errors import CliError, ExitCode
-from ..shared.output import Column, human_bytes, print_json, print_table
+from ..shared.output import Column, human_bytes, plural, print_json, print_table
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, target_options
+from ..shared.units import duration
 from .contents import Show, content_bytes, content_json, shown
+from .done import tell
+from .queue_links import BULK_TIMEOUT_S
 from .queue_list import require_queue
 
 __all__ = ["message"]
@@ -53,13 +57,19 @@ def message() -> None:
 @click.argument("content", required=False)
 @click.option("--content-type", help="Content type to store with the message.")
 @click.option("--key", help="Idempotency key: a second push with the same key within five minutes stores nothing.")
+@click.option("--delay", type=duration, metavar="TIME", help="How much later it becomes due.")
+@click.option("--ttl", type=duration, metavar="TIME", help="For how long it may be delivered.")
+@click.option("--priority", type=int, metavar="N", help="Lower comes first. [default: 0]")
+@click.option("--label", help="A name by which the message is found while it waits.")
+@click.option("--group", help="Messages of a group are delivered one at a time and in order.")
 @target_options
-def message_push(target: Target, name: str, content: str | None, **options: str | None) -> None:
+def message_push(target: Target, name: str, content: str | None, **options: str | float | None) -> None:
     """Push one message: CONTENT, or standard input if it is not given.
 
     \b
-    Example:
+    Examples:
       lmq-admin message push orders 'one coffee'
+      lmq-admin message push orders 'one tea' --delay 5m --priority -1 --label 'table 7'
     """
     data = sys.stdin.buffer.read() if content is None else content.encode(errors="surrogateescape")
     item = {"content": content_json(data), **{key: value for key, value in options.items() if value is not None}}
@@ -111,8 +121,9 @@ def message_pull(target: Target, name: str, count: int, wait: float, no_ack: boo
         raise CliError(f"{target.node}: no message is ready in queue {name}", ExitCode.NOT_FOUND)
 
 
-def _settle(target: Target, name: str, verb: str, ids: tuple[str, ...]) -> None:
-    answer = target.api.post(f"{_path(name)}/{verb}", {"ids": list(ids)})
+def _settle(target: Target, name: str, verb: str, ids: tuple[str, ...], **more: object) -> None:
+    given = {key: value for key, value in more.items() if value is not None}
+    answer = target.api.post(f"{_path(name)}/{verb}", {"ids": list(ids), **given})
     results = answer["results"]
     if target.as_json:
         print_json(answer)
@@ -146,38 +157,69 @@ def message_ack(target: Target, name: str, ids: tuple[str, ...]) -> None:
 @message.command("nack", short_help="Give messages back.")
 @_QUEUE_ARGUMENT
 @_IDS_ARGUMENT
+@click.option("--place", type=click.Choice(["tail", "keep", "head"]), help="Where to. [default: tail]")
+@click.option("--delay", type=duration, metavar="TIME", help="How much later they become due.")
 @target_options
-def message_nack(target: Target, name: str, ids: tuple[str, ...]) -> None:
-    """Give messages under lease back at once; it costs each a retry. Exits with 66 if a lease had ended.
+def message_nack(target: Target, name: str, ids: tuple[str, ...], place: str | None, delay: float | None) -> None:
+    """Give messages under lease back; it costs each a retry. Exits with 66 if a lease had ended.
 
     \b
     Example:
-      lmq-admin message nack orders 1dc8c7e6-ac08-4471-8c20-000000000001
+      lmq-admin message nack orders 1dc8c7e6-ac08-4471-8c20-000000000001 --delay 5m
     """
-    _settle(target, name, "nack", ids)
+    _settle(target, name, "nack", ids, place=place, delay=delay)
 
 
 @message.command("extend", short_help="Restart leases.")
 @_QUEUE_ARGUMENT
 @_IDS_ARGUMENT
+@click.option(
+    "--lease", type=duration, metavar="TIME", help="How long they last from now on. [default: the queue's timeout]"
+)
 @target_options
-def message_extend(target: Target, name: str, ids: tuple[str, ...]) -> None:
+def message_extend(target: Target, name: str, ids: tuple[str, ...], lease: float | None) -> None:
     """Restart the leases of messages. Exits with 66 if a lease had ended.
 
     \b
     Example:
-      lmq-admin message extend orders 1dc8c7e6-ac08-4471-8c20-000000000001
+      lmq-admin message extend orders 1dc8c7e6-ac08-4471-8c20-000000000001 --lease 10m
     """
-    _settle(target, name, "extend", ids)
+    _settle(target, name, "extend", ids, lease=lease)
+
+
+@message.command("withdraw", short_help="Remove waiting messages with a label.")
+@_QUEUE_ARGUMENT
+@click.argument("label")
+@click.option("--max", "count", type=click.IntRange(1), help="Most messages, the oldest. [default: all]")
+@destructive_options
+@target_options
+def message_withdraw(target: Target, name: str, label: str, count: int | None, yes: bool, dry_run: bool) -> None:
+    """Remove messages with this LABEL that wait. What consumers hold under lease stays.
+
+    \b
+    Example:
+      lmq-admin message withdraw orders 'table 7' --yes
+    """
+    query = urllib.parse.urlencode({"label": label.encode(errors="surrogateescape")})
+    waiting = target.api.get(f"{_path(name)}/labels?{query}")["count"]
+    most = waiting if count is None else min(count, waiting)
+    if agreed(f"remove {plural(most, 'message')} with label {label} from queue {name}", yes=yes, dry_run=dry_run):
+        request: dict[str, Any] = {"label": label} if count is None else {"label": label, "max": count}
+        answer = target.api.post(f"{_path(name)}/withdraw", request, timeout_s=BULK_TIMEOUT_S)
+        tell(target, answer, f"{plural(answer['withdrawn'], 'message is', 'messages are')} removed from queue {name}.")
 
 
 @message.command("peek", short_help="Look at messages without taking them.")
 @_QUEUE_ARGUMENT
 @click.option("--max", "count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Most messages.")
 @click.option("--after", type=click.IntRange(0), help="Start behind the message of this sequence.")
+@click.option("--label", help="Only messages with this label.")
+@click.option("--group", help="Only messages of this group.")
 @_show_option
 @reads(_PEEK_COLUMNS)
-def message_peek(target: Target, name: str, count: int, after: int | None, show: str) -> Report:
+def message_peek(
+    target: Target, name: str, count: int, after: int | None, label: str | None, group: str | None, show: str
+) -> Report:
     """Look at messages in the order in which they were pushed, leased ones among them, without taking any.
 
     At most 64 KiB of each are fetched; people see the beginning, scripts all of that.
@@ -186,7 +228,9 @@ def message_peek(target: Target, name: str, count: int, after: int | None, show:
     Example:
       lmq-admin message peek orders --show json
     """
-    query = {"limit": count} if after is None else {"limit": count, "after": after}
+    texts = {"label": label, "group": group}
+    query: dict[str, Any] = {"limit": count} if after is None else {"limit": count, "after": after}
+    query |= {key: text.encode(errors="surrogateescape") for key, text in texts.items() if text is not None}
     answer = target.api.get(f"{_path(name)}/messages?{urllib.parse.urlencode(query)}")
     rows = [_peek_row(item, Show(show)) for item in answer["messages"]]
     if not answer["messages"]:

@@ -40,7 +40,7 @@ cli.add_section(
 cli.add_section(
     "Queues and messages",
     [
-        Deferred("queue", "admin.queues", "List, show, change, empty and delete queues."),
+        Deferred("queue", "admin.queues", "List, show, change, bind, empty and delete queues."),
         Deferred("message", "admin.messages", "Push, pull, settle and look at single messages."),
         Deferred("defaults", "admin.defaults", "Show and change the default properties of queues."),
         Deferred(

@@ -10,12 +10,18 @@ from typing import Any, Final
 
 import click
 
+from lmqcluster.wire.queue_options import QUEUE_OPTIONS
+
 from ..shared.aliases import AliasGroup
 from ..shared.confirm import agreed, destructive_options
-from ..shared.output import Column, plural, print_json
+from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, queue_text, target_options
+from .done import tell
 from .many_queues import do_to_matching, name_or_pattern, pattern_option
+from .property_options import given_properties, property_options
+from .queue_links import BULK_TIMEOUT_S
+from .queue_links import COMMANDS as LINK_COMMANDS
 from .queue_list import all_queues, queue_exists, queue_path, require_queue
 
 __all__ = ["queue"]
@@ -44,14 +50,13 @@ _SORTS: Final = {
 }
 _WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value"), Column("Set", "set")]
 PAGE_MAX: Final = 10_000
-BULK_TIMEOUT_S: Final = 600.0
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 _QUEUE_OR_PATTERN = click.argument("name", metavar="[QUEUE]", required=False, shell_complete=complete_queue)
 
 
 @click.group(cls=AliasGroup)
 def queue() -> None:
-    """List, show, change, empty and delete queues."""
+    """List, show, change, bind, empty and delete queues."""
 
 
 @queue.command("ls")
@@ -134,27 +139,34 @@ def _value_text(value: object) -> str | None:
 
 @queue.command("set", short_help="Set properties of a queue.")
 @_QUEUE_ARGUMENT
-@click.option("--accum", type=float, help="Accumulation window in seconds; 0 switches accumulation off.")
-@click.option("--retry", type=int, help="How often a message is delivered again, for messages pushed from now on.")
-@click.option("--timeout", type=float, help="Seconds until a delivered message is delivered again.")
+@property_options
 @click.option("--hooks", metavar="JSON", help="LMQ's hooks, an object from hook point to a list of modules.")
+@click.option(
+    "--unset", metavar="PROPERTY", multiple=True, type=click.Choice(list(QUEUE_OPTIONS)), help="Take a property away."
+)
 @click.option("--create", is_flag=True, help="Make the queue if there is none of that name.")
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @target_options
 def queue_set(
-    target: Target, name: str, create: bool, dry_run: bool, hooks: str | None, **numbers: float | None
+    target: Target, name: str, create: bool, dry_run: bool, hooks: str | None, unset: tuple[str, ...], **values: Any
 ) -> None:
     """Set properties of a queue; others keep their values.
 
+    A TIME is a number of seconds, or a number with ms, s, m, h or d. A SIZE is a number of bytes, or a number with K, M or G.
+
     \b
-    Example:
+    Examples:
       lmq-admin queue set jobs --retry 5 --timeout 60
+      lmq-admin queue set jobs --dead-letter-queue jobs.failed --retry-delay 5s --retry-backoff 2 --retry-delay-max 10m
+      lmq-admin queue set jobs --max-items 10000 --unset max_size
     """
-    given: dict[str, Any] = {key: value for key, value in numbers.items() if value is not None}
+    given: dict[str, Any] = {**given_properties(values), **dict.fromkeys(unset)}
     if hooks is not None:
         given["hooks"] = _json_option("--hooks", hooks)
     if not given:
-        raise click.UsageError("give at least one of --accum, --retry, --timeout, --hooks")
+        raise click.UsageError(
+            "give at least one property, such as --retry, --timeout or --max-items; --help lists them"
+        )
     path = f"{queue_path(name)}/properties"
     is_new = create and not queue_exists(target.api, name)
     if not create:
@@ -240,7 +252,7 @@ def _delete_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) 
     )
     if deleted is not None:
         text = f"{plural(len(deleted), 'queue is', 'queues are')} deleted."
-        _done(target, {"deleted": len(deleted)}, text)
+        tell(target, {"deleted": len(deleted)}, text)
 
 
 @queue.command("purge", short_help="Remove all waiting messages of a queue, or of all that match.")
@@ -267,7 +279,7 @@ def queue_purge(target: Target, name: str | None, pattern: str | None, yes: bool
     what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
     if agreed(what, yes=yes, dry_run=dry_run):
         answer = _purge(target, str(name))
-        _done(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
+        tell(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
 
 
 def _purge(target: Target, name: str) -> Any:
@@ -290,7 +302,7 @@ def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -
     if answers is not None:
         purged = sum(answer["purged"] for answer in answers)
         text = f"{plural(purged, 'message is', 'messages are')} removed from {plural(len(answers), 'queue')}."
-        _done(target, {"queues": len(answers), "purged": purged}, text)
+        tell(target, {"queues": len(answers), "purged": purged}, text)
 
 
 @queue.command("move", short_help="Move ready messages to another queue.")
@@ -311,7 +323,7 @@ def queue_move(target: Target, name: str, destination: str, count: int | None, y
     if agreed(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
         request: dict[str, Any] = {"to": destination} if count is None else {"to": destination, "max": count}
         answer = target.api.post(f"{queue_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
-        _done(target, answer, f"{plural(answer['moved'], 'message is', 'messages are')} moved to queue {destination}.")
+        tell(target, answer, f"{plural(answer['moved'], 'message is', 'messages are')} moved to queue {destination}.")
 
 
 @queue.command("suspend", short_help="Hand out no messages for now.")
@@ -325,7 +337,7 @@ def queue_suspend(target: Target, name: str) -> None:
       lmq-admin queue suspend orders
     """
     answer = target.api.post(f"{queue_path(name)}/suspend", {})
-    _done(target, answer, f"Queue {name} is suspended; lmq-admin queue resume {name} lets it go on.")
+    tell(target, answer, f"Queue {name} is suspended; lmq-admin queue resume {name} lets it go on.")
 
 
 @queue.command("resume", short_help="Hand out messages again.")
@@ -339,11 +351,8 @@ def queue_resume(target: Target, name: str) -> None:
       lmq-admin queue resume orders
     """
     answer = target.api.post(f"{queue_path(name)}/resume", {})
-    _done(target, answer, f"Queue {name} hands out messages.")
+    tell(target, answer, f"Queue {name} hands out messages.")
 
 
-def _done(target: Target, answer: Any, text: str) -> None:
-    if target.as_json:
-        print_json(answer)
-    elif sys.stdout.isatty():
-        print(text)
+for _command in LINK_COMMANDS:
+    queue.add_command(_command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .commands import RefusedError
+from .commands import RefusedError, shown
 
 __all__ = ["BOUND_MAX", "SOURCES_MAX", "Bindings"]
 
@@ -42,9 +42,11 @@ class Bindings:
         if target in bound:
             return
         if len(bound) >= BOUND_MAX:
-            raise RefusedError("quota_exceeded", f"{BOUND_MAX} queues are bound to {source!r}, which is the limit")
+            raise RefusedError("quota_exceeded", f"{BOUND_MAX} queues are bound to {shown(source)}, which is the limit")
         if len(sources) >= SOURCES_MAX:
-            raise RefusedError("quota_exceeded", f"{target!r} is bound to {SOURCES_MAX} queues, which is the limit")
+            raise RefusedError(
+                "quota_exceeded", f"{shown(target)} is bound to {SOURCES_MAX} queues, which is the limit"
+            )
 
     def bind(self, source: bytes, target: bytes) -> bool:
         """Bind a queue to another one; False if it is already."""

@@ -29,6 +29,7 @@ __all__ = [
     "Place",
     "PushFlag",
     "RefusedError",
+    "shown",
 ]
 
 Command = list[Any]
@@ -147,6 +148,11 @@ class RefusedError(Exception):
         super().__init__(reason)
         self.code = code
         self.reason = reason
+
+
+def shown(name: bytes) -> str:
+    """A name as reasons quote it."""
+    return repr(name.decode("utf-8", "backslashreplace"))
 
 
 class IncompatibleVersionError(RuntimeError):

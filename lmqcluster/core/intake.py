@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from .bindings import Bindings
-from .commands import PushFlag, RefusedError
+from .commands import PushFlag, RefusedError, shown
 from .message import Message, Meta, Traits
 from .queue import PASSES_MAX, Queue
 from .queue_options import QueueOptions
@@ -194,8 +194,10 @@ class Room:
             return
         queue.refused_total += 1
         if flag is PushFlag.OVERSIZED:
-            raise RefusedError("too_large", f"a body is larger than the queue {queue.name!r} takes (max_item_size)")
-        raise RefusedError("full", f"the queue {queue.name!r} is full (max_items, max_size)")
+            raise RefusedError(
+                "too_large", f"a body is larger than the queue {shown(queue.name)} takes (max_item_size)"
+            )
+        raise RefusedError("full", f"the queue {shown(queue.name)} is full (max_items, max_size)")
 
     def receive(self, queue: Queue, size: int) -> None:
         """Count a message that another queue gives up, see `Intake.receive`."""

@@ -5,10 +5,10 @@ Consume, work, produce is done exactly once with one command, because one log or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from .commands import Op, Place, RefusedError
+from .commands import Command, Fault, Op, Place, RefusedError, shown
 from .keyed_pushes import checked_item
 from .push_plan import PushPlan
 from .queue import Queue
@@ -16,7 +16,7 @@ from .quotas import checked_owner
 from .state import State
 from .trait_commands import checked_push, checked_time
 
-__all__ = ["OPERATIONS_MAX", "Conflict", "Transactions"]
+__all__ = ["OPERATIONS_MAX", "Conflict", "Transactions", "single_commands"]
 
 OPERATIONS_MAX = 1_000
 """Most operations of one transaction, so that no command takes long."""
@@ -33,6 +33,18 @@ class Conflict(NamedTuple):
     failed: int
     code: str
     reason: str
+
+
+def single_commands(commands: Iterable[Command], results: Iterable[Any]) -> Iterator[tuple[Command, Any]]:
+    """Commands that were carried out with their results; those of a transaction as if they had been sent one by one."""
+    for command, result in zip(commands, results, strict=False):
+        if isinstance(result, Fault):
+            continue
+        if command[0] != Op.TRANSACTION:
+            yield command, result
+        elif isinstance(result, list):
+            for (op, queue, argument, *rest), one in zip(command[1], result, strict=True):
+                yield [op, queue, [argument], *rest], [one]
 
 
 _Step = Callable[[], Any]
@@ -87,7 +99,7 @@ class Transactions:
         queue = state.existing(name)
         message = None if queue is None else queue.live(number, state.now_us)
         if queue is None or message is None or number in used:
-            raise RefusedError("lease_lost", f"delivery {number} of the queue {name!r} is not leased any more")
+            raise RefusedError("lease_lost", f"delivery {number} of the queue {shown(name)} is not leased any more")
         used.add(number)
         if op is Op.GIVE_BACK:
             plan.give_back(queue, message)

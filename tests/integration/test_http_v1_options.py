@@ -162,7 +162,9 @@ def test_a_copy_that_a_full_queue_refuses_is_told(api: Api, queue_name: str) -> 
 
 
 def test_properties_are_shown_and_taken_away(api: Api, queue_name: str) -> None:
-    set_properties(api, queue_name, max_items=5, dead_letter_queue="dead", destination_queues=["a", "b"], retry_delay=0.5)
+    set_properties(
+        api, queue_name, max_items=5, dead_letter_queue="dead", destination_queues=["a", "b"], retry_delay=0.5
+    )
     shown = api.ok("GET", f"/v1/queues/{queue_name}")["own_properties"]
     assert shown == {
         "max_items": 5, "dead_letter_queue": "dead", "destination_queues": ["a", "b"], "retry_delay": 0.5,

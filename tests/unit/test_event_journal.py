@@ -200,6 +200,30 @@ def test_purges_and_moves_have_lines_where_there_was_something(world: World) -> 
     ]
 
 
+def test_what_goes_beyond_lmq_has_lines_too(world: World) -> None:
+    world.batch([Op.UPGRADE, 3])
+    labelled = [-1, 0, 0, 0, b"x", b""]
+    world.batch([Op.SET_PROPERTIES, Q, [["max_items", 3]]])
+    world.batch([Op.PUSH_TRAITS, Q, [[b"a", None, [], None, labelled], [b"bc", None, [], None, labelled]]])
+    world.batch(plain(Q, b"d", b"refused"))
+    world.batch([Op.PULL_LEASE, Q, 1, SECOND, False])
+    world.batch([Op.EXTEND_BY, Q, [1], SECOND], [Op.GIVE_BACK, Q, [1], 0, -1], [Op.WITHDRAW, Q, b"x", 1])
+    world.batch([Op.PULL, Q, 1])
+    world.batch([Op.TRANSACTION, [[Op.ACK, Q, 2], [Op.PUSH_TRAITS, R, [b"made", None, [], None, []]]]])
+    world.batch([Op.TRANSACTION, [[Op.ACK, Q, 2], [Op.PUSH_TRAITS, R, [b"not made", None, [], None, []]]]])
+    assert world.events() == [
+        pushed("q", 2, 3),
+        pushed("q", 1, 1),
+        pull_event(1, 1, 0),
+        said("extend", 1, True),
+        said("nack", 1, True),
+        {"event": "withdraw", "queue": "q", "count": 1},
+        pull_event(2, 2, 0),
+        pushed("r", 1, 4),
+        said("ack", 2, True),
+    ]
+
+
 def test_compound_messages(world: World) -> None:
     world.batch([Op.SET_PROPERTIES, Q, [["accum", 1000]]])
     world.push(Q, b"a", b"bc")

@@ -9,7 +9,8 @@ Every line is a JSON object (ASCII). Fields of all events:
 - ``time``: log time of the batch that the command was in, ISO 8601 in UTC with microseconds (``2026-11-03T14:15:16.123456Z``).
   It is the cluster's time, the same whichever node writes, and does not go back. Events of one batch have the same time; pushes
   stand first, then all others as they were carried out.
-- ``event``: ``push``, ``pull``, ``ack``, ``nack``, ``extend``, ``put_back``, ``delete``, ``purge`` or ``move``.
+- ``event``: ``push``, ``pull``, ``ack``, ``nack``, ``extend``, ``put_back``, ``delete``, ``purge``,
+  ``withdraw``, ``move`` or ``redrive``. What a transaction does has the events of its operations.
 - ``queue``: name of the queue; bytes that are not UTF-8 are written ``\\xNN``.
 - ``node``: name of the node that writes (option ``name``).
 
@@ -48,11 +49,12 @@ not to be counted as a delivery, and the message's time of waiting went on.
 
 - ``ok``: whether it existed.
 
-``purge``: messages of a queue were removed. ``move``: messages of a queue were put into another one, where they have new
-numbers of arrival; they are no pushes. One line for each 10,000 messages at most.
+``purge``: messages of a queue were removed, ``withdraw``: those with a label. ``move``: messages of a queue were put into another
+one, where they have new numbers of arrival; they are no pushes. ``redrive``: so were dead letters. One line for each 10,000
+messages at most.
 
 - ``count``: how many messages.
-- ``to``: only for ``move``: name of the other queue.
+- ``to``: only for ``move`` and ``redrive``: name of the other queue, null if each went to the one that it had come from.
 
 The end of a lease and the drop of a message after its last delivery are nobody's commands and have no line: they show as
 a pull with ``redelivery`` whose predecessor has neither nack nor put_back, and as a last pull without an ack.
@@ -70,6 +72,7 @@ from typing import Any, Final
 
 from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
 from ...core.commands import COPIES, PULLS, Command, Delivered
+from ...core.transactions import single_commands
 from ...wire.ids import ReceiptFormat
 from .batches import BatchWatch, Change, Run
 from .files import EventFiles
@@ -78,7 +81,16 @@ from .writer import EventWriter
 
 __all__ = ["EventJournal"]
 
-_ANSWERS: Final = {Op.ACK: "ack", Op.NACK: "nack", Op.EXTEND: "extend", Op.PUT_BACK: "put_back"}
+_ANSWERS: Final = {
+    Op.ACK: "ack",
+    Op.NACK: "nack",
+    Op.GIVE_BACK: "nack",
+    Op.EXTEND: "extend",
+    Op.EXTEND_BY: "extend",
+    Op.PUT_BACK: "put_back",
+}
+_REMOVALS: Final = {Op.PURGE: "purge", Op.WITHDRAW: "withdraw"}
+_MOVES: Final = {Op.MOVE: "move", Op.REDRIVE: "redrive"}
 _BATCHES: Final = (
     Op.RESERVE, Op.RESERVE_FROM, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES, Op.DELETE_SUBSCRIPTION,
 )  # fmt: skip
@@ -161,9 +173,7 @@ class EventJournal:
     def _events(self, machine: Machine, commands: list[Command], applied: Applied) -> list[Event]:
         offered: dict[bytes, _Offer] = {}
         others: list[Event] = []
-        for command, result in zip(commands, applied.results, strict=True):
-            if isinstance(result, Fault):
-                continue
+        for command, result in single_commands(commands, applied.results):
             op = command[0]
             if op in PULLS:
                 if result:
@@ -173,12 +183,12 @@ class EventJournal:
                     others.append(Answered(_ANSWERS[op], command[1], command[2], result or False))
             elif op == Op.DELETE:
                 others.append(Deleted(command[1], result))
-            elif op == Op.PURGE:
+            elif op in _REMOVALS:
                 if result:
-                    others.append(Purged(command[1], result))
-            elif op == Op.MOVE:
+                    others.append(Purged(command[1], result, _REMOVALS[op]))
+            elif op in _MOVES:
                 if result:
-                    others.append(Moved(command[1], command[2], result))
+                    others.append(Moved(command[1], command[2], result, _MOVES[op]))
             else:
                 _note_offers(offered, command, result)
         return [*self._pushes(offered, applied.ready), *others] if offered else others
@@ -218,6 +228,8 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
         _note(offered, command[1], [item[0] for item in command[2]], [0] * result)
     elif op == Op.PUSH_ITEMS:
         _note(offered, command[1], [item[0] for item in command[2]], result)
+    elif op == Op.PUSH_TRAITS:
+        _note(offered, command[1], [row[0] for row in command[2]], [flag for flag, _sequence in result])
     elif op in COPIES:
         for queue, flag in result:
             _note(offered, queue, [command[2][0]], [flag])
@@ -227,6 +239,8 @@ def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], f
     offer = offered.get(queue)
     if offer is None:
         offer = offered[queue] = _Offer()
+    if flags and max(flags) >= PushFlag.FULL:
+        bodies = [body for body, flag in zip(bodies, flags, strict=True) if flag < PushFlag.FULL]
     offer.bodies += bodies
     offer.flags += [flag for flag in flags if flag < PushFlag.REPLAYED]
 

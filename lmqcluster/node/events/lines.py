@@ -89,22 +89,25 @@ class Purged(NamedTuple):
 
     queue: bytes
     messages: int
+    event: str = "purge"
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
         """One line, however many messages."""
-        yield f'{_head(record, "purge", self.queue, node)},"count":{self.messages}}}\n'
+        yield f'{_head(record, self.event, self.queue, node)},"count":{self.messages}}}\n'
 
 
 class Moved(NamedTuple):
-    """Messages were moved to another queue."""
+    """Messages were moved to another queue, or with an empty name to those that they came from."""
 
     queue: bytes
     destination: bytes
     messages: int
+    event: str = "move"
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
         """One line, however many messages."""
-        yield f'{_head(record, "move", self.queue, node)},"to":{_name(self.destination)},"count":{self.messages}}}\n'
+        to = _name(self.destination) if self.destination else "null"
+        yield f'{_head(record, self.event, self.queue, node)},"to":{to},"count":{self.messages}}}\n'
 
 
 Event = Pushed | Pulled | Answered | Deleted | Purged | Moved

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 import structlog
 
-from ...core import Fault, Machine, Op, PushFlag
+from ...core import Machine, Op, PushFlag
 from ...core.commands import COPIES, PULLS, Command, Delivered
+from ...core.transactions import single_commands
 from ...wire.address import Address
 from ..memory import MESSAGE_OVERHEAD_BYTES
 
@@ -69,16 +70,18 @@ class StatsdSender:
 
     def batch_applied(self, now_us: int, commands: Iterable[Command], results: Iterable[Any]) -> None:
         """Count what a batch of this node did."""
-        for command, result in zip(commands, results, strict=False):
+        for command, result in single_commands(commands, results):
             op = command[0]
-            if not result or type(result) is Fault:
+            if not result:
                 continue
             if op in _PUSHES:
                 self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag in result)
+            elif op == Op.PUSH_TRAITS:
+                self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag, _sequence in result)
             elif op == Op.PUSH_MARKED:
                 self._pushed[command[1]] += result
             elif op in COPIES:
-                self._pushed.update(name for name, _flag in result)
+                self._pushed.update(name for name, flag in result if flag < PushFlag.REPLAYED)
             elif op in PULLS:
                 self._count_deliveries(now_us, result)
 

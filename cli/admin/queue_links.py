@@ -1,0 +1,134 @@
+"""``lmq-admin queue bind | unbind | bindings | redrive``: how messages get from one queue to another."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import click
+
+from ..shared.confirm import agreed, destructive_options
+from ..shared.output import Column, plural
+from ..shared.reads import Report, reads
+from ..shared.target import Target, complete_queue, queue_text, target_options
+from .done import tell
+from .queue_list import queue_path, require_queue
+
+__all__ = ["COMMANDS"]
+
+BULK_TIMEOUT_S: Final = 600.0
+_COLUMNS: Final = [Column("Gets copies", "target")]
+_STEPS_PER_S: Final = 10
+_QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+_COPY_ARGUMENT = click.argument("copy", metavar="TARGET", shell_complete=complete_queue)
+
+
+@click.command("bind", short_help="Have another queue get copies.")
+@_QUEUE_ARGUMENT
+@_COPY_ARGUMENT
+@target_options
+def bind(target: Target, name: str, copy: str) -> None:
+    """Store a copy of everything that is pushed to QUEUE in the queue TARGET too. Both are made if need be.
+
+    \b
+    Example:
+      lmq-admin queue bind orders orders.audit
+    """
+    answer = target.api.post(f"{queue_path(name)}/bind", {"target": copy})
+    state = "now" if answer["new"] else "already"
+    tell(target, answer, f"Queue {copy} {state} gets copies of what is pushed to queue {name}.")
+
+
+@click.command("unbind", short_help="End a binding.")
+@_QUEUE_ARGUMENT
+@_COPY_ARGUMENT
+@target_options
+def unbind(target: Target, name: str, copy: str) -> None:
+    """Store no more copies of what is pushed to QUEUE in the queue TARGET. Its messages stay.
+
+    \b
+    Example:
+      lmq-admin queue unbind orders orders.audit
+    """
+    answer = target.api.post(f"{queue_path(name)}/unbind", {"target": copy})
+    text = "gets no more copies" if answer["ended"] else "got no copies before"
+    tell(target, answer, f"Queue {copy} {text} of what is pushed to queue {name}.")
+
+
+@click.command("bindings", short_help="List the queues that get copies.")
+@_QUEUE_ARGUMENT
+@reads(_COLUMNS)
+def bindings(target: Target, name: str) -> Report:
+    """List the queues that get copies of what is pushed to QUEUE.
+
+    \b
+    Example:
+      lmq-admin queue bindings orders
+    """
+    answer = target.api.get(f"{queue_path(name)}/bindings")
+    rows = [[queue_text(one)] for one in answer["targets"]]
+    if not rows:
+        require_queue(target.api, name)
+    return Report(answer, _COLUMNS, rows, empty=f"No queue gets copies of what is pushed to queue {name}.")
+
+
+@click.command("redrive", short_help="Send dead letters back.")
+@_QUEUE_ARGUMENT
+@click.option(
+    "--to", metavar="QUEUE", shell_complete=complete_queue, help="Send them there. [default: where they came from]"
+)
+@click.option("--label", help="Only messages with this label.")
+@click.option("--max", "count", type=click.IntRange(1), help="Most messages, the oldest. [default: all]")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Most messages a second.")
+@destructive_options
+@target_options
+def redrive(
+    target: Target,
+    name: str,
+    to: str | None,
+    label: str | None,
+    count: int | None,
+    rate: float | None,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Send messages that the cluster has put into QUEUE back to where they came from: dead letters, or expired messages.
+
+    What clients have pushed to QUEUE stays. Interrupted, the command has sent a part of them; it may be repeated.
+
+    \b
+    Examples:
+      lmq-admin queue redrive orders.failed --dry-run
+      lmq-admin queue redrive orders.failed --label 'order 7' --yes
+      lmq-admin queue redrive orders.failed --rate 100 --yes
+    """
+    found = target.api.get(queue_path(name))
+    most = "messages" if count is None else f"at most {plural(count, 'message')}"
+    where = "where they came from" if to is None else f"queue {to}"
+    waiting = plural(found["size"] - found["leased"], "waiting message")
+    if agreed(f"send {most} of queue {name} ({waiting}) back to {where}", yes=yes, dry_run=dry_run):
+        given = {"to": to, "label": label}
+        request = {key: value for key, value in given.items() if value is not None}
+        sent = _redriven(target, name, request, count, rate)
+        tell(target, {"redriven": sent}, f"{plural(sent, 'message is', 'messages are')} sent back to {where}.")
+
+
+def _redriven(target: Target, name: str, request: dict[str, Any], count: int | None, rate: float | None) -> int:
+    path = f"{queue_path(name)}/redrive"
+    if rate is None:
+        body = request if count is None else {**request, "max": count}
+        return int(target.api.post(path, body, timeout_s=BULK_TIMEOUT_S)["redriven"])
+    step = max(1, int(rate / _STEPS_PER_S))
+    begun_s = time.monotonic()
+    sent = 0
+    while count is None or sent < count:
+        wanted = step if count is None else min(step, count - sent)
+        done = int(target.api.post(path, {**request, "max": wanted}, timeout_s=BULK_TIMEOUT_S)["redriven"])
+        sent += done
+        if done < wanted:
+            break
+        time.sleep(max(0.0, begun_s + sent / rate - time.monotonic()))
+    return sent
+
+
+COMMANDS: Final = (bind, unbind, bindings, redrive)
