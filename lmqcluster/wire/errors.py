@@ -65,7 +65,7 @@ ERRORS: dict[str, ErrorSpec] = {
     "out_of_sequence": ErrorSpec(409, None, 65, False, _NO, "The writer's position is not the next one of its stream"),
     "key_reused": ErrorSpec(422, None, 65, False, _NO, "The idempotency key was used for another body"),
     "full": ErrorSpec(507, None, 69, True, _NO, "The queue is full"),
-    "stored_in_part": ErrorSpec(507, None, 75, False, Outcome.UNKNOWN, "Only a part of the messages is stored"),
+    "stored_in_part": ErrorSpec(507, None, 65, False, Outcome.UNKNOWN, "Only a part of the messages is stored"),
     "lease_lost": ErrorSpec(409, None, 66, False, _NO, "A message is not leased any more, so nothing was done"),
     "quota_exceeded": ErrorSpec(429, None, 69, True, _NO, "As much is kept for the client as may be"),
     "too_large": ErrorSpec(413, None, 65, False, _NO, "The message or request is too large"),

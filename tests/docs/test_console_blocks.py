@@ -20,6 +20,7 @@ RUN = {
     "docs/admin.md": (),
     "docs/concepts.md": (),
     "docs/configuration.md": (),
+    "docs/delivery.md": (),
     "docs/getting-started.md": (
         # These two have tests of their own: test_secure_cluster and tests/integration/test_worked_example.py.
         "Three nodes with TLS and tokens",

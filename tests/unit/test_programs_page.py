@@ -32,7 +32,8 @@ def test_the_table_of_commands_is_complete_and_true() -> None:
     table = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| ") and " | `" in line]
     named = {word for cell in table for text in re.findall(r"`([^`]+)`", cell) for word in text.split()[:1]}
     top = {path[0] for path in COMMANDS if len(path) == 1}
-    known = top | {path[-1] for path in COMMANDS} | {"q", "s", "--name", "--match", "--limit", "--wait", "--no-ack"}
+    options = {name for command in COMMANDS.values() for parameter in command.params for name in parameter.opts}
+    known = top | {path[-1] for path in COMMANDS} | {"q", "s", "--help"} | options
     assert named <= known, named - known
     everyday = top - {"completion"}
     assert everyday <= named, everyday - named

@@ -48,12 +48,17 @@ const TOTALS = [
   ["purged_total", "Purged"],
   ["moved_in_total", "Moved in"],
   ["moved_out_total", "Moved out"],
+  ["expired_total", "Expired"],
+  ["dead_lettered_total", "Dead-lettered"],
+  ["refused_total", "Refused"],
+  ["discarded_total", "Discarded"],
+  ["withdrawn_total", "Withdrawn"],
 ];
 
 export function open({ argument: segment }) {
   const api = `/v1/queues/${segment}`;
   const name = textOf(segment);
-  const page = { segment, api, name, queue: null, refresh: null };
+  const page = { segment, api, name, queue: null, refresh: null, looking: Promise.resolve(), isGone: false };
   const figures = tiles(TILES);
   const flow = new Chart("Messages a second", FLOW, { span: 300 });
   const stock = new Chart("Messages waiting", STOCK, { span: 300 });
@@ -100,7 +105,13 @@ export function open({ argument: segment }) {
     syncRows(waits.body, shares, ([share]) => share, () => textRow([{}, { numeric: true }], ([share, value]) => [share, duration(value)]));
   }
 
-  page.refresh = async () => {
+  page.refresh = () => {
+    // A queue that is being deleted is not asked for any more.
+    if (!page.isGone) page.looking = look();
+    return page.looking;
+  };
+
+  async function look() {
     if (turn % STATS_EVERY === 0) {
       stats = await get(`${api}/stats`);
       showWaits(stats);
@@ -109,7 +120,7 @@ export function open({ argument: segment }) {
     const queue = await get(api);
     showQueue(queue);
     properties.show(queue);
-  };
+  }
 
   return {
     title: `Queue ${name}`,

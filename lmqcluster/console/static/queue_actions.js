@@ -105,7 +105,14 @@ export async function deleteQueue(page) {
     typed: queue.size > 0 ? page.name : "",
     command: () => commandLine("queue rm", [queueWord(page.segment)]),
     run: async () => {
-      await change("DELETE", page.api);
+      page.isGone = true;
+      try {
+        await page.looking.catch(() => {});
+        await change("DELETE", page.api);
+      } catch (error) {
+        page.isGone = false;
+        throw error;
+      }
       return "The queue is deleted.";
     },
   });

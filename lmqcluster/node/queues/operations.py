@@ -21,12 +21,7 @@ log = structlog.get_logger("lmq.operations")
 
 _COUNT_MAX = 1 << 62
 _LABEL_BYTES_MAX = 255
-_DONE = {
-    Op.PURGE: "messages purged",
-    Op.MOVE: "messages moved",
-    Op.WITHDRAW: "messages withdrawn",
-    Op.REDRIVE: "messages sent back",
-}
+_DONE = {Op.PURGE: "purged", Op.MOVE: "moved", Op.WITHDRAW: "withdrawn", Op.REDRIVE: "sent back"}
 
 
 class QueueOperations:
@@ -166,7 +161,8 @@ class QueueOperations:
             gone = await self._next(command, step, done)
             done += gone
             left -= gone
-        log.info(_DONE[command[0]], queue=_shown(queue), count=done)
+        event = f"messages {_DONE[command[0]]}"
+        log.info(event, queue=_shown(queue), count=done)
         return done
 
     async def _next(self, command: list[Any], step: int, done: int) -> int:
@@ -175,7 +171,7 @@ class QueueOperations:
             return int(await self._send([*command, step]) or 0)
         except LmqError as exc:
             # A part of it has been done, so this is not what a refused request looks like.
-            reason = f"{_DONE[command[0]]} before this: {done}; {exc.message}"
+            reason = f"{done} messages were {_DONE[command[0]]} before this: {exc.message}"
             raise LmqError("unknown_outcome", reason, retryable=command[0] in (Op.PURGE, Op.WITHDRAW)) from exc
 
     def _size(self, queue: bytes) -> int:

@@ -88,6 +88,12 @@ def queue_paths() -> Json:
             )
         },
         **_operation_paths(queue),
+        **_read_paths(queue),
+    }
+
+
+def _read_paths(queue: str) -> Json:
+    return {
         f"{queue}/bindings": {
             "parameters": [NAME],
             "get": operation("listBindings", "The queues that get copies of what is pushed to this one", "Bindings"),
