@@ -18,11 +18,12 @@ class Bindings:
     """Source and target names. A binding ends with its target, and outlives its source."""
 
     def __init__(self) -> None:
+        self._count = 0
         self._targets: dict[bytes, dict[bytes, None]] = {}
         self._sources: dict[bytes, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._targets.values()))
+        return self._count
 
     def targets(self, source: bytes) -> list[bytes]:
         """The queues bound to this one, in the order in which they were bound."""
@@ -52,6 +53,7 @@ class Bindings:
         """Bind a queue to another one; False if it is already."""
         if target in self._targets.get(source, ()):
             return False
+        self._count += 1
         self._targets.setdefault(source, {})[target] = None
         self._sources.setdefault(target, {})[source] = None
         return True
@@ -61,6 +63,7 @@ class Bindings:
         bound = self._targets.get(source, {})
         if target not in bound:
             return False
+        self._count -= 1
         _take_out(self._targets, source, target)
         _take_out(self._sources, target, source)
         return True

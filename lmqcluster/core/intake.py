@@ -14,6 +14,10 @@ __all__ = ["PLAIN_PUSH", "Intake", "Push", "Room"]
 
 TARGETS_MAX = 1_000
 """Most queues that one push reaches."""
+COPIES_MAX = 100_000
+"""Most messages that one command stores, all copies for bound queues and destinations of aliases counted."""
+COPY_BYTES_MAX = 256 * 1024 * 1024
+"""Most bytes that the copies of one body have together."""
 
 
 class Push(NamedTuple):
@@ -50,6 +54,10 @@ class Targets(NamedTuple):
     deciding: list[Queue]
     keeping: list[Queue]
     copies: list[Queue]
+
+    def reach(self) -> int:
+        """How many messages a push becomes."""
+        return len(self.keeping) + len(self.copies)
 
 
 class IntakeState(Protocol):
@@ -101,9 +109,17 @@ class Intake:
     def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push) -> list[int]:
         """Store bodies one by one; returns a flag for each, see `PushFlag`."""
         targets = self.targets(queue)
-        return [self._store(targets, meta, content, push) for content in contents]
+        fitting = COPIES_MAX // max(1, targets.reach())
+        flags = [self._store(targets, meta, content, push) for content in contents[:fitting]]
+        return flags + [PushFlag.OVERSIZED] * (len(contents) - len(flags))
+
+    def copies(self, queue: Queue) -> int:
+        """How many messages a push to the queue becomes."""
+        return self.targets(queue).reach() if queue.special else 1
 
     def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
+        if len(content) * targets.reach() > COPY_BYTES_MAX:
+            return PushFlag.OVERSIZED
         for queue in targets.deciding:
             if flag := _refusal(queue, len(content)):
                 queue.refused_total += 1
@@ -153,13 +169,11 @@ class Intake:
         return flag
 
     def receive(self, queue: Queue, message: Message, traits: Traits) -> None:
-        """Store a message that another queue gave up. Limits do not keep it out: it would be lost."""
+        """Store a message that another queue gave up, in this queue alone. Limits do not keep it out: it would be lost."""
         state = self._state
-        targets = self.targets(queue)
-        for one in targets.keeping + targets.copies or [queue]:
-            state.last_sequence += 1
-            one.take_over(state.now_us, state.last_sequence, message, traits)
-            state.note_due(one)
+        state.last_sequence += 1
+        queue.take_over(state.now_us, state.last_sequence, message, traits)
+        state.note_due(queue)
 
 
 class Room:
@@ -167,15 +181,20 @@ class Room:
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
+        self._copies = 0
         self._items: dict[bytes, int] = {}
         self._bytes: dict[bytes, int] = {}
 
     def take(self, queue: Queue, size: int) -> PushFlag:
         """Count a push of a body of this size; returns why it would not be stored, and counts nothing then."""
         targets = self._intake.targets(queue)
+        count = targets.reach()
+        if size * count > COPY_BYTES_MAX or self._copies + count > COPIES_MAX:
+            return PushFlag.OVERSIZED
         for one in targets.deciding:
             if flag := self._refusal(one, size):
                 return flag
+        self._copies += count
         for one in targets.keeping:
             self.add(one, size)
         for one in targets.copies:
@@ -194,16 +213,11 @@ class Room:
             return
         queue.refused_total += 1
         if flag is PushFlag.OVERSIZED:
-            raise RefusedError(
-                "too_large", f"a body is larger than the queue {shown(queue.name)} takes (max_item_size)"
+            reason = (
+                f"a body is larger than the queue {shown(queue.name)} takes (max_item_size), or its copies are too many"
             )
+            raise RefusedError("too_large", reason)
         raise RefusedError("full", f"the queue {shown(queue.name)} is full (max_items, max_size)")
-
-    def receive(self, queue: Queue, size: int) -> None:
-        """Count a message that another queue gives up, see `Intake.receive`."""
-        targets = self._intake.targets(queue)
-        for one in targets.keeping + targets.copies or [queue]:
-            self.add(one, size)
 
     def add(self, queue: Queue, size: int) -> None:
         """Count a message that comes to those that wait, whether there is room or not."""

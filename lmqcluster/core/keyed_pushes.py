@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .commands import PushFlag, RefusedError
+from .intake import COPIES_MAX
 from .keys import KnownPush, digest_of
 from .message import Headers
 from .named_queues import NamedQueues
@@ -49,6 +50,8 @@ class KeyedPushes:
         checked = [checked_item(item) for item in items]
         checked_owner(owner)
         queue = state.queue(name)
+        if queue.special and len(checked) * state.intake.copies(queue) > COPIES_MAX:
+            raise RefusedError("too_large", f"the copies of {len(checked)} messages are too many; push fewer at once")
         if scope:
             return self._push_in_scope(queue, owner, scope, checked)
         if state.version < 2:
@@ -68,7 +71,13 @@ class KeyedPushes:
     def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
         """Store a message in each of these queues that exists, in the order given."""
         checked = checked_item(item)
-        return [(queue.name, self._store(queue, checked)) for queue in self._named.queues(names)]
+        flags: list[tuple[bytes, int]] = []
+        copies = 0
+        for queue in self._named.queues(names):
+            copies += self._state.intake.copies(queue)
+            flag = self._store(queue, checked) if copies <= COPIES_MAX else int(PushFlag.OVERSIZED)
+            flags.append((queue.name, flag))
+        return flags
 
     def forget_keys(self, scopes: list[bytes], owner: bytes = b"") -> int:
         """Let go of the keys of the owner's scopes; returns how many there were."""

@@ -40,7 +40,7 @@ class PushPlan:
         if destination is None:
             self._room.add(queue, size)
         elif destination:
-            self._room.receive(self._state.exits.target(queue, destination), size)
+            self._room.add(self._state.exits.target(queue, destination), size)
 
     def _is_known(self, queue: Queue, item: Item, key: bytes) -> bool:
         digest = digest_of(item.content)

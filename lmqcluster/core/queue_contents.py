@@ -138,7 +138,7 @@ class QueueContents(QueueCounters):
     def enriched(self) -> RichLines:
         """The lines of messages with traits, made if need be."""
         if self.rich is None:
-            self.rich = RichLines(self.leases.messages.values())
+            self.rich = RichLines(self.stock, self.leases.messages.values())
         return self.rich
 
     def head_us(self) -> int | None:
@@ -224,14 +224,18 @@ class QueueContents(QueueCounters):
         message.pushed_us = now_us
         self.pushed_total += 1
         self._count(1, len(content))
-        self.enriched().enter(message, now_us)
+        rich = self.enriched()
+        rich.came(message)
+        rich.enter(message, now_us)
 
     def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
         """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""
         taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, message.content, traits)
         self.moved_in_total += 1
         self._count(content_count(message.content), content_bytes(message.content))
-        self.enriched().enter(taken, now_us)
+        rich = self.enriched()
+        rich.came(taken)
+        rich.enter(taken, now_us)
 
     def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
         """Take messages of another queue as if they had been stored now, numbered from `sequence`.
@@ -339,6 +343,8 @@ class QueueContents(QueueCounters):
         self.stock.messages -= self.bodies
         self.stock.body_bytes -= self.body_bytes
         self.stock.property_bytes -= property_bytes(self.own)
+        if self.rich is not None:
+            self.stock.trait_bytes -= self.rich.trait_bytes
 
     def set_own(self, own: dict[str, Any]) -> None:
         """Replace the queue's own properties; `settings` is the machine's business."""

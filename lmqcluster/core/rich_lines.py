@@ -12,13 +12,17 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .expiry import NEVER
-from .message import Message, RichMessage, content_bytes
+from .message import Message, RichMessage, Traits, content_bytes
 from .sorted_line import SortedLine
+from .stock import Stock
 
 if TYPE_CHECKING:
     from .pre_images import PreImages
 
-__all__ = ["RichLines"]
+__all__ = ["TRAIT_BYTES", "RichLines"]
+
+TRAIT_BYTES = 600
+"""What the traits of a message and its places in lines take in memory, about."""
 
 
 class RichLines:
@@ -30,6 +34,7 @@ class RichLines:
         held: those whose group is busy, by group, due time, arrival.
         current: sequence of the message of each busy group that is in line or leased.
         leased_bytes: bytes of the bodies of all the queue's leased messages, those without traits included.
+        trait_bytes: about what the queue's messages with traits, leased ones included, take beside body and headers.
     """
 
     __slots__ = (
@@ -37,14 +42,18 @@ class RichLines:
         "_labelled",
         "_moved",
         "_prioritised",
+        "_stock",
         "current",
         "held",
         "leased_bytes",
         "scheduled",
+        "trait_bytes",
         "waiting",
     )
 
-    def __init__(self, leased: Iterable[Message]) -> None:
+    def __init__(self, stock: Stock, leased: Iterable[Message]) -> None:
+        self._stock = stock
+        self.trait_bytes = 0
         self.waiting: SortedLine[RichMessage] = SortedLine()
         self.scheduled: SortedLine[RichMessage] = SortedLine()
         self.held: SortedLine[RichMessage] = SortedLine()
@@ -65,6 +74,14 @@ class RichLines:
         return [("waiting", self.waiting), ("scheduled", self.scheduled), ("held", self.held)]
 
     # --- coming and going -----------------------------------------------------------------------------------------
+
+    def came(self, message: RichMessage) -> None:
+        """A message has come to the queue."""
+        self._count(_trait_bytes(message.traits))
+
+    def _count(self, trait_bytes: int) -> None:
+        self.trait_bytes += trait_bytes
+        self._stock.trait_bytes += trait_bytes
 
     def enter(self, message: RichMessage, now_us: int) -> None:
         """Put a message in line, by its due time; also one that comes back from a lease."""
@@ -124,6 +141,7 @@ class RichLines:
 
     def gone(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
         """A message has left the queue; the next one of its group takes its turn. Whether there is one."""
+        self._count(-_trait_bytes(message.traits))
         group = message.traits.group
         if not group or self.current.get(group) != message.sequence:
             return False
@@ -215,6 +233,10 @@ class RichLines:
     def count_labelled(self, label: bytes) -> int:
         """How many messages in line have this label."""
         return self._labelled.count_between((label, 0), (label, NEVER))
+
+
+def _trait_bytes(traits: Traits) -> int:
+    return TRAIT_BYTES + len(traits.label) + len(traits.group)
 
 
 def _time(message: RichMessage) -> tuple[int, int]:

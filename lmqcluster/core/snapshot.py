@@ -295,6 +295,9 @@ class Restoration(Generic[S]):
             message.pushed_us = pushed_us
         for message, times in zip(messages, delivered, strict=False):
             message.delivered = times
+        for message in messages if traits else ():
+            if isinstance(message, RichMessage):
+                queue.enriched().came(message)
         return messages
 
 

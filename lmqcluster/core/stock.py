@@ -18,14 +18,16 @@ class Stock:
         messages: messages, each part of a compound message counting as one.
         body_bytes: bytes of their bodies.
         property_bytes: bytes of the queues' own properties, see `property_bytes`.
+        trait_bytes: about what messages with traits take beside body and headers.
     """
 
-    __slots__ = ("body_bytes", "messages", "property_bytes")
+    __slots__ = ("body_bytes", "messages", "property_bytes", "trait_bytes")
 
     def __init__(self) -> None:
         self.messages = 0
         self.body_bytes = 0
         self.property_bytes = 0
+        self.trait_bytes = 0
 
 
 def property_bytes(properties: Mapping[str, Any]) -> int:

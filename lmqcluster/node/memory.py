@@ -5,22 +5,26 @@ from __future__ import annotations
 from ..core import Machine
 from ..core.quotas import ROWS, Kind
 
-__all__ = ["KEY_OVERHEAD_BYTES", "MESSAGE_OVERHEAD_BYTES", "QUEUE_BYTES", "stored_bytes"]
+__all__ = ["BINDING_BYTES", "KEY_OVERHEAD_BYTES", "MESSAGE_OVERHEAD_BYTES", "QUEUE_BYTES", "stored_bytes"]
 
 MESSAGE_OVERHEAD_BYTES = 300
 """What a stored message costs beside its body, about."""
 KEY_OVERHEAD_BYTES = 300
 """What a remembered idempotency key, producer, mark or subscription costs, about."""
+BINDING_BYTES = 400
+"""What a binding costs, about."""
 QUEUE_BYTES = 2_500
 """What an empty queue costs, about."""
 
 
 def stored_bytes(machine: Machine) -> int:
-    """What counts for `memory_bytes_max`: messages, queues, their properties, and what is kept for owners."""
+    """What counts for `memory_bytes_max`: messages, queues, their properties and bindings, and what is kept for owners."""
     stock, quotas = machine.stock, machine.quotas
     return (
         stock.body_bytes
         + stock.property_bytes
+        + stock.trait_bytes
+        + BINDING_BYTES * len(machine.bindings)
         + MESSAGE_OVERHEAD_BYTES * stock.messages
         + QUEUE_BYTES * len(machine.queues)
         + KEY_OVERHEAD_BYTES * sum(quotas.total(kind) for kind in ROWS)

@@ -228,16 +228,14 @@ class RichModel:
 
     def receive(self, target: bytes, entry: Entry, origin: Any) -> None:
         self.named(target)
-        _, keeping, copies = self.targets(target)
         priority, _, label, group, _ = entry.traits or (0, 0, b"", b"", None)
-        for one in keeping + copies or [target]:
-            self.arrivals += 1
-            retry = self.value(self.queues[one], "retry")
-            traits = (priority, 0, label, group, origin)
-            new = Entry(self.arrivals, entry.body, self.now_us, self.now_us, retry + 1, traits)
-            self.queues[one].entries.append(new)
-            self.queues[one].add("moved_in")
-            self.place(self.queues[one], new)
+        self.arrivals += 1
+        retry = self.value(self.queues[target], "retry")
+        traits = (priority, 0, label, group, origin)
+        new = Entry(self.arrivals, entry.body, self.now_us, self.now_us, retry + 1, traits)
+        self.queues[target].entries.append(new)
+        self.queues[target].add("moved_in")
+        self.place(self.queues[target], new)
 
     def retry_delay(self, queue: Queue, entry: Entry) -> int:
         delay = float(self.us(queue, "retry_delay", 0))

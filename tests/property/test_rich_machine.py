@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmqcluster.core import Fault, Machine, Op, idle_queues
+from lmqcluster.core.rich_lines import TRAIT_BYTES
 from lmqcluster.core.transactions import Conflict
 
 from . import rich_model as m
@@ -258,9 +259,19 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
             assert real.waiting() == sum(entry.state != "leased" for entry in queue.entries)
             assert real.body_bytes == sum(len(entry.body) for entry in queue.entries)
             if real.rich is not None:
+                traits = [entry.traits for entry in queue.entries if entry.traits]
+                assert real.rich.trait_bytes == sum(TRAIT_BYTES + len(one[2]) + len(one[3]) for one in traits)
                 assert real.rich.leased_bytes == sum(len(e.body) for e in queue.entries if e.state == "leased")
             counted = {counter: getattr(real, f"{counter}_total") for counter in _COUNTED}
             assert counted == {counter: queue.counts.get(counter, 0) for counter in _COUNTED}, name
+
+    @invariant()
+    def same_sums(self) -> None:
+        queues = self.machine.queues.values()
+        lines = [queue.rich for queue in queues if queue.rich is not None]
+        for machine in (self.machine, self.replica):
+            assert machine.stock.trait_bytes == sum(rich.trait_bytes for rich in lines)
+            assert machine.stock.body_bytes == sum(queue.body_bytes for queue in queues)
 
     @invariant()
     def replicas_are_equal(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from lmqcluster.core import Fault, Op, PushFlag
 from lmqcluster.core.bindings import BOUND_MAX, SOURCES_MAX
 from lmqcluster.core.commands import Place
+from lmqcluster.core.intake import COPIES_MAX, COPY_BYTES_MAX
 from lmqcluster.core.queue import PASSES_MAX
 from lmqcluster.core.queue_options import QueueOptions
 from lmqcluster.core.transactions import Conflict
@@ -391,6 +392,30 @@ def test_bindings_are_bounded_on_both_sides(driver: Driver) -> None:
         driver.do(Op.BIND, b"popular", b"target %d" % index)
     assert refusal(driver, Op.BIND, b"popular", b"another") == "quota_exceeded"
     assert driver.do(Op.BIND, b"popular", b"target 0") is False
+
+
+def test_copies_are_bounded(driver: Driver) -> None:
+    """An attack: one push reaches a thousand queues, and a batch is as large as it may be."""
+    for place in range(10):
+        driver.set(b"alias %d" % place, destination_queues=[f"{place}.{index}" for index in range(90)])
+    driver.set(Q, destination_queues=[f"alias {place}" for place in range(10)])
+    most = COPIES_MAX // 900
+    flags = driver.push(Q, *[b"x"] * (most + 3))
+    assert flags == [0] * most + [PushFlag.OVERSIZED] * 3
+    items = [[b"x", None, [], None]] * (most + 1)
+    assert refusal(driver, Op.PUSH_ITEMS, Q, items) == "too_large"
+    assert refusal(driver, Op.PUSH_TRAITS, Q, [[*item, []] for item in items]) == "too_large"
+    assert driver.do(Op.PUSH_EACH, [Q] * 5, [b"x", None, [], None]) == [(Q, 0)]
+    assert driver.push(Q, bytes(COPY_BYTES_MAX // 900 + 1)) == [PushFlag.OVERSIZED]
+    assert driver.size(b"9.89") == most + 1
+
+
+def test_dead_letters_are_not_multiplied(driver: Driver) -> None:
+    driver.do(Op.BIND, DEAD, b"copy")
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    driver.push(Q, b"x")
+    driver.nack(Q, driver.pull_one(Q)[1])
+    assert (driver.size(DEAD), driver.size(b"copy")) == (1, 0)
 
 
 def test_an_alias_passes_on_and_holds_nothing(driver: Driver) -> None:

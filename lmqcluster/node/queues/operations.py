@@ -100,6 +100,7 @@ class QueueOperations:
             self._proposals.check_name(name, owner)
         if source == target:
             raise LmqError("bad_request", "a queue cannot be bound to itself")
+        self._proposals.check_room()
         self._proposals.check_version(3)
         is_new: bool = await self._send([Op.BIND, source, target])
         log.info("queue bound", queue=_shown(source), target=_shown(target))

@@ -116,7 +116,10 @@ def refusal_of(queue: bytes, flag: int) -> LmqError | None:
     """Why a queue has not stored a message, None if it has."""
     name = queue.decode("utf-8", "backslashreplace")
     if flag & PushFlag.OVERSIZED:
-        return LmqError("too_large", f"the body is larger than the queue {name!r} takes (property max_item_size)")
+        reason = (
+            f"the body is larger than the queue {name!r} takes (property max_item_size), or its copies are too many"
+        )
+        return LmqError("too_large", reason)
     if flag & PushFlag.FULL:
         reason = f"the queue {name!r} is full (properties max_items, max_size); pull messages, or push later"
         return LmqError("full", reason)
