@@ -27,6 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
+from lmqcluster.core import Machine
+
 from .forks import ForkedNode, fork_node
 
 READY_S = 180.0
@@ -229,7 +231,9 @@ class NodeProcess:
 
     def wait_upgraded(self) -> None:
         """Wait until the cluster has moved to the newest machine version, which it does just after it was founded."""
-        wait_for(lambda: self.get_json("/v1/cluster")["machine_version"] >= 2, "machine version 2")
+        wait_for(
+            lambda: self.get_json("/v1/cluster")["machine_version"] >= Machine.VERSION_MAX, "the newest machine version"
+        )
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Wait until the node says that it can serve requests.
