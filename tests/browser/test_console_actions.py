@@ -181,3 +181,33 @@ def test_a_node_leaves_and_joins(open_console: OpenConsole, cluster: Cluster) ->
     assert understood(console.confirm("Join")) == ["join"]
     expect(console.main).to_contain_text("3 members, 2 are needed")
     wait_for(lambda: len(cluster[0].get_json("/v1/cluster")["nodes"]) == 3, "three members again")
+
+
+def test_bounds_and_dead_letters(open_console: OpenConsole, client: Client, cluster: Cluster, queue_name: str) -> None:
+    dead = f"{queue_name}.dead"
+    client.push(queue_name, b"x")
+    console = open_console(f"queue/{queue_name}")
+    console.press("Edit")
+    console.dialog.get_by_label("max_items").fill("5")
+    console.dialog.get_by_label("dead_letter_queue").fill(dead)
+    console.dialog.get_by_label("discard_old_when_full").select_option("yes")
+    console.dialog.get_by_label("retry:").fill("0")
+    assert understood(console.confirm("Set")) == ["queue", "set"]
+    expect(console.row("Properties", "max_items")).to_contain_text("the queue")
+    client.push(queue_name, b"one delivery")
+    held = client.pull_many(queue_name, 2)
+    assert held[1].nack()
+    console.press("Edit")
+    console.dialog.get_by_label("max_items").fill("")
+    expect(console.dialog.locator(".command code")).to_contain_text(f"queue set {queue_name} --unset max_items")
+    assert understood(console.confirm("Set")) == ["queue", "set"]
+    expect(console.main.locator("section", has_text="Properties").get_by_text("max_items")).to_have_count(0)
+    console = open_console(f"queue/{dead}")
+    console.press("Redrive")
+    expect(console.dialog).to_contain_text("1 waiting message here")
+    assert understood(console.confirm("Redrive")) == ["queue", "redrive"]
+    expect(console.tile("ready")).to_have_text("0")
+    again = client.pull(queue_name, timeout=0)
+    assert again is not None
+    assert again.content == b"one delivery"
+    assert console.errors == []

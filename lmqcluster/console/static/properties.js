@@ -4,12 +4,14 @@ import { actionButton, ask, commandLine, field } from "./actions.js";
 import { change } from "./api.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { queueWord, quoted } from "./names.js";
+import { OPTIONS, isOption, optionFields, optionWords, readOptions } from "./options.js";
 
 const MEANING = {
   accum: "accumulation window in seconds; 0 is off",
   retry: "how often a message is delivered again, for messages pushed from now on",
   timeout: "seconds until a delivered message is delivered again",
   hooks: "modules that run at a point of a request",
+  ...Object.fromEntries(OPTIONS.map(([name, , meaning]) => [name, meaning])),
 };
 
 /** A property's value as people read it. */
@@ -21,7 +23,7 @@ export function shownValue(value) {
 export function propertyFields(values = {}) {
   const number = (name, step) => field(name, `${name}: ${MEANING[name]}`, h("input", { type: "number", step, value: values[name] ?? "" }));
   const hooks = h("textarea", { rows: "2", spellcheck: "false", value: values.hooks ? JSON.stringify(values.hooks) : "" });
-  return [number("accum", "any"), number("retry", "1"), number("timeout", "any"), field("hooks", `hooks: ${MEANING.hooks}, as JSON`, hooks)];
+  return [number("accum", "any"), number("retry", "1"), number("timeout", "any"), field("hooks", `hooks: ${MEANING.hooks}, as JSON`, hooks), ...optionFields(values)];
 }
 
 /** The properties in the texts of the form; raises RangeError for JSON that is none. */
@@ -35,7 +37,7 @@ export function readProperties(texts) {
       throw new RangeError(`The hooks are not JSON: ${error.message}`);
     }
   }
-  return properties;
+  return { ...properties, ...readOptions(texts) };
 }
 
 /** The section of the queue's page. */
@@ -47,7 +49,7 @@ export function propertiesSection(page) {
     const fields = propertyFields(latest.properties);
     const done = await ask({
       title: `Properties of ${page.name}`,
-      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The others stay as they are."],
+      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The others stay as they are. An emptied field takes the property away, from max_items on."],
       fields,
       verb: "Set",
       command: (texts) => setCommand(page.segment, changed(texts)) || "(nothing is changed yet)",
@@ -64,7 +66,9 @@ export function propertiesSection(page) {
   /** What differs from what holds now; what cannot be read yet is left out of the command line. */
   function changed(texts) {
     const wanted = readProperties(texts);
-    return Object.fromEntries(Object.entries(wanted).filter(([name, value]) => shownValue(value) !== shownValue(latest.properties[name] ?? "")));
+    const set = Object.entries(wanted).filter(([name, value]) => shownValue(value) !== shownValue(latest.properties[name] ?? ""));
+    const unset = OPTIONS.filter(([name]) => name in latest.own && !(name in wanted)).map(([name]) => [name, null]);
+    return Object.fromEntries([...set, ...unset]);
   }
 
   async function clear() {
@@ -100,6 +104,6 @@ export function propertiesSection(page) {
 
 function setCommand(segment, properties) {
   if (Object.keys(properties).length === 0) return "";
-  const options = Object.entries(properties).flatMap(([name, value]) => [`--${name}`, quoted(shownValue(value))]);
+  const options = Object.entries(properties).flatMap(([name, value]) => (isOption(name) ? optionWords(name, value) : [`--${name}`, quoted(shownValue(value))]));
   return commandLine("queue set", [queueWord(segment)], options);
 }

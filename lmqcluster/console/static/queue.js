@@ -9,7 +9,7 @@ import { messagesSection } from "./messages.js";
 import { queueWord, textOf } from "./names.js";
 import { tiles } from "./overview.js";
 import { propertiesSection } from "./properties.js";
-import { deleteQueue, moveMessages, purgeQueue, pushMessage, suspendQueue } from "./queue_actions.js";
+import { deleteQueue, moveMessages, purgeQueue, pushMessage, redriveMessages, suspendQueue } from "./queue_actions.js";
 import { now, Rates } from "./rates.js";
 
 export const label = "Queue";
@@ -135,6 +135,7 @@ export function open({ argument: segment }) {
         actionButton("Push", "write", () => pushMessage(page, messages.reload)),
         suspend,
         actionButton("Move", "admin", () => moveMessages(page, messages.reload)),
+        actionButton("Redrive", "admin", () => redriveMessages(page, messages.reload)),
         actionButton("Purge", "admin", () => purgeQueue(page, messages.reload), { kind: "danger" }),
         actionButton("Delete", "admin", () => deleteQueue(page), { kind: "danger" }),
       ),

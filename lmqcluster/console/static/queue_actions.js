@@ -79,6 +79,29 @@ export async function moveMessages(page, reload) {
   if (done) await reload();
 }
 
+export async function redriveMessages(page, reload) {
+  const queue = await fresh(page);
+  const to = field("to", "To queue", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Empty: each goes back to the queue that it came from.");
+  const label = field("label", "Label", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Empty: whatever their label.");
+  const most = field("max", "At most", h("input", { type: "number", min: "1", step: "1" }), "Empty: all.");
+  const done = await ask({
+    title: `Redrive ${page.name}`,
+    text: [`Messages that the cluster has put here, dead letters and expired ones, are sent back as fresh messages. ${plural(queue.ready + queue.delayed, "waiting message")} here; what clients have pushed stays.`],
+    fields: [to, label, most],
+    verb: "Redrive",
+    command: (values) => commandLine("queue redrive", [queueWord(page.segment)], Object.entries(given(values)).flatMap(([name, value]) => [`--${name}`, quoted(String(value))])),
+    run: async (values) => {
+      const { redriven } = await change("POST", `${page.api}/redrive`, given(values));
+      return `${plural(redriven, "message")} sent back.`;
+    },
+  });
+  if (done) await reload();
+}
+
+function given({ to, label, max }) {
+  return { ...(to ? { to } : {}), ...(label ? { label } : {}), ...(max ? { max: Number(max) } : {}) };
+}
+
 export async function purgeQueue(page, reload) {
   const queue = await fresh(page);
   const done = await ask({
