@@ -26,7 +26,7 @@ READ_ROUTES = {
     for path in (
         "/properties", "/properties/{name}", "/stats", "/metrics", "/metrics/queues", "/openapi.json", "/v1/openapi.json",
         "/v1/queues", "/v1/queues/{name}", "/v1/queues/{name}/properties", "/v1/queues/{name}/messages",
-        "/v1/queues/{name}/stats",
+        "/v1/queues/{name}/stats", "/v1/queues/{name}/bindings", "/v1/queues/{name}/labels",
         "/v1/subscriptions", "/v1/subscriptions/{name}", "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level",
     )
@@ -38,15 +38,18 @@ OTHER_ROUTES = {
         "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level",
     )
-}  # fmt: skip
+} | {("POST", "/v1/transactions")}  # fmt: skip
 READ_METHODS = {
     *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props"),
     *(b"subscription", b"subscriptions", b"backlog", b"peek", b"jobs"),
+    *(b"bindings", b"count_labelled"),
 }
 OTHER_METHODS = {
     *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
     # Scopes and jobs are their owner's: others find none.
     *(b"forget_keys", b"mark", b"end_jobs", b"jobs"),
+    # Each of its operations is checked: see `test_a_transaction_touches_only_what_the_token_covers`.
+    b"transaction",
 }
 ARGUMENTS: dict[bytes, list[Any]] = {
     b"push_all": [".*", "x"],
@@ -55,6 +58,7 @@ ARGUMENTS: dict[bytes, list[Any]] = {
     b"set_default_props": [[]],
     b"reserve_batch": ["victim", 1, "victim", {"pattern": False, "count": 1, "lease": 1}],
     b"backlog": ["victim", False],
+    b"transaction": [[]],
     b"forget_keys": [["no such scope"]],
     b"mark": ["no such job", "stream"],
     b"end_jobs": [["no such job"]],

@@ -27,9 +27,9 @@ _DONE = {Op.PURGE: "purged", Op.MOVE: "moved", Op.WITHDRAW: "withdrawn", Op.REDR
 class QueueOperations:
     """Purge, move, withdraw, redrive, bind, unbind, suspend and resume.
 
-    The methods that take many messages send their first command when they are called, so that it keeps its place among the
-    requests of a client, and raise `LmqError` if the node takes none. What they return has to be awaited and raises it too:
-    ``queue_not_found``, and ``unknown_outcome`` if it failed half-way.
+    They send their first command when they are called, so that it keeps its place among the requests of a client, and raise
+    `LmqError` if the node takes none. What they return has to be awaited and raises it too: ``queue_not_found``, and
+    ``unknown_outcome`` if it failed half-way.
     """
 
     def __init__(self, proposals: Proposals) -> None:
@@ -91,10 +91,13 @@ class QueueOperations:
         self._proposals.check_version(3)
         return self._repeat([Op.REDRIVE, queue, destination or b"", label], _checked_count(count))
 
-    async def bind(self, source: bytes, target: bytes, owner: bytes = b"") -> bool:
+    def bind(self, source: bytes, target: bytes, owner: bytes = b"") -> Coroutine[Any, Any, bool]:
         """Have a copy of what is pushed to one queue stored in another in the same step; False if it was so before.
 
         Makes both queues if need be.
+
+        Raises:
+            LmqError: at once: ``bad_name``, ``quota_exceeded``, or ``bad_request`` if both queues are one.
         """
         for name in (source, target):
             self._proposals.check_name(name, owner)
@@ -102,18 +105,20 @@ class QueueOperations:
             raise LmqError("bad_request", "a queue cannot be bound to itself")
         self._proposals.check_room()
         self._proposals.check_version(3)
-        is_new: bool = await self._send([Op.BIND, source, target])
-        log.info("queue bound", queue=_shown(source), target=_shown(target))
-        return is_new
+        return self._changed(self._send([Op.BIND, source, target]), "queue bound", source, target)
 
-    async def unbind(self, source: bytes, target: bytes) -> bool:
+    def unbind(self, source: bytes, target: bytes) -> Coroutine[Any, Any, bool]:
         """End a binding; False if there is none."""
         self._proposals.check_version(3)
         if max(len(source), len(target)) > NAME_BYTES_MAX:
-            return False
-        ended: bool = await self._send([Op.UNBIND, source, target])
-        log.info("queue unbound", queue=_shown(source), target=_shown(target))
-        return ended
+            raise LmqError("bad_name", f"a queue name has at most {NAME_BYTES_MAX} bytes")
+        return self._changed(self._send([Op.UNBIND, source, target]), "queue unbound", source, target)
+
+    @staticmethod
+    async def _changed(changed: asyncio.Future[bool], event: str, source: bytes, target: bytes) -> bool:
+        is_changed = await changed
+        log.info(event, queue=_shown(source), target=_shown(target))
+        return is_changed
 
     def bindings(self, source: bytes) -> list[bytes]:
         """The queues that get copies of what is pushed to this one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -281,9 +281,11 @@ class QueueService(Proposals):
             raise no_queue(queue)
         return results
 
-    async def transaction(self, steps: Sequence[Step], owner: bytes = b"") -> list[Stored | bool]:
+    def transaction(
+        self, steps: Sequence[Step], owner: bytes = b"", *, again: bool = False
+    ) -> Coroutine[Any, Any, list[Stored | bool]]:
         """Carry out several operations on any queues, or none of them; see `run_transaction`."""
-        return await run_transaction(self, self.receipts(), steps, owner)
+        return run_transaction(self, self.receipts(), steps, owner, again=again)
 
     # --- properties and the rest ----------------------------------------------------------------------------------
 

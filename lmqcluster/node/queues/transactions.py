@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core import Op
+from ...core import Machine, Op, PushFlag
 from ...core.commands import Place
+from ...core.keyed_pushes import FLAG_BITS
 from ...core.transactions import OPERATIONS_MAX, Conflict
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
@@ -54,20 +56,28 @@ class ExtendStep:
     lease_s: float | None = None
 
 
+_ENDING = {Op.ACK: Op.ACK, Op.GIVE_BACK: Op.NACK}
+"""Commands that end deliveries, and as what they are remembered."""
+
 Step = PushStep | AckStep | NackStep | ExtendStep
 
 
-async def run_transaction(
-    proposals: Proposals, receipts: ReceiptFormat, steps: Sequence[Step], owner: bytes
-) -> list[Stored | bool]:
+def run_transaction(
+    proposals: Proposals, receipts: ReceiptFormat, steps: Sequence[Step], owner: bytes, *, again: bool = False
+) -> Coroutine[Any, Any, list[Stored | bool]]:
     """Carry out all steps, or none of them.
 
+    The command is sent when this is called, so that it keeps its place among the requests of a client.
+
+    Args:
+        again: the client repeats a transaction whose answer it has lost, so it may have been carried out already.
+
     Returns:
-        Of each push what became of it, of all others True.
+        Awaited: of each push what became of it, of all others True.
 
     Raises:
-        LmqError: nothing was done: ``lease_lost``, ``full``, ``too_large``, ``key_reused``, ``quota_exceeded`` with the step that
-            failed; or ``unknown_outcome``.
+        LmqError: at once, or awaited. Nothing was done: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
+            ``quota_exceeded`` with the step that failed; or ``unknown_outcome``.
     """
     proposals.check_version(3)
     if len(steps) > OPERATIONS_MAX:
@@ -78,10 +88,58 @@ async def run_transaction(
     for step in steps:
         rows.append(_row(proposals, receipts, step, owner))
         size += len(step.queue) + (step.item.size_bytes() if isinstance(step, PushStep) else 40)
-    result: list[Any] | Conflict = await proposals.propose([Op.TRANSACTION, rows, *proposals.owned(owner)], size)
+    sent = proposals.send([Op.TRANSACTION, rows, *proposals.owned(owner)], size)
+    return _outcome(sent, _Earlier(proposals.machine, rows, owner) if again else None)
+
+
+async def _outcome(sent: asyncio.Future[list[Any] | Conflict], earlier: _Earlier | None) -> list[Stored | bool]:
+    result = await sent
     if isinstance(result, Conflict):
-        raise LmqError(result.code, f"operation {result.failed}: {result.reason}; nothing was done")
+        error = LmqError(result.code, f"operation {result.failed}: {result.reason}; nothing was done")
+        if earlier is None:
+            raise error
+        return earlier.results(error)
     return [one if one is True else Stored(*one) for one in result]
+
+
+class _Earlier:
+    """An earlier attempt of a transaction, as far as its traces tell of it.
+
+    If it was carried out, its settlements have ended their deliveries, and the keys of its pushes are known.
+    """
+
+    def __init__(self, machine: Callable[[], Machine], rows: list[list[Any]], owner: bytes) -> None:
+        self._machine = machine
+        self._rows = rows
+        self._owner = owner
+
+    def results(self, error: LmqError) -> list[Stored | bool]:
+        """What the earlier attempt did, now that the transaction conflicts.
+
+        Raises:
+            LmqError: the error, if there is no such attempt; ``unknown_outcome`` if that cannot be told any more.
+        """
+        settled = [self._settled(*row) for row in self._rows if row[0] in _ENDING]
+        if False in settled or (not settled and error.code != "lease_lost"):
+            raise error
+        stored = [self._stored(*row) if row[0] == Op.PUSH_TRAITS else True for row in self._rows]
+        if not settled or None in settled or None in stored:
+            reason = "whether an earlier attempt carried the transaction out is not known any more"
+            raise LmqError("unknown_outcome", f"{reason}; now it cannot be: {error.message}")
+        return [one for one in stored if one is not None]
+
+    def _settled(self, op: Op, queue: bytes, number: int, *_more: int) -> bool | None:
+        return self._machine().settled_by(_ENDING[op], queue, number)
+
+    def _stored(self, _op: Op, queue: bytes, row: list[Any]) -> Stored | None:
+        """What became of a push, None if its key is not known; one without a key shares the fate of the others."""
+        key = row[3]
+        if key is None:
+            return Stored(PushFlag.STORED)
+        known = self._machine().keys.find(self._owner, queue, key)
+        if known is None:
+            return None
+        return Stored(known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS)
 
 
 def _row(proposals: Proposals, receipts: ReceiptFormat, step: Step, owner: bytes) -> list[Any]:

@@ -148,6 +148,6 @@ def pushes_of(method: bytes, arguments: list[Any]) -> int:
     if type(options) is not dict:
         return 0
     if method == b"push":
-        return 0 if options.get(b"key") is not None else 1
+        return 1 if all(value is None for value in options.values()) else 0
     contents = arguments[1]
     return len(contents) if type(contents) is list and not options else 0

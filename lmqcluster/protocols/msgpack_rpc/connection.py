@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core import Op
+from ...core import Op, PushFlag
 from ...core.commands import Delivered
 from ...node.access.access import Principal
 from ...node.access.clients import client_of
 from ...node.proposer import Group
+from ...node.queues.push_items import refusal_of
 from ...ports import Place
 from ...wire.address import is_loopback
 from ...wire.errors import LmqError, Outcome
@@ -23,6 +24,8 @@ from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX
 from . import replies
 from .arguments import arity, body_of, pushes_of, wait
+from .option_pulls import pull_with_options
+from .pullers import MANY_BYTES_MAX
 from .stream import UNREAD_BYTES_MAX, Stream, checked_msgid
 
 if TYPE_CHECKING:
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MANY_BYTES_MAX", "NOTIFICATION", "Connection", "Handler"]
 
-MANY_BYTES_MAX = 16 * 1024 * 1024
-"""A batch ends with the message that exceeds this, however many were asked for."""
 WAITERS_MAX = 50_000
 """Most pulls that one connection may have waiting."""
 _UNDEF = "undef"
@@ -51,6 +52,14 @@ _Send = Callable[[Any, list[Delivered], list[bytes]], None]
 
 def _nothing(_result: bytes) -> None:
     """What was to be sent is sent already."""
+
+
+def _pushed(queue: bytes, msgid: Any, flag: int) -> bytes:
+    """The response to a push."""
+    error = refusal_of(queue, flag) if flag >= PushFlag.FULL else None
+    return (
+        replies.success(msgid, replies.FLAG_TEXTS[flag]) if error is None else replies.failure(msgid, error.rpc_text())
+    )
 
 
 class Connection(Stream):
@@ -237,12 +246,14 @@ class Connection(Stream):
         proposer.add(Group(command, [msgid], self), size + 64)
 
     def pull(self, msgid: Any, arguments: list[Any]) -> None:
-        """``pull(name[, timeout])``."""
+        """``pull(name[, timeout[, options]])``."""
         if len(arguments) == 2:
             name, wait_s = arguments[0], wait(arguments[1])
-        else:
-            arity(arguments, 1, 1)
+        elif len(arguments) == 1:
             name, wait_s = arguments[0], None
+        else:
+            pull_with_options(self, msgid, arguments)
+            return
         if type(name) is not bytes:
             raise LmqError("bad_arguments", "a queue name must be a string")
         service = self.service
@@ -311,9 +322,9 @@ class Connection(Stream):
             self.write(replies.all_ok(tickets))
             return
         if is_push:
-            texts = replies.FLAG_TEXTS
+            # A push that a queue refuses holds up none of the producer's later ones: the cluster remembers its number.
             out = [
-                replies.success(msgid, texts[flag])
+                _pushed(group.command[1], msgid, flag)
                 for msgid, flag in zip(tickets, result, strict=True)
                 if msgid is not NOTIFICATION
             ]
@@ -378,6 +389,10 @@ class Connection(Stream):
             send(token, delivered, encoded)
         return b""
 
+    def is_answered(self, msgid: Any) -> bool:
+        """Whether the client gets an answer: not to a notification."""
+        return msgid is not NOTIFICATION
+
     def give_back(self, msgid: Any, delivered: list[Delivered]) -> None:
         """Refuse a pull whose messages the client has left no room for."""
         self.service.pulls.put_back(delivered)
@@ -388,7 +403,9 @@ class Connection(Stream):
         receipts = self.service.receipts()
         if self._encoder is None or self._encoder.receipts is not receipts:
             typed = self.producer is not None
-            self._encoder = replies.DeliveryEncoder(receipts, typed=typed, transcoder=self.owner.transcoder)
+            self._encoder = replies.DeliveryEncoder(
+                receipts, typed=typed, transcoder=self.owner.transcoder, now_us=self.service.pulls.clock.now_us
+            )
         return self._encoder
 
     def pull_failed(self, token: Any, error: LmqError) -> None:

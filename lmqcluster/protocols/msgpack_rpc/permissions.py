@@ -59,8 +59,18 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"purge": MANAGE_QUEUE,
     # The queue that messages go to is checked by the method itself.
     b"move": MANAGE_QUEUE,
+    b"withdraw": USE,
+    b"count_labelled": LOOK_AT_QUEUE,
+    # As with move.
+    b"redrive": MANAGE_QUEUE,
+    b"bind": MANAGE_QUEUE,
+    b"unbind": MANAGE_QUEUE,
+    b"bindings": LOOK_AT_QUEUE,
+    # Each operation is checked by itself.
+    b"transaction": Permission(Role.WRITE, Scope.ANYTHING),
     b"suspend": MANAGE_QUEUE,
     b"resume": MANAGE_QUEUE,
+    # Queues that properties name are checked by the method itself.
     b"update_props": USE,
     b"set_default_props": MANAGE,
     b"get_default_props": LOOK,

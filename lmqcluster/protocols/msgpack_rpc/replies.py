@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 import msgpack
 
 from ...core.commands import Delivered
+from ...core.message import RichMessage
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, unpack
@@ -43,6 +45,8 @@ _HEADS_MAX = 4096
 _RAW_ID = b"\xa2id\xda\x00\x24"
 _MAP_QUEUE = b"\x85\xa5queue"
 _MAP_OF_SIX = b"\x86"
+_DELIVERY_KEY = b"\xa8delivery"
+_PUSHED_AT_KEY = b"\xa9pushed_at"
 _CONTENT_TYPE_KEY = b"\xaccontent_type"
 
 
@@ -79,15 +83,24 @@ class DeliveryEncoder:
 
     Args:
         receipts: how ids look.
-        typed: whether to add a sixth key, ``content_type``, to a normal message whose type is not that of pushes over
-            MessagePack-RPC; nil if it has none. LMQ's clients do not know that key.
+        typed: whether to add keys that LMQ's clients do not know: ``content_type`` to a normal message whose type is not that
+            of pushes over MessagePack-RPC, nil if it has none; and to a message with traits what it was pushed with.
         transcoder: bounds what is decoded at once; None for no bound.
+        now_us: the log time of this moment.
     """
 
-    __slots__ = ("_heads", "_transcoder", "_typed", "receipts")
+    __slots__ = ("_heads", "_now_us", "_transcoder", "_typed", "receipts")
 
-    def __init__(self, receipts: ReceiptFormat, *, typed: bool, transcoder: Transcoder | None = None) -> None:
+    def __init__(
+        self,
+        receipts: ReceiptFormat,
+        *,
+        typed: bool,
+        transcoder: Transcoder | None = None,
+        now_us: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.receipts = receipts
+        self._now_us = now_us
         self._transcoder = transcoder
         self._typed = typed
         self._heads: dict[bytes, bytes] = {}
@@ -115,8 +128,29 @@ class DeliveryEncoder:
                 contents = [self._value(part.content_type, part.content) for part in body]
             body = array_header(len(contents)) + b"".join(contents)
             kinds = _PACKAGE_TAILS
+        if self._typed and isinstance(message, RichMessage):
+            traits = self._traits(message)
+            head = bytes((head[0] + len(traits) // 2,)) + head[1:]
+            body += b"".join(traits)
         tail = kinds[remaining] if remaining < 128 else kinds[0][:-9] + pack(remaining) + _CONTENT
         return b"".join((head, b"%012x" % number, tail, body))
+
+    def _traits(self, message: RichMessage) -> list[bytes]:
+        """Keys and values of what is known of a message beyond its content."""
+        traits = message.traits
+        pushed_us = message.pushed_us + time.time_ns() // 1000 - self._now_us()
+        found = [_DELIVERY_KEY, pack(message.delivered), _PUSHED_AT_KEY, pack(pushed_us / 1e6)]
+        if traits.priority:
+            found += [pack("priority"), pack(traits.priority)]
+        if traits.label:
+            found += [pack("label"), pack_raw(traits.label)]
+        if traits.group:
+            found += [pack("group"), pack_raw(traits.group)]
+        if traits.origin is not None:
+            queue, reason, _at_us, deliveries, sequence, _pushed_us = traits.origin
+            origin = {"queue": queue, "reason": reason, "deliveries": deliveries, "sequence": sequence}
+            found += [pack("origin"), pack(origin)]
+        return found
 
     def _value(self, content_type: bytes | None, body: bytes) -> bytes:
         transcoder = self._transcoder

@@ -82,6 +82,8 @@ class Stream(asyncio.Protocol):
         self._refused = False
         self._out: list[bytes] = []
         self._out_bytes = 0
+        # Responses that will be sent whatever happens, and wait for something else.
+        self.promised_bytes = 0
         # `_reading` is the wish, `_working` whether reading stands still until what has arrived is carried out.
         self._reading = True
         self.writable = True
@@ -386,7 +388,7 @@ class Stream(asyncio.Protocol):
 
     def unread_bytes(self) -> int:
         """What the client has not read, as far as it is here."""
-        return self._transport.get_write_buffer_size() + self._out_bytes
+        return self._transport.get_write_buffer_size() + self._out_bytes + self.promised_bytes
 
     def leaves_unread(self, now_s: float) -> bool:
         """Whether the client has read nothing for long of what waits for it."""

@@ -1,0 +1,61 @@
+"""Pulls with options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...node.queues.pulls import Puller
+from ...node.queues.times import lease_us
+from ...wire.errors import LmqError
+from .arguments import arity, text, wait
+from .option_arguments import flag_of, given, seconds_of
+from .pullers import ManyPuller, SettlingPuller
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+__all__ = ["pull_many", "pull_with_options"]
+
+_OPTIONS = frozenset((b"lease", b"auto_ack"))
+
+
+def pull_with_options(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
+    """``pull(name, timeout, {lease, auto_ack})``."""
+    arity(arguments, 3, 3)
+    name, wait_s, options = text(arguments[0]), wait(arguments[1]), given(arguments[2], _OPTIONS)
+    settles = _settles(connection, msgid, options)
+    puller = SettlingPuller(connection, is_many=False) if settles else connection
+    _start(connection, name, (puller, msgid, 1, wait_s), options)
+
+
+def pull_many(connection: Connection, msgid: Any, name: bytes, wanted: tuple[int, float], more: list[Any]) -> None:
+    """``pull_many(name, max, timeout[, {lease, auto_ack}])``; `more` holds the options, if there are any."""
+    options = given(more[0], _OPTIONS) if more else {}
+    settles = _settles(connection, msgid, options)
+    puller = SettlingPuller(connection, is_many=True) if settles else ManyPuller(connection)
+    _start(connection, name, (puller, msgid, *wanted), options)
+
+
+def _settles(connection: Connection, msgid: Any, options: dict[bytes, Any]) -> bool:
+    settles = flag_of(options, b"auto_ack")
+    if settles and not connection.is_answered(msgid):
+        raise LmqError("bad_request", "what a notification pulls reaches nobody, so it must not be acknowledged")
+    return settles
+
+
+def _start(
+    connection: Connection, name: bytes, ticket: tuple[Puller, Any, int, float], options: dict[bytes, Any]
+) -> None:
+    service = connection.service
+    lease_s = seconds_of(options, b"lease")
+    connection.check_waiters()
+    if lease_s is None:
+        service.check_name(name, connection.kept_for())
+        service.receipts()
+        service.pulls.start(name, ticket)
+        return
+    own_lease_us = lease_us(lease_s)
+    service.check_version(3)
+    service.check_name(name, connection.kept_for())
+    service.receipts()
+    service.pulls.start_with_lease(own_lease_us, name, ticket)

@@ -1,0 +1,157 @@
+"""Answers to pulls that may take several messages, or settle what they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core import Op
+from ...core.commands import Delivered
+from ...node.proposer import Group
+from ...node.queues.pulls import Waiter
+from ...wire.errors import LmqError, Outcome
+from . import replies
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+__all__ = ["MANY_BYTES_MAX", "ManyPuller", "SettlingPuller"]
+
+MANY_BYTES_MAX = 16 * 1024 * 1024
+"""A batch ends with the message that exceeds this, however many were asked for."""
+
+
+class ManyPuller:
+    """The answer to one ``pull_many`` (`Puller`)."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def closed(self) -> bool:
+        """The client is gone."""
+        return self._connection.closed
+
+    @property
+    def waiting(self) -> set[Waiter]:
+        """Its pulls that stand in a line."""
+        return self._connection.waiting
+
+    def pulled(self, token: Any, delivered: list[Delivered]) -> None:
+        """Encode the messages."""
+        connection = self._connection
+        encode = connection.encoder().encode
+        encoded: list[bytes] = []
+        size = 0
+        try:
+            for one in delivered:
+                encoded.append(encode(one))
+                size += len(encoded[-1])
+                if size > MANY_BYTES_MAX:
+                    break
+        except replies.LargeBodyError:
+            connection.encode_later(token, delivered, self.send)
+            return
+        self.send(token, delivered, encoded)
+
+    def send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
+        """Send what is encoded, and put back what is not."""
+        connection = self._connection
+        size = sum(map(len, encoded))
+        if connection.must_ask(size) and not connection.has_room(size):
+            connection.give_back(token, delivered)
+            return
+        if len(encoded) < len(delivered):
+            connection.service.pulls.put_back(delivered[len(encoded) :])
+        connection.succeed(token, replies.array_header(len(encoded)) + b"".join(encoded))
+
+    def pull_failed(self, token: Any, error: LmqError) -> None:
+        """Refuse the pull."""
+        self._connection.fail(token, error.rpc_text())
+
+
+class SettlingPuller(ManyPuller):
+    """The answer to a pull that acknowledges what it sends (`Puller`).
+
+    Once the acknowledgement is on its way the answer is sent in any case, so the room for it is looked for before.
+    """
+
+    __slots__ = ("_is_many",)
+
+    def __init__(self, connection: Connection, *, is_many: bool) -> None:
+        super().__init__(connection)
+        self._is_many = is_many
+
+    def send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
+        """Acknowledge what is encoded, and put back what is not."""
+        connection = self._connection
+        size = sum(map(len, encoded))
+        must_ask = connection.promised_bytes or connection.must_ask(size)
+        if must_ask and not connection.has_room(size):
+            connection.give_back(token, delivered)
+            return
+        if len(encoded) < len(delivered):
+            connection.service.pulls.put_back(delivered[len(encoded) :])
+        if encoded:
+            self._settle(token, delivered[: len(encoded)], encoded)
+        else:
+            self.answer(token, [])
+
+    def _settle(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
+        connection = self._connection
+        name = delivered[0][0]
+        numbers = [number for _name, number, _remaining, _message in delivered]
+        settlement = _Settlement(connection, self, delivered, encoded)
+        try:
+            connection.service.proposer.add(Group([Op.ACK, name, numbers], [token], settlement), 64 + 10 * len(numbers))
+        except LmqError as exc:
+            connection.service.pulls.put_back(delivered)
+            connection.fail(token, exc.rpc_text())
+        else:
+            settlement.promise()
+
+    def answer(self, token: Any, encoded: list[bytes]) -> None:
+        """Send messages, or that there are none."""
+        if self._is_many:
+            result = replies.array_header(len(encoded)) + b"".join(encoded)
+        else:
+            result = encoded[0] if encoded else replies.EMPTY
+        self._connection.succeed(token, result)
+
+
+class _Settlement:
+    """Messages that are acknowledged and then sent (`Sink`)."""
+
+    __slots__ = ("_connection", "_delivered", "_encoded", "_puller", "_size")
+
+    def __init__(
+        self, connection: Connection, puller: SettlingPuller, delivered: list[Delivered], encoded: list[bytes]
+    ) -> None:
+        self._connection = connection
+        self._puller = puller
+        self._delivered = delivered
+        self._encoded = encoded
+        self._size = sum(map(len, encoded))
+
+    def promise(self) -> None:
+        """Count the answer, which will be sent."""
+        self._connection.promised_bytes += self._size
+
+    def completed(self, group: Group, settled: list[bool] | None) -> None:
+        """Send those whose leases had not ended."""
+        tickets, group.tickets = group.tickets, []
+        for token in tickets:
+            self._connection.promised_bytes -= self._size
+            results = settled if settled is not None else [False] * len(self._encoded)
+            kept = [one for one, is_settled in zip(self._encoded, results, strict=True) if is_settled]
+            self._puller.answer(token, kept)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """Refuse the pull; what is certainly not acknowledged goes back."""
+        tickets, group.tickets = group.tickets, []
+        for token in tickets:
+            self._connection.promised_bytes -= self._size
+            if error.outcome is Outcome.NOT_APPLIED:
+                self._connection.service.pulls.put_back(self._delivered)
+            self._connection.fail(token, error.rpc_text())

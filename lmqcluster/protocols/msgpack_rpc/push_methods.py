@@ -1,0 +1,205 @@
+"""Methods that push."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any
+
+from ...core import Op, PushFlag
+from ...node.queues.push_copies import push_copies
+from ...node.queues.push_items import PushItem, check_all_stored, refusal_of
+from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import CONTENT_TYPE
+from ...wire.limits import PUSH_COUNT_MAX
+from . import replies
+from .arguments import arity, body_of, content_types_of, key_of, plain_item, text
+from .connection import Connection, Handler
+from .option_arguments import PUSH_OPTIONS, given, push_options
+from .single_commands import propose
+
+__all__ = ["PUSH_METHODS", "item_of"]
+
+Arguments = list[Any]
+_ITEM_OPTIONS = PUSH_OPTIONS | {b"key"}
+_BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"options"))
+_SHOWN_MAX = 10
+
+
+def item_of(content: Any, options: Any) -> PushItem:
+    """A message with its options, nil for none.
+
+    Raises:
+        LmqError: ``bad_arguments``, ``bad_request``.
+    """
+    body = body_of(content)
+    if options is None:
+        return PushItem(body, CONTENT_TYPE)
+    wanted = given(options, _ITEM_OPTIONS)
+    return PushItem(body, CONTENT_TYPE, (), key_of(wanted.get(b"key")), push_options(wanted))
+
+
+def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+    """``push(name, content[, {key, delay, due, ttl, priority, label, group}])``."""
+    if len(arguments) == 2:
+        connection.push(msgid, arguments)
+        return
+    arity(arguments, 3, 3)
+    name, options = text(arguments[0]), given(arguments[2], _ITEM_OPTIONS)
+    if not options:
+        connection.push(msgid, arguments[:2])
+        return
+
+    def render(flags: list[int]) -> bytes:
+        check_all_stored(name, flags)
+        return replies.FLAG_TEXTS[flags[0] & 3]
+
+    if options.keys() == {b"key"}:
+        _push_keyed(connection, msgid, name, [arguments[1]], [key_of(options[b"key"])], render)
+    else:
+        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render)
+
+
+def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+    """``push_many(name, [content][, {keys, scope, content_types, options}])``."""
+    arity(arguments, 2, 3)
+    name, contents = text(arguments[0]), arguments[1]
+    if type(contents) is not list:
+        raise LmqError("bad_arguments", "the contents must be a list")
+    if len(contents) > PUSH_COUNT_MAX:
+        raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(contents)}")
+    if len(arguments) == 3 and arguments[2] != {}:
+        _push_batch(connection, msgid, name, contents, given(arguments[2], _BATCH_OPTIONS))
+        return
+    first = connection.next_sequence
+    connection.next_sequence += len(contents)
+    if connection.push_error is not None:
+        raise connection.push_error
+    bodies = [body_of(content) for content in contents]
+    connection.service.check_name(name, connection.kept_for())
+    for body in bodies:
+        connection.service.check_push(len(body))
+    size = sum(map(len, bodies)) + 8 * len(bodies) + 64
+    command = [Op.PUSH, name, CONTENT_TYPE, bodies, connection.producer, first, *connection.producer_owner]
+    propose(connection, msgid, command, size, _flag_list(name))
+
+
+def _push_batch(
+    connection: Connection, msgid: Any, name: bytes, contents: list[Any], options: dict[bytes, Any]
+) -> None:
+    """Store a batch that no producer has numbered."""
+    keys, each = options.get(b"keys"), options.get(b"options")
+    scope = key_of(options.get(b"scope")) or b""
+    if keys is None and each is None:
+        raise LmqError("bad_arguments", "a scope and content types need keys, or options for each content")
+    if scope and (keys is None or each is not None):
+        raise LmqError("bad_arguments", "a scope needs keys, and no content of it has options of its own")
+    raw_keys = list(map(key_of, _as_many(keys, contents, "keys must be a list with a key or nil for each content")))
+    types = content_types_of(options.get(b"content_types"), contents)
+    render = _flag_list(name)
+    if each is None:
+        _push_keyed(connection, msgid, name, contents, raw_keys, render, scope, types)
+        return
+    maps = _as_many(each, contents, "options must be a list with a map or nil for each content")
+    items: list[PushItem] = []
+    for content, kind, key, one in zip(contents, types or repeat(None, len(contents)), raw_keys, maps, strict=True):
+        wanted = None if one is None else push_options(given(one, PUSH_OPTIONS))
+        items.append(PushItem(body_of(content) if kind is None else content, kind or CONTENT_TYPE, (), key, wanted))
+    _push_items(connection, msgid, name, items, render)
+
+
+def _as_many(values: Any, contents: list[Any], wanted: str) -> list[Any]:
+    if values is None:
+        return [None] * len(contents)
+    if type(values) is not list or len(values) != len(contents):
+        raise LmqError("bad_arguments", wanted)
+    return values
+
+
+def _push_keyed(
+    connection: Connection,
+    msgid: Any,
+    name: bytes,
+    contents: list[Any],
+    keys: list[bytes | None],
+    render: Callable[[list[int]], bytes],
+    scope: bytes = b"",
+    types: list[bytes | None] | None = None,
+) -> None:
+    """Store messages under keys."""
+    connection.service.check_name(name, connection.kept_for())
+    rows: list[list[Any]] = []
+    size = 64
+    for content, key, content_type in zip(contents, keys, types or repeat(None, len(contents)), strict=True):
+        body = body_of(content) if content_type is None else content
+        connection.service.check_push(len(body))
+        connection.service.check_key(key)
+        rows.append([body, content_type or CONTENT_TYPE, [], key])
+        size += len(body) + len(content_type or b"") + 64
+    propose(connection, msgid, [Op.PUSH_ITEMS, name, rows, scope, *connection.owned()], size, render)
+
+
+def _push_items(
+    connection: Connection, msgid: Any, name: bytes, items: list[PushItem], render: Callable[[list[int]], bytes]
+) -> None:
+    """Store messages with options, all of them or none."""
+    service = connection.service
+    service.check_version(3)
+    service.check_name(name, connection.kept_for())
+    for item in items:
+        service.check_item(item)
+    command = [Op.PUSH_TRAITS, name, [item.row_with_options() for item in items], *connection.owned()]
+    size = 64 + sum(item.size_bytes() for item in items)
+    propose(connection, msgid, command, size, lambda stored: render([flag for flag, _sequence in stored]))
+
+
+def _flag_list(queue: bytes) -> Callable[[list[int]], bytes]:
+    def render(flags: list[int]) -> bytes:
+        check_all_stored(queue, flags)
+        return replies.array_header(len(flags)) + b"".join([replies.FLAG_TEXTS[flag & 3] for flag in flags])
+
+    return render
+
+
+def _push_all(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+    """``push_all(pattern, content)``."""
+    arity(arguments, 2, 2)
+    pattern = text(arguments[0])
+    item = plain_item(arguments[1])
+    connection.slow.check()
+    connection.run(msgid, _copied(connection, pattern, item))
+    # What the client sends next takes effect behind it.
+    connection.hold()
+
+
+async def _copied(connection: Connection, pattern: bytes, item: list[Any]) -> bytes:
+    try:
+        stored = await push_copies(connection.service, pattern, item, connection.client())
+    finally:
+        connection.go_on()
+    _check_copies(stored)
+    return replies.OK
+
+
+def _check_copies(stored: list[tuple[bytes, int]]) -> None:
+    """Refuse copies of which a queue has not taken its own.
+
+    Raises:
+        LmqError: why, if there is one queue alone; ``stored_in_part``.
+    """
+    refused = [(queue, flag) for queue, flag in stored if flag >= PushFlag.FULL]
+    if not refused:
+        return
+    error = refusal_of(*refused[0])
+    if error is not None and len(stored) == 1:
+        raise error
+    shown = ", ".join(repr(queue.decode("utf-8", "backslashreplace")) for queue, _flag in refused[:_SHOWN_MAX])
+    more = ", ..." if len(refused) > _SHOWN_MAX else ""
+    raise LmqError("stored_in_part", f"{len(refused)} of {len(stored)} queues took no copy: {shown}{more}; {error}")
+
+
+PUSH_METHODS: dict[bytes, Handler] = {
+    b"push": _push,
+    b"push_many": _push_many,
+    b"push_all": _push_all,
+}

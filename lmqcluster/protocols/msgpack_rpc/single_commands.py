@@ -1,0 +1,55 @@
+"""Requests that are answered with the result of one command, which is sent at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import Op
+from ...node.proposer import Group
+from ...wire.errors import LmqError
+from . import replies
+from .connection import Connection
+
+__all__ = ["propose", "say_ok"]
+
+
+class _Call:
+    """One request that has a command of its own (`Sink`)."""
+
+    __slots__ = ("connection", "render")
+
+    def __init__(self, connection: Connection, render: Callable[[Any], bytes]) -> None:
+        self.connection = connection
+        self.render = render
+
+    def completed(self, group: Group, result: Any) -> None:
+        """Answer, once."""
+        tickets, group.tickets = group.tickets, []
+        for msgid in tickets:
+            try:
+                answer = self.render(result)
+            except LmqError as exc:
+                self.connection.fail(msgid, exc.rpc_text())
+            else:
+                self.connection.succeed(msgid, answer)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """Refuse, once."""
+        if group.command[0] == Op.PUSH:
+            self.connection.push_refused(error)
+        tickets, group.tickets = group.tickets, []
+        for msgid in tickets:
+            self.connection.fail(msgid, error.rpc_text())
+
+
+def propose(
+    connection: Connection, msgid: Any, command: list[Any], size_bytes: int, render: Callable[[Any], bytes]
+) -> None:
+    """Send a command, and answer with what `render` makes of its result; it may raise `LmqError`."""
+    connection.service.proposer.add(Group(command, [msgid], _Call(connection, render)), size_bytes)
+
+
+def say_ok(_result: Any) -> bytes:
+    """The answer "ok", whatever the result."""
+    return replies.OK
