@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from .backoff import Backoff
     from .batches import Backlog, BatchColumns, BatchLease, BatchMessage, Part
     from .job_calls import Mark
-    from .message import Delivery, Message
+    from .message import Delivery, Message, Origin
     from .messages import Messages
+    from .options import PushOptions
     from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
+    from .transactions import SyncTransaction, Transaction
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -33,9 +35,13 @@ else:
             "Mark": "job_calls",
             "Message": "message",
             "Messages": "messages",
+            "Origin": "message",
             "Part": "batches",
+            "PushOptions": "options",
             "SyncMessage": "sync_client",
             "SyncMessages": "sync_client",
+            "SyncTransaction": "transactions",
+            "Transaction": "transactions",
         },
     )
 
@@ -52,7 +58,11 @@ __all__ = [
     "Mark",
     "Message",
     "Messages",
+    "Origin",
     "Part",
+    "PushOptions",
     "SyncMessage",
     "SyncMessages",
+    "SyncTransaction",
+    "Transaction",
 ]

@@ -7,9 +7,9 @@ import logging
 import os
 import ssl
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -17,14 +17,17 @@ from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_CO
 from .addresses import NodeAddress, parse_addresses
 from .backoff import Backoff
 from .batch_calls import BatchCalls
-from .call_base import mapping, ok
-from .calls import Call, Once, Pull, Push, PushMany, Settle, SettleMany, push_texts
+from .call_base import ok
+from .calls import Call, Once, OptionPull, Pull, PullOptions, Push, PushMany, Settle, SettleMany, push_texts
 from .job_calls import JobCalls
 from .message import Message
 from .messages import Messages
-from .replies import decode_strings, name_text, push_text
+from .options import BatchOptions, Place, PushOptions, give_back_options, packed_push_options, random_key
+from .queue_calls import QueueCalls
+from .replies import decode_strings, push_text
 from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
 from .session import Session
+from .transactions import TransactionCalls
 
 __all__ = ["AsyncClient"]
 
@@ -40,7 +43,7 @@ _WAIT_S_MAX = 1e8
 Name = str | bytes
 
 
-class AsyncClient(BatchCalls, JobCalls):
+class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
     """A connection to the cluster through any of its nodes.
 
     ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit; without it the first call
@@ -126,10 +129,12 @@ class AsyncClient(BatchCalls, JobCalls):
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._push_heads = Heads(b"push", 2)
-        self._keyed_push_heads = Heads(b"push", 3)
+        self._option_push_heads = Heads(b"push", 3)
         self._pull_heads = Heads(b"pull", 2)
         self._pull_any_heads = Heads(b"pull_any", 2)
         self._pull_many_heads = Heads(b"pull_many", 3)
+        self._option_pull_heads = Heads(b"pull", 3)
+        self._option_pull_many_heads = Heads(b"pull_many", 4)
         self._settle_heads = {verb: Heads(verb, 2) for verb in (b"done", b"release", b"retain")}
 
     async def __aenter__(self) -> Self:
@@ -160,23 +165,23 @@ class AsyncClient(BatchCalls, JobCalls):
 
     # --- push -----------------------------------------------------------------------------------------------------
 
-    def push(self, queue: Name, content: Any, *, key: Name | None = None) -> Future[str]:
+    def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> Future[str]:
         """Push one message; it is stored exactly once, whatever happens to nodes meanwhile.
 
         Args:
             queue: name of the queue, which is made if it does not exist.
             content: any MessagePack value.
-            key: an idempotency key of the application's own: a further push to the queue with the same key within 5 minutes, by
-                any client, stores nothing.
+            options: ``key``, ``delay``, ``due``, ``ttl``, ``priority``, ``label``, ``group``, see `PushOptions`.
 
         Returns:
             Awaited: ``"ok"``, or in a queue that accumulates ``"packing started"`` or ``"packed"``.
 
         Raises:
-            LmqError: awaited: for instance ``bad_name``, ``too_large``; ``unknown_outcome`` if there was no answer in time.
+            LmqError: awaited: for instance ``bad_name``, ``too_large``, ``full``; ``unknown_outcome`` if there was no answer in
+                time.
         """
-        if key is not None:
-            return self._push_with_key(queue, content, key)
+        if options:
+            return self._push_with_options(queue, content, packed_push_options(options))
         loop = self._loop or self._bind()
         body = self._push_heads[queue] + encode_content(content)
         future: Future[str] = Future(loop=loop)
@@ -187,8 +192,12 @@ class AsyncClient(BatchCalls, JobCalls):
             self._session.enqueue(call)
         return future
 
-    def _push_with_key(self, queue: Name, content: Any, key: Name) -> Future[str]:
-        body = b"".join((self._keyed_push_heads[queue], encode_content(content), pack({b"key": name_bytes(key)})))
+    def _push_with_options(self, queue: Name, content: Any, options: dict[str, Any]) -> Future[str]:
+        if not options:
+            return self.push(queue, content)
+        # A push with options has no number of its producer, so it needs a key to be stored once.
+        options.setdefault("key", random_key())
+        body = b"".join((self._option_push_heads[queue], encode_content(content), pack(options)))
         return self._call(Call, body, push_text)
 
     def push_many(
@@ -199,10 +208,11 @@ class AsyncClient(BatchCalls, JobCalls):
         keys: Sequence[Name] | None = None,
         scope: Name | None = None,
         content_types: Sequence[Name | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
     ) -> Future[list[str]]:
         """Push many messages to one queue, in order; much faster than one by one.
 
-        Large batches are sent as several requests.
+        Large batches are sent as several requests. With `options` a request is stored as a whole or not at all.
 
         Args:
             queue: name of the queue.
@@ -211,42 +221,28 @@ class AsyncClient(BatchCalls, JobCalls):
             scope: name of the job that the keys belong to: they hold until `forget_keys`, or until the scope has not been used
                 for some minutes.
             content_types: one for each content, which then must be the body as bytes and is stored as it is, as over HTTP; None
-                where the content is any MessagePack value. They need keys.
+                where the content is any MessagePack value. They need keys or options.
+            options: those of `push` for each content, or None; keys are given by `keys`. They do not go with a scope.
 
         Returns:
             Awaited: one result per content, as `push`.
 
         Raises:
-            LmqError: awaited: as `push`; then a first part of the messages may have been stored.
+            LmqError: awaited: as `push`; then a first part of the messages may have been stored. ``stored_in_part`` if a queue
+                with bounds has taken some of them.
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
-        if keys is not None and len(keys) != len(contents):
-            raise ValueError(f"{len(contents)} contents need as many keys, not {len(keys)}")
-        if (scope is not None or content_types is not None) and keys is None:
-            raise ValueError("a scope and content types need keys")
-        if content_types is not None and len(content_types) != len(contents):
-            raise ValueError(f"{len(contents)} contents need as many content types, not {len(content_types)}")
+        each = BatchOptions(len(contents), keys, scope, content_types, options)
         loop = self._loop or self._bind()
         name = pack_raw(name_bytes(queue))
-        raw_keys = None if keys is None else [name_bytes(key) for key in keys]
-        options: dict[bytes, Any] = {} if scope is None else {b"scope": name_bytes(scope)}
-        types = (
-            None if content_types is None else [None if kind is None else name_bytes(kind) for kind in content_types]
-        )
         if len(contents) <= PUSH_COUNT_MAX:
             packed = pack(contents)
             if len(packed) <= _BATCH_BYTES:
-                return self._push_batch(loop, name, packed, len(contents), _push_options(options, raw_keys, types, 0))
+                return self._push_batch(loop, name, packed, len(contents), each.of(0, len(contents)))
         encoded = [encode_content(content) for content in contents]
         parts = [
-            self._push_batch(
-                loop,
-                name,
-                pack_array(encoded[start:end]),
-                end - start,
-                _push_options(options, raw_keys, types, start, end),
-            )
+            self._push_batch(loop, name, pack_array(encoded[start:end]), end - start, each.of(start, end))
             for start, end in split_batch(encoded, PUSH_COUNT_MAX, _BATCH_BYTES)
         ]
         return loop.create_task(_concatenated(parts))
@@ -257,7 +253,7 @@ class AsyncClient(BatchCalls, JobCalls):
         name: bytes,
         packed: bytes,
         count: int,
-        options: dict[bytes, Any] | None,
+        options: dict[str, Any] | None,
     ) -> Future[list[str]]:
         future: Future[list[str]] = Future(loop=loop)
         deadline = loop.time() + self._timeout_s
@@ -291,16 +287,26 @@ class AsyncClient(BatchCalls, JobCalls):
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
-    def pull(self, queue: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
+    def pull(
+        self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
+    ) -> Coroutine[Any, Any, Message | None]:
         """Take the next message under a lease.
 
         Args:
             queue: name of the queue.
             timeout: how long to wait for one, in seconds; 0 = not at all, None = without limit.
+            lease: how long the lease lasts, in seconds; None = the queue's ``timeout``.
+            auto_ack: have the node acknowledge the message before it sends it. If it does not arrive, it is lost.
 
         Returns:
             The message, or None if there was none in time.
+
+        Raises:
+            LmqError: for instance ``bad_name``; with `auto_ack` ``unknown_outcome`` if the connection was lost before the answer.
         """
+        if lease is not None or auto_ack:
+            head, decode = self._option_pull_heads[queue], self._settled_message if auto_ack else self._message
+            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack))
         return self._pull(self._pull_heads[queue], self._message, timeout)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
@@ -312,24 +318,42 @@ class AsyncClient(BatchCalls, JobCalls):
         """
         return self._pull(self._pull_any_heads[pattern], self._message, timeout)
 
-    def pull_many(self, queue: Name, max: int, timeout: float | None = 0) -> Coroutine[Any, Any, list[Message]]:  # noqa: A002
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+    ) -> Coroutine[Any, Any, list[Message]]:
         """Take up to `max` (1 to 10,000) messages; waits only while there is none at all.
 
         Args:
             queue: name of the queue.
             max: most messages to take.
             timeout: as in `pull`, but not waiting by default.
+            lease, auto_ack: as in `pull`.
         """
         if not 1 <= max <= PULL_COUNT_MAX:
             raise ValueError(f"max must be 1 to {PULL_COUNT_MAX}, not {max!r}")
+        if lease is not None or auto_ack:
+            head = self._option_pull_many_heads[queue] + pack(max)
+            decode = self._settled_messages if auto_ack else self._messages
+            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack))
         return self._pull(self._pull_many_heads[queue] + pack(max), self._messages, timeout)
 
-    async def _pull(self, head: bytes, decode: Callable[[Any], Any], wait_s: float | None) -> Any:
+    async def _pull(
+        self, head: bytes, decode: Callable[[Any], Any], wait_s: float | None, options: PullOptions | None = None
+    ) -> Any:
         if wait_s is not None and not 0 <= wait_s < _WAIT_S_MAX:
             raise ValueError(f"a timeout must be 0 seconds or more, not {wait_s!r}")
         loop = self._loop or self._bind()
         future: Future[Any] = Future(loop=loop)
-        call = Pull(future, head, decode, loop.time(), wait_s, self._timeout_s)
+        if options is None:
+            call = Pull(future, head, decode, loop.time(), wait_s, self._timeout_s)
+        else:
+            call = OptionPull(future, head, decode, loop.time(), wait_s, self._timeout_s, options)
         self._session.submit(call)
         try:
             return await future
@@ -362,6 +386,18 @@ class AsyncClient(BatchCalls, JobCalls):
         messages = [self._message(reply) for reply in replies]
         return [message for message in messages if message is not None]
 
+    def _settled_message(self, reply: Any) -> Message | None:
+        message = self._message(reply)
+        if message is not None:
+            message._settled = True
+        return message
+
+    def _settled_messages(self, replies: Any) -> list[Message]:
+        messages = self._messages(replies)
+        for message in messages:
+            message._settled = True
+        return messages
+
     def _give_back(self, pulled: Message | list[Message] | None) -> None:
         """Return messages nobody will see, in the background; if that fails, their leases end all the same."""
         by_queue: dict[str, list[str]] = {}
@@ -386,17 +422,33 @@ class AsyncClient(BatchCalls, JobCalls):
         """
         return self._settle(b"done", queue, message_id, ends=True)
 
-    def release(self, queue: Name, message_id: Name) -> Future[bool]:
-        """Nack: give a message back for redelivery at once, behind those that wait; costs a retry. Result as `done`."""
-        return self._settle(b"release", queue, message_id, ends=True)
+    def release(
+        self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail"
+    ) -> Future[bool]:
+        """Nack: give a message back for redelivery; costs a retry. Result as `done`.
 
-    def retain(self, queue: Name, message_id: Name) -> Future[bool]:
-        """Extend: restart a message's lease, by the queue's ``timeout``.
+        Args:
+            queue, message_id: the message.
+            delay: seconds after which it is due again; None = what the queue says, which is at once if it says nothing.
+            place: ``"tail"``, behind those that wait; ``"keep"``, where it was; ``"head"``, before all others.
+        """
+        if delay is None and place == "tail":
+            return self._settle(b"release", queue, message_id, ends=True)
+        return self._settle_with(b"release", queue, message_id, give_back_options(delay, place), ends=True)
+
+    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> Future[bool]:
+        """Extend: restart a message's lease.
+
+        Args:
+            queue, message_id: the message.
+            lease: how long it lasts from now on, in seconds; None = the queue's ``timeout``.
 
         Returns:
             Awaited: whether the lease is alive.
         """
-        return self._settle(b"retain", queue, message_id, ends=False)
+        if lease is None:
+            return self._settle(b"retain", queue, message_id, ends=False)
+        return self._settle_with(b"retain", queue, message_id, {"lease": lease}, ends=False)
 
     async def put_back(self, queue: Name, message_id: Name) -> bool:
         """Give a message back as if it had never been pulled: no retry is charged. Result as `done`."""
@@ -406,13 +458,18 @@ class AsyncClient(BatchCalls, JobCalls):
         """Ack several messages of one queue. Results in their order, each as `done`; a queue that is not there gives False."""
         return self._settle_many(b"done_many", queue, message_ids, ends=True)
 
-    def release_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+    def release_many(
+        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+    ) -> Future[list[bool]]:
         """Nack several messages of one queue, see `done_many` and `release`."""
-        return self._settle_many(b"release_many", queue, message_ids, ends=True)
+        return self._settle_many(b"release_many", queue, message_ids, give_back_options(delay, place), ends=True)
 
-    def retain_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+    def retain_many(
+        self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None
+    ) -> Future[list[bool]]:
         """Extend the leases of several messages of one queue, see `done_many` and `retain`."""
-        return self._settle_many(b"retain_many", queue, message_ids, ends=False)
+        options = None if lease is None else {"lease": lease}
+        return self._settle_many(b"retain_many", queue, message_ids, options, ends=False)
 
     def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
         """Give several messages of one queue back without a charged retry, see `done_many` and `put_back`."""
@@ -425,132 +482,54 @@ class AsyncClient(BatchCalls, JobCalls):
         self._session.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
         return future
 
-    def _settle_many(self, verb: bytes, queue: Name, message_ids: Sequence[Name], *, ends: bool) -> Future[list[bool]]:
-        call = self._settle_many_call(verb, queue, message_ids, ends=ends)
+    def _settle_with(
+        self, verb: bytes, queue: Name, message_id: Name, options: dict[str, Any], *, ends: bool
+    ) -> Future[bool]:
+        loop = self._loop or self._bind()
+        body = request_body(verb, [name_bytes(queue), name_bytes(message_id), options])
+        future: Future[bool] = Future(loop=loop)
+        self._session.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
+        return future
+
+    def _settle_many(
+        self,
+        verb: bytes,
+        queue: Name,
+        message_ids: Sequence[Name],
+        options: dict[str, Any] | None = None,
+        *,
+        ends: bool,
+    ) -> Future[list[bool]]:
+        call = self._settle_many_call(verb, queue, message_ids, options, ends=ends)
         if message_ids:
             self._submit(call)
         else:
             call.future.set_result([])
         return call.future
 
-    def _settle_many_call(self, verb: bytes, queue: Name, message_ids: Sequence[Name], *, ends: bool) -> SettleMany:
+    def _settle_many_call(
+        self,
+        verb: bytes,
+        queue: Name,
+        message_ids: Sequence[Name],
+        options: dict[str, Any] | None = None,
+        *,
+        ends: bool,
+    ) -> SettleMany:
         if isinstance(message_ids, (str, bytes)):
             raise TypeError("message_ids must be a list of ids")
         loop = self._loop or self._bind()
-        body = request_body(verb, [name_bytes(queue), [name_bytes(message_id) for message_id in message_ids]])
+        ids = [name_bytes(message_id) for message_id in message_ids]
+        body = request_body(verb, [name_bytes(queue), ids, *([options] if options else ())])
         return SettleMany(Future(loop=loop), body, loop.time() + self._timeout_s, ends, len(message_ids))
 
-    # --- queues and the cluster -----------------------------------------------------------------------------------
-
-    def delete(self, queue: Name) -> Future[str]:
-        """Delete a queue with all its messages. Awaited: ``"ok"``, also if there was none."""
-        return self._call(Call, request_body(b"delete", [name_bytes(queue)]), ok)
-
-    def purge(self, queue: Name) -> Future[int]:
-        """Remove all messages of a queue that are not leased: ready, delayed, and in an open accumulation window.
-
-        Messages pushed meanwhile stay, unless they come while fewer are left than the queue held when the purge began. A lost
-        connection lets the client repeat it, which is safe, but then only what the last attempt removed is counted.
-
-        Returns:
-            Awaited: how many messages were removed.
-
-        Raises:
-            LmqError: awaited: ``queue_not_found``.
-        """
-        return self._call(Call, request_body(b"purge", [name_bytes(queue)]), int)
-
-    def move(self, queue: Name, to: Name, max: int | None = None) -> Future[int]:  # noqa: A002
-        """Put messages that can be pulled now at the end of another queue, in their order, as fresh messages.
-
-        Content, content type and headers are kept; how often they may be delivered is the other queue's to say, and it does not
-        accumulate them. This cannot be repeated safely: if the connection is lost before the answer, it fails with
-        outcome ``unknown``.
-
-        Args:
-            queue: name of the queue to take from.
-            to: name of the other queue, which is made if it does not exist.
-            max: most messages to move; None = all.
-
-        Returns:
-            Awaited: how many messages were moved.
-
-        Raises:
-            LmqError: awaited: ``queue_not_found``, ``bad_name``, ``bad_request``, ``unknown_outcome``.
-        """
-        if max is not None and max < 1:
-            raise ValueError(f"max must be 1 or more, not {max!r}")
-        arguments = [name_bytes(queue), name_bytes(to), *([] if max is None else [max])]
-        return self._call(Once, request_body(b"move", arguments), int)
-
-    def suspend(self, queue: Name) -> Future[str]:
-        """Let pulls, also by pattern and of batches, find nothing in a queue until `resume`; they wait as if it were empty.
-
-        Pushes, acks, nacks and extends go on, and leases end. It holds for all nodes and outlives restarts.
-
-        Returns:
-            Awaited: ``"ok"``, also if it is suspended already.
-
-        Raises:
-            LmqError: awaited: ``queue_not_found``.
-        """
-        return self._call(Call, request_body(b"suspend", [name_bytes(queue)]), ok)
-
-    def resume(self, queue: Name) -> Future[str]:
-        """Let a suspended queue hand out messages again, to those first who wait. Result as `suspend`."""
-        return self._call(Call, request_body(b"resume", [name_bytes(queue)]), ok)
-
-    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> Future[str]:
-        """Set some of a queue's own properties, or clear them all.
-
-        Args:
-            queue: name of the queue, which is made if it does not exist.
-            props: any of ``accum`` (also called ``pack``; seconds), ``retry``, ``timeout`` (seconds), ``hooks``; those not
-                named are kept. None or empty: the queue goes back to the defaults.
-
-        Returns:
-            Awaited: ``"ok"``.
-
-        Raises:
-            LmqError: awaited: ``bad_property``.
-        """
-        arguments: list[Any] = [name_bytes(queue)] if props is None else [name_bytes(queue), dict(props)]
-        return self._call(Call, request_body(b"update_props", arguments), ok)
-
-    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> Future[str]:
-        """Replace the list of default properties.
-
-        Args:
-            rules: pairs of a regular expression (RE2) and properties; the first one that matches a queue's name counts.
-
-        Returns:
-            Awaited: ``"ok"``.
-        """
-        return self._call(
-            Call,
-            request_body(b"set_default_props", [[[pattern, dict(props)] for pattern, props in rules]]),
-            ok,
-        )
-
-    def get_default_props(self) -> Future[list[tuple[str, dict[str, Any]]]]:
-        """The list of default properties as it was set. Accumulation is shown as ``pack``, in seconds."""
-        return self._call(Call, request_body(b"get_default_props", []), _rules)
-
-    def cluster(self) -> Future[dict[str, Any]]:
-        """What the node knows of the cluster: among others ``self``, ``leader`` and the nodes' addresses."""
-        return self._call(Call, request_body(b"cluster", []), mapping)
-
-    def ping(self) -> Future[str]:
-        """Awaited: ``"pong"`` from any node that answers."""
-        return self._call(Call, request_body(b"ping", []), name_text)
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _call(self, kind: type[Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
         loop = self._loop or self._bind()
         call = kind(Future(loop=loop), body, decode, loop.time() + self._timeout_s)
         self._submit(call)
         return call.future
-
-    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _bind(self) -> asyncio.AbstractEventLoop:
         self._loop = self._session.loop
@@ -571,25 +550,6 @@ class AsyncClient(BatchCalls, JobCalls):
 
 async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:
     return [result for results in await asyncio.gather(*parts) for result in results]
-
-
-def _push_options(
-    common: dict[bytes, Any],
-    keys: list[bytes] | None,
-    types: list[bytes | None] | None,
-    start: int,
-    end: int | None = None,
-) -> dict[bytes, Any] | None:
-    if keys is None:
-        return None
-    options = {**common, b"keys": keys[start:end]}
-    if types is not None:
-        options[b"content_types"] = types[start:end]
-    return options
-
-
-def _rules(result: Any) -> list[tuple[str, dict[str, Any]]]:
-    return [(pattern, props) for pattern, props in decode_strings(result)]
 
 
 def _note_failure(future: Future[Any]) -> None:

@@ -6,7 +6,9 @@ kind, and this module is where it is decided:
 * pushes carry a producer sequence number (or a key) under which the cluster stores them once, so they are sent again;
 * acks, nacks and returns are sent again as repetitions: the cluster knows whether an earlier attempt settled the receipt;
 * extends, property changes, deletes, purges, suspending, resuming and reads can be repeated harmlessly;
-* pulls are sent again; a message that was on its way to us comes back when its lease ends;
+* pulls are sent again; a message that was on its way to us comes back when its lease ends; but if the node acknowledges what it
+  sends, nothing comes back, so the outcome is unknown;
+* transactions are sent again as repetitions: the settlements in them and the keys of their pushes tell whether they were done;
 * a push to all queues of a pattern and a move cannot be repeated: their outcome is unknown.
 """
 
@@ -16,19 +18,23 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from lmqcluster.wire.errors import LmqError
-from lmqcluster.wire.legacy_msgpack import pack
+from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 
 from .replies import push_text
 from .requests import request_body, unpack_body
 
-__all__ = ["Call", "Control", "Moved", "Once", "Pull", "Push", "PushMany", "Settle", "SettleMany", "push_texts"]
+__all__ = [
+    "Call", "Control", "Moved", "Once", "OptionPull", "Pull", "PullOptions", "Push", "PushMany", "Settle", "SettleMany",
+    "Transaction", "push_texts",
+]  # fmt: skip
 
 _packed_wait = lru_cache(maxsize=256)(pack)
 _NO_LIMIT = pack(1e8)
 """Three years. The batch pull does not know a wait without limit, so no pull uses one."""
+_ONE, _TWO = b"\x91", b"\x92"
 _GONE = frozenset({"not_found", "queue_not_found"})
 
 
@@ -157,8 +163,8 @@ class Settle(Call):
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
         """In doubt, ask as for a repetition, which only the batch methods can."""
         if self.doubt and self.ends and self.decode is _is_ok:
-            method, (queue, receipt) = unpack_body(self.body)
-            self.body = request_body(method + b"_many", [queue, [receipt], {"again": True}])
+            method, (queue, receipt, *options) = unpack_body(self.body)
+            self.body = request_body(method + b"_many", [queue, [receipt], _again(options)])
             self.decode = _only_result
 
     def refused(self, error: LmqError) -> None:
@@ -193,6 +199,11 @@ def known_results(results: list[bool | None]) -> list[bool]:
     return [bool(result) for result in results]
 
 
+def _again(options: list[Any]) -> dict[Any, Any]:
+    """The last argument of a request that is a repetition."""
+    return {"again": True, **(options[0] if options else {})}
+
+
 class SettleMany(Call):
     """As `Settle` for several messages of one queue."""
 
@@ -214,8 +225,8 @@ class SettleMany(Call):
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
         """In doubt, ask as for a repetition."""
         if self.doubt and self.ends and not self.again:
-            method, arguments = unpack_body(self.body)
-            self.body = request_body(method, [*arguments, {"again": True}])
+            method, (queue, receipts, *options) = unpack_body(self.body)
+            self.body = request_body(method, [queue, receipts, _again(options)])
             self.again = True
 
     def refused(self, error: LmqError) -> None:
@@ -288,6 +299,85 @@ class Pull(Call):
             self.deadline = math.inf
         else:
             self.body = self.head + pack(max(0.0, self.wait_until - now))
+
+
+class PullOptions(NamedTuple):
+    """How a pull takes its messages.
+
+    Attributes:
+        lease: how long the lease lasts, in seconds; None for what the queue says.
+        auto_ack: whether the node acknowledges what it sends.
+    """
+
+    lease: float | None
+    auto_ack: bool
+
+    def packed(self) -> bytes:
+        """As the last argument of a request."""
+        options: dict[str, Any] = {"auto_ack": True} if self.auto_ack else {}
+        if self.lease is not None:
+            options["lease"] = self.lease
+        return pack(options)
+
+
+class OptionPull(Pull):
+    """A pull with options, which stand behind the time to wait.
+
+    Attributes:
+        settles: whether the node acknowledges what it sends.
+        tail: the options.
+    """
+
+    __slots__ = ("settles", "tail")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        head: bytes,
+        decode: Callable[[Any], Any],
+        now: float,
+        wait_s: float | None,
+        timeout_s: float,
+        options: PullOptions,
+    ) -> None:
+        super().__init__(future, head, decode, now, wait_s, timeout_s)
+        self.settles = options.auto_ack
+        self.tail = options.packed()
+        self.body += self.tail
+
+    def lost(self, reason: str) -> bool:
+        """If messages may have been acknowledged and lost, the caller is told."""
+        if self.settles:
+            text = f"there was no answer, so a message may have been acknowledged and lost: {reason}"
+            self.fail(LmqError("unknown_outcome", text))
+        return super().lost(reason)
+
+    def renew(self, now: float) -> None:
+        """As of other pulls."""
+        super().renew(now)
+        if self.wait_until is not None:
+            self.body += self.tail
+
+
+class Transaction(Call):
+    """Several operations in one step."""
+
+    __slots__ = ("again",)
+
+    HEAD = pack_raw(b"transaction")
+    """What the body begins with; it is followed by the number of arguments."""
+
+    def __init__(
+        self, future: asyncio.Future[Any], operations: bytes, decode: Callable[[Any], Any], deadline: float
+    ) -> None:
+        super().__init__(future, self.HEAD + _ONE + operations, decode, deadline)
+        self.again = False
+
+    def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
+        """In doubt, ask as for a repetition."""
+        if self.doubt and not self.again:
+            self.body = self.HEAD + _TWO + self.body[len(self.HEAD) + 1 :] + pack({"again": True})
+            self.again = True
 
 
 def _unless_empty(pulled: Any) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE
 
+from .options import Place
 from .replies import decode_strings, name_text
 
-__all__ = ["Delivery", "Message", "Settler"]
+__all__ = ["Delivery", "Message", "Origin", "Settler"]
 
 logger = logging.getLogger("lmqcluster.client")
 
@@ -22,14 +24,33 @@ class Settler(Protocol):
     def done(self, queue: str | bytes, message_id: str | bytes) -> Awaitable[bool]:
         """Ack."""
 
-    def release(self, queue: str | bytes, message_id: str | bytes) -> Awaitable[bool]:
+    def release(
+        self, queue: str | bytes, message_id: str | bytes, *, delay: float | None = None, place: Place = "tail"
+    ) -> Awaitable[bool]:
         """Nack."""
 
-    def retain(self, queue: str | bytes, message_id: str | bytes) -> Awaitable[bool]:
+    def retain(self, queue: str | bytes, message_id: str | bytes, *, lease: float | None = None) -> Awaitable[bool]:
         """Extend the lease."""
 
     def put_back(self, queue: str | bytes, message_id: str | bytes) -> Awaitable[bool]:
         """Give back without a charged retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a message was before the cluster moved it.
+
+    Attributes:
+        queue: name of the queue.
+        reason: ``exhausted`` if it had no deliveries left there, ``expired`` if its time was over.
+        deliveries: how often it had been delivered there.
+        sequence: the number that it had there.
+    """
+
+    queue: str
+    reason: str
+    deliveries: int
+    sequence: int
 
 
 class Delivery:
@@ -78,6 +99,49 @@ class Delivery:
         return None if content_type is None else name_text(content_type)
 
     @property
+    def delivery(self) -> int | None:
+        """Which delivery of the message this is, from 1 on.
+
+        None where the node did not tell: of messages without any option it tells neither this nor `pushed_at`.
+        """
+        return self._reply.get(b"delivery")
+
+    @property
+    def pushed_at(self) -> float | None:
+        """Unix time of the push in seconds, by the node's clock; None where the node did not tell, see `delivery`."""
+        return self._reply.get(b"pushed_at")
+
+    @property
+    def priority(self) -> int:
+        """As it was pushed, 0 if without one; lower ones are delivered first."""
+        priority: int = self._reply.get(b"priority", 0)
+        return priority
+
+    @property
+    def label(self) -> str | None:
+        """As it was pushed, None if without one."""
+        return self._name(b"label")
+
+    @property
+    def group(self) -> str | None:
+        """As it was pushed, None if without one."""
+        return self._name(b"group")
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the message was before, if the cluster has moved it: of a dead letter, for example."""
+        origin = self._reply.get(b"origin")
+        if origin is None:
+            return None
+        return Origin(
+            name_text(origin[b"queue"]), name_text(origin[b"reason"]), origin[b"deliveries"], origin[b"sequence"]
+        )
+
+    def _name(self, key: bytes) -> str | None:
+        name = self._reply.get(key)
+        return None if name is None else name_text(name)
+
+    @property
     def text(self) -> str:
         """The content as a string.
 
@@ -121,14 +185,17 @@ class Message(Delivery):
         self._settled = True
         return self._client.done(self._reply[b"queue"], self._reply[b"id"])
 
-    def nack(self) -> Awaitable[bool]:
-        """Give the message back for redelivery at once, which costs a retry. Awaited, tells whether the lease was alive."""
-        self._settled = True
-        return self._client.release(self._reply[b"queue"], self._reply[b"id"])
+    def nack(self, *, delay: float | None = None, place: Place = "tail") -> Awaitable[bool]:
+        """Give the message back for redelivery, which costs a retry; see `AsyncClient.release`.
 
-    def extend(self) -> Awaitable[bool]:
-        """Restart the lease, by the queue's ``timeout``. Awaited, tells whether it was still alive."""
-        return self._client.retain(self._reply[b"queue"], self._reply[b"id"])
+        Awaited, tells whether the lease was alive.
+        """
+        self._settled = True
+        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
+
+    def extend(self, *, lease: float | None = None) -> Awaitable[bool]:
+        """Restart the lease, for so many seconds or the queue's ``timeout``. Awaited, tells whether it was still alive."""
+        return self._client.retain(self._reply[b"queue"], self._reply[b"id"], lease=lease)
 
     def put_back(self) -> Awaitable[bool]:
         """Give the message back as if it had never been pulled: no retry is charged."""

@@ -7,7 +7,7 @@ import os
 import ssl
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack
@@ -21,6 +21,9 @@ from .batches import Backlog, BatchColumns, BatchLease
 from .job_calls import Mark
 from .message import Delivery, Message, logger
 from .messages import Messages
+from .options import Place, PushOptions
+from .sync_queue_calls import SyncQueueCalls
+from .transactions import SyncTransaction
 
 __all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages"]
 
@@ -49,7 +52,7 @@ class ClientOptions(TypedDict, total=False):
     tls: ssl.SSLContext | None
 
 
-class Client:
+class Client(SyncQueueCalls):
     """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
 
     ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads,
@@ -66,7 +69,7 @@ class Client:
         Raises:
             ValueError: an argument is out of range or no address.
         """
-        self._client = AsyncClient(nodes, **options)
+        self._client: AsyncClient = AsyncClient(nodes, **options)
         self._thread = _LoopThread()
         # A client that is dropped without `close` must not leave its thread behind.
         self._end = weakref.finalize(self, self._thread.stop)
@@ -97,9 +100,9 @@ class Client:
         """The node that the client is connected to at present, as ``(host, port)``."""
         return self._client.address
 
-    def push(self, queue: Name, content: Any, *, key: Name | None = None) -> str:
+    def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> str:
         """Push one message, see `AsyncClient.push`. For many at once use `push_many`."""
-        return self._run(lambda: self._client.push(queue, content, key=key))
+        return self._run(lambda: self._client.push(queue, content, **options))
 
     def push_many(
         self,
@@ -109,10 +112,13 @@ class Client:
         keys: Sequence[Name] | None = None,
         scope: Name | None = None,
         content_types: Sequence[Name | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
     ) -> list[str]:
         """Push many messages to one queue, see `AsyncClient.push_many`."""
         return self._run(
-            lambda: self._client.push_many(queue, contents, keys=keys, scope=scope, content_types=content_types)
+            lambda: self._client.push_many(
+                queue, contents, keys=keys, scope=scope, content_types=content_types, options=options
+            )
         )
 
     def forget_keys(self, scopes: Sequence[Name]) -> int:
@@ -163,19 +169,28 @@ class Client:
         """Push one message to every queue whose name matches, see `AsyncClient.push_all`."""
         return self._run(lambda: self._client.push_all(pattern, content))
 
-    def pull(self, queue: Name, timeout: float | None = None) -> SyncMessage | None:
+    def pull(
+        self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
+    ) -> SyncMessage | None:
         """Take the next message, waiting up to `timeout` seconds (None = without limit), see `AsyncClient.pull`."""
-        return self._message(self._run(lambda: self._client.pull(queue, timeout)))
+        return self._message(self._run(lambda: self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack)))
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> SyncMessage | None:
         """Take one message from any queue whose name matches, see `AsyncClient.pull_any`."""
         return self._message(self._run(lambda: self._client.pull_any(pattern, timeout)))
 
-    def pull_many(self, queue: Name, max: int, timeout: float | None = 0) -> list[SyncMessage]:  # noqa: A002
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+    ) -> list[SyncMessage]:
         """Take up to `max` messages, see `AsyncClient.pull_many`."""
-        return [
-            SyncMessage(self, message) for message in self._run(lambda: self._client.pull_many(queue, max, timeout))
-        ]
+        found = self._run(lambda: self._client.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack))
+        return [SyncMessage(self, message) for message in found]
 
     def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> SyncMessages:
         """Iterate over the messages of a queue: ``for message in client.messages("jobs"):``, see `AsyncClient.messages`."""
@@ -185,13 +200,13 @@ class Client:
         """Ack: remove a message for good. Returns whether its lease was alive, see `AsyncClient.done`."""
         return self._run(lambda: self._client.done(queue, message_id))
 
-    def release(self, queue: Name, message_id: Name) -> bool:
+    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
         """Nack: give a message back, which costs a retry, see `AsyncClient.release`."""
-        return self._run(lambda: self._client.release(queue, message_id))
+        return self._run(lambda: self._client.release(queue, message_id, delay=delay, place=place))
 
-    def retain(self, queue: Name, message_id: Name) -> bool:
+    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
         """Extend: restart a message's lease, see `AsyncClient.retain`."""
-        return self._run(lambda: self._client.retain(queue, message_id))
+        return self._run(lambda: self._client.retain(queue, message_id, lease=lease))
 
     def put_back(self, queue: Name, message_id: Name) -> bool:
         """Give a message back as if it had never been pulled, see `AsyncClient.put_back`."""
@@ -201,13 +216,15 @@ class Client:
         """Ack several messages of one queue, see `AsyncClient.done_many`."""
         return self._run(lambda: self._client.done_many(queue, message_ids))
 
-    def release_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+    def release_many(
+        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+    ) -> list[bool]:
         """Nack several messages of one queue, see `AsyncClient.release_many`."""
-        return self._run(lambda: self._client.release_many(queue, message_ids))
+        return self._run(lambda: self._client.release_many(queue, message_ids, delay=delay, place=place))
 
-    def retain_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+    def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
         """Extend the leases of several messages of one queue, see `AsyncClient.retain_many`."""
-        return self._run(lambda: self._client.retain_many(queue, message_ids))
+        return self._run(lambda: self._client.retain_many(queue, message_ids, lease=lease))
 
     def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
         """Give several messages of one queue back without a charged retry, see `AsyncClient.put_back_many`."""
@@ -275,45 +292,12 @@ class Client:
         """Look at messages without taking them, see `AsyncClient.peek`."""
         return self._run(lambda: self._client.peek(queue, count, start_sequence))
 
-    def delete(self, queue: Name) -> str:
-        """Delete a queue with all its messages, see `AsyncClient.delete`."""
-        return self._run(lambda: self._client.delete(queue))
+    def transaction(self) -> SyncTransaction:
+        """Several operations in one step, all of them or none: ``with client.transaction() as transaction:``.
 
-    def purge(self, queue: Name) -> int:
-        """Remove all messages of a queue that are not leased; returns how many, see `AsyncClient.purge`."""
-        return self._run(lambda: self._client.purge(queue))
-
-    def move(self, queue: Name, to: Name, max: int | None = None) -> int:  # noqa: A002
-        """Put messages at the end of another queue; returns how many, see `AsyncClient.move`."""
-        return self._run(lambda: self._client.move(queue, to, max))
-
-    def suspend(self, queue: Name) -> str:
-        """Let pulls find nothing in a queue until `resume`, see `AsyncClient.suspend`."""
-        return self._run(lambda: self._client.suspend(queue))
-
-    def resume(self, queue: Name) -> str:
-        """Let a suspended queue hand out messages again, see `AsyncClient.resume`."""
-        return self._run(lambda: self._client.resume(queue))
-
-    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> str:
-        """Set some of a queue's own properties, or clear them all, see `AsyncClient.update_props`."""
-        return self._run(lambda: self._client.update_props(queue, props))
-
-    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-        """Replace the list of default properties, see `AsyncClient.set_default_props`."""
-        return self._run(lambda: self._client.set_default_props(rules))
-
-    def get_default_props(self) -> list[tuple[str, dict[str, Any]]]:
-        """The list of default properties as it was set."""
-        return self._run(self._client.get_default_props)
-
-    def cluster(self) -> dict[str, Any]:
-        """What the node knows of the cluster, see `AsyncClient.cluster`."""
-        return self._run(self._client.cluster)
-
-    def ping(self) -> str:
-        """``"pong"`` from any node that answers."""
-        return self._run(self._client.ping)
+        See `AsyncClient.transaction`.
+        """
+        return SyncTransaction(self._client._send_transaction, self._run)
 
     def _message(self, message: Message | None) -> SyncMessage | None:
         return None if message is None else SyncMessage(self, message)
@@ -336,21 +320,24 @@ class SyncMessage(Delivery):
     def __init__(self, client: Client, message: Message) -> None:
         super().__init__(message._reply, message.content)
         self._client = client
-        self._settled = False
+        self._settled = message._settled
 
     def ack(self) -> bool:
         """Remove the message for good. Returns whether the lease was still alive; if not, it will be redelivered."""
         self._settled = True
         return self._client.done(self._reply[b"queue"], self._reply[b"id"])
 
-    def nack(self) -> bool:
-        """Give the message back for redelivery at once, which costs a retry. Returns whether the lease was still alive."""
-        self._settled = True
-        return self._client.release(self._reply[b"queue"], self._reply[b"id"])
+    def nack(self, *, delay: float | None = None, place: Place = "tail") -> bool:
+        """Give the message back for redelivery, which costs a retry; see `AsyncClient.release`.
 
-    def extend(self) -> bool:
-        """Restart the lease, by the queue's ``timeout``. Returns whether it was still alive."""
-        return self._client.retain(self._reply[b"queue"], self._reply[b"id"])
+        Returns whether the lease was still alive.
+        """
+        self._settled = True
+        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
+
+    def extend(self, *, lease: float | None = None) -> bool:
+        """Restart the lease, for so many seconds or the queue's ``timeout``. Returns whether it was still alive."""
+        return self._client.retain(self._reply[b"queue"], self._reply[b"id"], lease=lease)
 
     def put_back(self) -> bool:
         """Give the message back as if it had never been pulled: no retry is charged."""

@@ -1,0 +1,127 @@
+"""Options of pushes and of settlements: what callers give, and what goes over the wire."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
+
+from .call_base import Name
+from .requests import name_bytes
+
+__all__ = ["BatchOptions", "Place", "PushOptions", "give_back_options", "packed_push_options", "random_key"]
+
+Place = Literal["tail", "keep", "head"]
+"""Where a message goes that is given back."""
+_PLACES = ("tail", "keep", "head")
+_NAMES = frozenset(("key", "label", "group"))
+_NUMBERS = frozenset(("delay", "due", "ttl", "priority"))
+
+
+class PushOptions(TypedDict, total=False):
+    """How a message is to be stored and delivered. None stands for: without.
+
+    Attributes:
+        key: an idempotency key of the application's own: a further push to the queue with the same key within 5 minutes, by any
+            client, stores nothing.
+        delay: seconds after which it can be pulled.
+        due: the same as a Unix time in seconds, such as ``time.time() + 60``.
+        ttl: seconds after which it is not delivered any more.
+        priority: an integer of 32 bits; lower ones are delivered first, and 0 is that of messages without one.
+        label: the producer's name for it, by which it can be counted and withdrawn while it waits; 1 to 255 bytes.
+        group: messages of a group are delivered one at a time, in their order; 1 to 255 bytes.
+    """
+
+    key: Name | None
+    delay: float | None
+    due: float | None
+    ttl: float | None
+    priority: int | None
+    label: Name | None
+    group: Name | None
+
+
+def random_key() -> bytes:
+    """A key that nobody else uses."""
+    return os.urandom(16)
+
+
+def packed_push_options(options: PushOptions) -> dict[str, Any]:
+    """What of the options goes over the wire.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    packed: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in _NAMES and name not in _NUMBERS:
+            raise TypeError(f"a push has no option {name!r}")
+        if value is None or (name == "priority" and value == 0):
+            continue
+        packed[name] = name_bytes(value) if name in _NAMES else value  # type: ignore[arg-type]
+    return packed
+
+
+def give_back_options(delay: float | None, place: Place) -> dict[str, Any]:
+    """The same for a message that is given back.
+
+    Raises:
+        ValueError: there is no such place.
+    """
+    if place not in _PLACES:
+        raise ValueError(f"a place is one of {', '.join(_PLACES)}, not {place!r}")
+    options: dict[str, Any] = {} if place == "tail" else {"place": place}
+    if delay is not None:
+        options["delay"] = delay
+    return options
+
+
+class BatchOptions:
+    """Those of a push of several messages.
+
+    Args:
+        count: how many messages it has. The others are those of `AsyncClient.push_many`.
+
+    Raises:
+        ValueError, TypeError: they do not go together, or are not as many as the messages.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        keys: Sequence[Name] | None,
+        scope: Name | None,
+        types: Sequence[Name | None] | None,
+        options: Sequence[PushOptions | None] | None,
+    ) -> None:
+        for name, values in (("keys", keys), ("content types", types), ("options", options)):
+            if values is not None and len(values) != count:
+                raise ValueError(f"{count} contents need as many {name}, not {len(values)}")
+        if scope is not None and keys is None:
+            raise ValueError("a scope needs keys")
+        if scope is not None and options is not None:
+            raise ValueError("a scope does not go with options")
+        if types is not None and keys is None and options is None:
+            raise ValueError("content types need keys or options")
+        self._common: dict[str, Any] = {} if scope is None else {"scope": name_bytes(scope)}
+        self._each: dict[str, list[Any]] = {}
+        if options is not None:
+            self._each["options"] = [None if one is None else _without_key(one) for one in options]
+            keys = [random_key() for _ in range(count)] if keys is None else keys
+        if keys is not None:
+            self._each["keys"] = [name_bytes(key) for key in keys]
+        if types is not None:
+            self._each["content_types"] = [None if kind is None else name_bytes(kind) for kind in types]
+
+    def of(self, start: int, end: int) -> dict[str, Any] | None:
+        """Those of a part of the messages, None if there are none at all."""
+        if not self._each:
+            return None
+        return {**self._common, **{name: values[start:end] for name, values in self._each.items()}}
+
+
+def _without_key(options: PushOptions) -> dict[str, Any]:
+    packed = packed_push_options(options)
+    if "key" in packed:
+        raise ValueError("the keys of a batch are given by keys")
+    return packed
