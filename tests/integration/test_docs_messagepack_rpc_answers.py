@@ -16,21 +16,40 @@ from .raw_rpc import Rpc
 
 TEXT = PAGE.read_text(encoding="utf-8")
 QUEUE, ABSENT, CLAIMED, SETTLED = "docs-errors", "docs-absent", "docs-claimed", "docs-settled"
+FULL, ROOM_FOR_ONE = "docs-full", "docs-one"
 ID = "0" * 32
 OTHER_SESSION = 1 << 40
 BATCH = {"pattern": False, "count": 1, "lease": 60}
 
 REFUSED: dict[tuple[str, str], list[Any]] = {
     ("push", "bad_name"): ["", 1],
+    ("push", "bad_request"): [QUEUE, 1, {"delay": -1}],
+    ("push", "full"): [FULL, 1],
     ("push", "key_reused"): [QUEUE, "another content", {"key": "k"}],
     ("push_many", "bad_name"): ["n" * 256, [1]],
+    ("push_many", "bad_request"): [QUEUE, [1], {"options": [{"delay": -1}]}],
+    ("push_many", "full"): [FULL, [1]],
+    ("push_many", "stored_in_part"): [ROOM_FOR_ONE, [1, 2]],
     ("push_many", "key_reused"): [QUEUE, ["another content"], {"keys": ["k"]}],
     ("push_all", "bad_pattern"): ["(", 1],
+    ("push_all", "full"): [f"^{FULL}$", 1],
+    ("push_all", "stored_in_part"): [f"^({FULL}|{QUEUE})$", 1],
     ("pull", "bad_name"): ["\n"],
+    ("pull", "bad_request"): [QUEUE, 0, {"lease": 0}],
     ("pull_many", "bad_name"): ["\n", 1],
+    ("pull_many", "bad_request"): [QUEUE, 1, 0, {"lease": 0}],
     ("pull_any", "bad_pattern"): ["("],
     **{(method, "not_found"): [QUEUE, ID] for method in ("done", "release", "retain")},
     **{(method, "queue_not_found"): [ABSENT, ID] for method in ("done", "release", "retain")},
+    ("release", "bad_request"): [QUEUE, ID, {"delay": -1}],
+    ("release_many", "bad_request"): [QUEUE, [ID], {"delay": -1}],
+    ("retain", "bad_request"): [QUEUE, ID, {"lease": 0}],
+    ("retain_many", "bad_request"): [QUEUE, [ID], {"lease": 0}],
+    ("transaction", "bad_name"): [[["push", "", 1]]],
+    ("transaction", "bad_request"): [[["push", QUEUE, 1, {"delay": -1}]]],
+    ("transaction", "full"): [[["push", FULL, 1]]],
+    ("transaction", "key_reused"): [[["push", QUEUE, "another content", {"key": "k"}]]],
+    ("transaction", "lease_lost"): [[["done", QUEUE, ID]]],
     ("update_props", "bad_name"): ["\n"],
     ("update_props", "bad_property"): [QUEUE, {"no such property": 1}],
     ("set_default_props", "bad_property"): [[["(", {}]]],
@@ -38,6 +57,16 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("move", "bad_name"): [QUEUE, "\n"],
     ("move", "bad_request"): [QUEUE, QUEUE],
     ("move", "queue_not_found"): [ABSENT, QUEUE],
+    ("withdraw", "bad_request"): [QUEUE, ""],
+    ("withdraw", "queue_not_found"): [ABSENT, "l"],
+    ("count_labelled", "bad_request"): [QUEUE, ""],
+    ("count_labelled", "queue_not_found"): [ABSENT, "l"],
+    ("redrive", "bad_name"): [QUEUE, {"to": "\n"}],
+    ("redrive", "bad_request"): [QUEUE, {"to": QUEUE}],
+    ("redrive", "queue_not_found"): [ABSENT],
+    ("bind", "bad_name"): [QUEUE, "\n"],
+    ("bind", "bad_request"): [QUEUE, QUEUE],
+    ("unbind", "bad_name"): [QUEUE, "n" * 256],
     ("claim_subscription", "bad_name"): [""],
     ("reserve_batch", "bad_name"): ["", 1, QUEUE, BATCH],
     ("reserve_batch", "bad_pattern"): [SETTLED, 2, "(", {**BATCH, "pattern": True}],
@@ -72,6 +101,8 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
     with NodeProcess(tmp_path_factory.mktemp("docs")) as node, Rpc(node.rpc) as connection:
         node.wait_upgraded()
         connection.call("push", QUEUE, 1, {"key": "k"})
+        connection.call("update_props", FULL, {"max_items": 0})
+        connection.call("update_props", ROOM_FOR_ONE, {"max_items": 1})
         connection.call("claim_subscription", CLAIMED)
         connection.call("settle_batches", SETTLED, 1)
         yield connection

@@ -8,6 +8,7 @@ import pytest
 
 from lmqcluster.core.marks import NOTE_BYTES_MAX
 from lmqcluster.core.past_deliveries import PastDeliveries
+from lmqcluster.core.transactions import OPERATIONS_MAX
 from lmqcluster.node import proposer
 from lmqcluster.node.gates import ARRIVAL_BYTES_PER_S
 from lmqcluster.node.queues import jobs, pattern_views, push_copies, subscriptions
@@ -115,6 +116,7 @@ def token(byte: int) -> bytes:
             (limits.PUSH_COUNT_MAX, limits.PULL_COUNT_MAX),
             (10_000,) * 2,
         ),
+        ("| Operations of one transaction | 1,000 |", OPERATIONS_MAX, 1_000),
         ("ends with the message that exceeds 16 MiB", connection.MANY_BYTES_MAX, 16 * MiB),
         ("result ends with the message that exceeds 16 MiB", subscriptions.SLICE_BYTES_MAX, 16 * MiB),
         ("| Pulls of one connection that wait | 50,000 |", connection.WAITERS_MAX, 50_000),
