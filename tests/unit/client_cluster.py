@@ -110,6 +110,19 @@ class ModelCluster:
                 self.queues[queue].appendleft(content)
         return True
 
+    def transaction(self, operations: list[list[Any]], *, again: bool) -> tuple[bytes | None, Any]:
+        """Acks and keyed pushes, all of them or none."""
+        acks = [operation[2] for operation in operations if operation[0] == b"done"]
+        if not all(message_id in self.leases for message_id in acks):
+            was_done = again and all(("done", message_id) in self.settled for message_id in acks)
+            return (None, [b"ok"] * len(operations)) if was_done else (b"lease_lost: too late", None)
+        for verb, queue, subject, options in operations:
+            if verb == b"done":
+                self.settle("done", subject)
+            else:
+                self.push_keyed(queue, [subject], [options[b"key"]])
+        return None, [b"ok"] * len(operations)
+
     def apply_late(self) -> None:
         """What a node had taken from lost connections gets into the log now."""
         late, self.late = self.late, []
@@ -303,8 +316,10 @@ class _Connection(asyncio.Protocol):
                 return (None, b"ok") if found else (b"throw:not_found", None)
             case "done_many" | "release_many" | "retain_many" | "put_back_many":
                 verb = request.method.removesuffix("_many")
-                again = len(arguments) == 3 and arguments[2][b"again"]
+                again = len(arguments) == 3 and arguments[2].get(b"again", False)
                 return None, [cluster.settle(verb, message_id, again=again) for message_id in arguments[1]]
+            case "transaction":
+                return cluster.transaction(arguments[0], again=len(arguments) == 2 and arguments[1][b"again"])
             case "push_all":
                 for queue in cluster.queues:
                     cluster.push(queue, [arguments[1]], None, 0)
@@ -325,7 +340,7 @@ class _Connection(asyncio.Protocol):
         return b"undef", None
 
     async def _pull(self, request: Request) -> None:
-        wait_s = request.arguments[-1]
+        wait_s = request.arguments[2 if request.method == "pull_many" else 1]
         try:
             async with asyncio.timeout(wait_s if wait_s > 0 else None):
                 while True:

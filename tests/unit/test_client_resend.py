@@ -228,6 +228,93 @@ async def test_a_push_with_a_key_is_repeated_with_it() -> None:
 
 
 @async_test
+async def test_a_push_with_options_is_repeated_under_one_key() -> None:
+    cluster = ModelCluster()
+    script = fates("push", Fate.DROP_AFTER, Fate.DROP_BEFORE)
+    async with ScriptedNode(cluster, script) as server, client_of(server) as client:
+        assert await client.push("q", "x", priority=1) == "ok"
+        assert await client.push("q", "y", priority=1) == "ok"
+        assert cluster.stored == [b"x", b"y"]
+        assert len({request.arguments[2][b"key"] for request in server.requests if request.method == "push"}) == 2
+
+
+@async_test
+async def test_a_push_that_a_full_queue_refuses_is_not_repeated() -> None:
+    cluster = ModelCluster()
+    async with ScriptedNode(cluster, fates("push", "full: no room")) as server, client_of(server) as client:
+        refused, later = client.push("q", "x"), client.push("q", "y")
+        with pytest.raises(LmqError) as caught:
+            await refused
+        assert (caught.value.code, caught.value.retryable) == ("full", True)
+        assert await later == "ok"
+        assert server.methods() == ["push", "push"]
+
+
+@pytest.mark.parametrize("trouble", [Fate.DROP_BEFORE, Fate.DROP_AFTER, Fate.DOUBT, Fate.REFUSE])
+@async_test
+async def test_a_transaction_in_trouble_is_carried_out_once(trouble: Fate) -> None:
+    cluster = ModelCluster()
+    async with ScriptedNode(cluster, fates("transaction", trouble)) as server, client_of(server) as client:
+        await client.push("q", "x")
+        message = await client.pull("q")
+        assert message is not None
+        async with client.transaction() as transaction:
+            transaction.done(message)
+            transaction.push("out", {"a": [1.5, b"\xff"]})
+        assert transaction.results == ["ok", "ok"]
+        assert cluster.stored == [b"x", {b"a": [1.5, b"\xff"]}]
+        first, second = (request.arguments for request in server.requests if request.method == "transaction")
+        assert second[0] == first[0]
+        # What was certainly not carried out is no repetition.
+        assert second[1:] == ([] if trouble is Fate.REFUSE else [{b"again": True}])
+
+
+@pytest.mark.parametrize("trouble", [Fate.DROP_AFTER, Fate.DROP_BEFORE, Fate.DOUBT])
+@pytest.mark.parametrize("method", ["pull", "pull_many"])
+@async_test
+async def test_a_pull_that_acknowledges_is_not_repeated_when_it_may_have_happened(method: str, trouble: Fate) -> None:
+    async with ScriptedNode(ModelCluster(), fates(method, trouble)) as server, client_of(server) as client:
+        await client.push_many("q", ["x", "y"])
+        pull = client.pull("q", auto_ack=True) if method == "pull" else client.pull_many("q", 1, auto_ack=True)
+        with pytest.raises(LmqError) as caught:
+            await pull
+        assert (caught.value.code, caught.value.outcome) == ("unknown_outcome", Outcome.UNKNOWN)
+        assert server.methods().count(method) == 1
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+@async_test
+async def test_a_pull_with_options_that_is_refused_is_sent_again_with_them(auto_ack: bool) -> None:
+    async with (
+        ScriptedNode(ModelCluster(), fates("pull", Fate.REFUSE)) as server,
+        client_of(server) as client,
+    ):
+        await client.push("q", "x")
+        message = await client.pull("q", 5, lease=7, auto_ack=auto_ack)
+        assert message is not None
+        pulls = [request.arguments for request in server.requests if request.method == "pull"]
+        assert len(pulls) == 2
+        assert all(arguments[2].get(b"lease") == 7 for arguments in pulls)
+        assert all(arguments[2].get(b"auto_ack", False) is auto_ack for arguments in pulls)
+        assert 0 < pulls[1][1] <= 5
+
+
+@async_test
+async def test_a_repeated_release_keeps_its_options() -> None:
+    cluster = ModelCluster()
+    async with (
+        ScriptedNode(cluster, fates("release", Fate.DROP_AFTER)) as server,
+        client_of(server) as client,
+    ):
+        await client.push("q", "x")
+        message = await client.pull("q")
+        assert message is not None
+        assert await message.nack(delay=3, place="head") is True
+        (again,) = [request.arguments for request in server.requests if request.method == "release_many"]
+        assert again[2] == {b"again": True, b"delay": 3, b"place": b"head"}
+
+
+@async_test
 async def test_a_push_to_many_queues_is_not_repeated_when_it_may_have_happened() -> None:
     cluster = ModelCluster()
     cluster.push(b"q", [0], None, 0)
