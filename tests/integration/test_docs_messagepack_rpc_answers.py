@@ -89,6 +89,7 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("peek", "queue_not_found"): [ABSENT, 1, 0],
     ("push_marked", "bad_name"): [QUEUE, [1], {"job": "", "stream": "s", "first": 0}],
     ("push_marked", "bad_request"): [QUEUE, [1], {"job": "j", "stream": "s", "first": -1}],
+    ("push_marked", "full"): [FULL, [1], {"job": "j", "stream": "s", "first": 0}],
     ("push_marked", "out_of_sequence"): [QUEUE, [1], {"job": "j", "stream": "s", "first": 7}],
 }
 ELSEWHERE = {("auth", "conflict")}
