@@ -46,6 +46,7 @@ _METHODS = (
         "settle_batches",
         "abandon_batches",
     ),
+    *("withdraw", "count_labelled", "redrive", "bind", "unbind", "bindings", "transaction"),
     *("subscription", "subscriptions", "backlog", "peek", "ping", "producer", "auth", "cluster", "nothing", "", "\x00"),
 )
 _ID = "0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"
@@ -89,6 +90,21 @@ def _scalar(rng: random.Random) -> Any:
             ),
             *("retry", "timeout", "hooks", "pack", "accum"),
             *(
+                "key",
+                "keys",
+                "options",
+                "delay",
+                "due",
+                "ttl",
+                "priority",
+                "label",
+                "group",
+                "lease",
+                "auto_ack",
+                "place",
+            ),
+            *("tail", "to", "max", "again", "max_items", "dead_letter_queue", "destination_queues"),
+            *(
                 msgpack.ExtType(rng.randrange(128), b"x" * rng.randrange(20)),
                 msgpack.Timestamp(rng.randrange(2**33), 0),
             ),
@@ -114,6 +130,11 @@ def _queue(rng: random.Random) -> Any:
     return rng.choice(("fuzz", "fuzz", "fuzz2", "^fuzz")) if rng.random() < 0.85 else _value(rng)
 
 
+def _operation(rng: random.Random) -> Any:
+    verb = rng.choice(("push", "done", "release", "retain"))
+    return [verb, _queue(rng), *(_value(rng) for _ in range(rng.randrange(3)))]
+
+
 def _message(rng: random.Random) -> Any:
     msgid: Any = rng.randrange(2**32) if rng.random() < 0.9 else _value(rng)
     method: Any = rng.choice(_METHODS) if rng.random() < 0.95 else _value(rng)
@@ -123,6 +144,8 @@ def _message(rng: random.Random) -> Any:
         arguments[0] = "^fuzz" if method != "set_default_props" else [["^fuzz", {"retry": _scalar(rng)}]]
     if method == "move":
         arguments[1:] = ["fuzz2"]
+    if method == "transaction" and rng.random() < 0.8:
+        arguments[0] = [_operation(rng) for _ in range(rng.choice((0, 1, 3, 2000)))]
     if rng.random() < 0.05:
         arguments = _value(rng)
     if rng.random() < 0.1:
