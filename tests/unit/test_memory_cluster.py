@@ -78,6 +78,25 @@ def test_a_key_is_forgotten_after_its_time() -> None:
         assert len(lmq.pull_many("jobs", 10)) == 2
 
 
+def test_options_and_transactions_are_those_of_a_node() -> None:
+    with MemoryCluster() as cluster:
+        lmq = cluster.client()
+        lmq.push("jobs", "later", delay=HOUR_S, label="l")
+        assert lmq.pull("jobs", 0) is None
+        cluster.advance(HOUR_S)
+        message = lmq.pull("jobs", 60, lease=2 * HOUR_S)
+        assert message is not None
+        assert (message.content, message.label) == (b"later", "l")
+        cluster.advance(HOUR_S)
+        with lmq.transaction() as transaction:
+            transaction.done(message)
+            transaction.push("results", "done")
+        assert transaction.results == ["ok", "ok"]
+        cluster.advance(HOUR_S)
+        with pytest.raises(LmqError, match="not leased any more"), lmq.transaction() as late:
+            late.done(message)
+
+
 def test_many_leases_that_end_at_different_times() -> None:
     with MemoryCluster() as cluster:
         lmq = cluster.client()
