@@ -18,6 +18,7 @@ _numbers = itertools.count(1)
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A cluster of one for the whole session."""
     with NodeProcess(tmp_path_factory.mktemp("node")) as process:
+        process.wait_upgraded()
         yield process
 
 
@@ -25,6 +26,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes for the whole session, for tests that kill and pause nothing."""
     with Cluster(3, directory=tmp_path_factory.mktemp("shared")) as nodes:
+        for process in nodes:
+            process.wait_upgraded()
         yield nodes
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ...core import PushFlag
 from ...wire.errors import LmqError
 
-__all__ = ["PushItem", "PushOptions", "Stored", "check_all_stored", "refusal_of"]
+__all__ = ["PushItem", "PushOptions", "Stored", "check_all_stored", "refusal_of", "stored"]
 
 TEXT_BYTES_MAX = 255
 SECONDS_MAX = 1e9
@@ -110,6 +110,11 @@ class Stored(NamedTuple):
 
     flag: int
     sequence: int | None = None
+
+
+def stored(flag: int, sequence: int) -> Stored:
+    """What the core tells of a push; under a key of which no sequence was remembered it is 0."""
+    return Stored(flag, sequence or None)
 
 
 def refusal_of(queue: bytes, flag: int) -> LmqError | None:

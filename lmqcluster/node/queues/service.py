@@ -28,7 +28,7 @@ from .patterns import check_pattern
 from .proposals import Proposals
 from .pulls import Pulls, Ticket, Waiter
 from .push_copies import push_copies
-from .push_items import PushItem, Stored, check_all_stored, refusal_of
+from .push_items import PushItem, Stored, check_all_stored, refusal_of, stored
 from .rules import check_rules
 from .subscriptions import Subscriptions
 from .times import lease_us, retry_delay_us
@@ -124,7 +124,7 @@ class QueueService(Proposals):
         size = sum(item.size_bytes() for item in items)
         if has_options or (len(items) > 1 and self.machine().version >= 3):
             command = [Op.PUSH_TRAITS, queue, [item.row_with_options() for item in items], *self.owned(owner)]
-            return [Stored(*one) for one in await self.propose(command, size)]
+            return [stored(*one) for one in await self.propose(command, size)]
         command = [Op.PUSH_ITEMS, queue, [item.row() for item in items], b"", *self.owned(owner)]
         flags: list[int] = await self.propose(command, size)
         check_all_stored(queue, flags)

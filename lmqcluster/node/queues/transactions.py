@@ -15,7 +15,7 @@ from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX
 from .proposals import Proposals
-from .push_items import PushItem, Stored
+from .push_items import PushItem, Stored, stored
 from .times import lease_us, retry_delay_us
 
 __all__ = ["AckStep", "ExtendStep", "NackStep", "PushStep", "Step", "run_transaction"]
@@ -99,7 +99,7 @@ async def _outcome(sent: asyncio.Future[list[Any] | Conflict], earlier: _Earlier
         if earlier is None:
             raise error
         return earlier.results(error)
-    return [one if one is True else Stored(*one) for one in result]
+    return [one if one is True else stored(*one) for one in result]
 
 
 class _Earlier:
