@@ -180,8 +180,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
             LmqError: awaited: for instance ``bad_name``, ``too_large``, ``full``; ``unknown_outcome`` if there was no answer in
                 time.
         """
-        if options:
-            return self._push_with_options(queue, content, packed_push_options(options))
+        if options and (packed := packed_push_options(options)):
+            return self._push_with_options(queue, content, packed)
         loop = self._loop or self._bind()
         body = self._push_heads[queue] + encode_content(content)
         future: Future[str] = Future(loop=loop)
@@ -193,8 +193,6 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
         return future
 
     def _push_with_options(self, queue: Name, content: Any, options: dict[str, Any]) -> Future[str]:
-        if not options:
-            return self.push(queue, content)
         # A push with options has no number of its producer, so it needs a key to be stored once.
         options.setdefault("key", random_key())
         body = b"".join((self._option_push_heads[queue], encode_content(content), pack(options)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple, Protocol
 
 from .bindings import Bindings
@@ -13,9 +14,9 @@ from .queue_options import QueueOptions
 __all__ = ["PLAIN_PUSH", "Intake", "Push", "Room"]
 
 TARGETS_MAX = 1_000
-"""Most queues that one push reaches."""
+"""Most names of destinations and bound queues that are looked at for one push, and so most queues that it reaches."""
 COPIES_MAX = 100_000
-"""Most messages that one command stores, all copies for bound queues and destinations of aliases counted."""
+"""Most messages that one command stores where queues are bound or aliases; each name that is looked at counts as a copy."""
 COPY_BYTES_MAX = 256 * 1024 * 1024
 """Most bytes that the copies of one body have together."""
 
@@ -49,15 +50,13 @@ class Targets(NamedTuple):
         deciding: queues each of which must take it.
         keeping: those of them that keep it.
         copies: queues that get a copy if they can take one.
+        reach: how many names were looked at; not less than the number of messages that a push becomes.
     """
 
     deciding: list[Queue]
     keeping: list[Queue]
     copies: list[Queue]
-
-    def reach(self) -> int:
-        """How many messages a push becomes."""
-        return len(self.keeping) + len(self.copies)
+    reach: int
 
 
 class IntakeState(Protocol):
@@ -86,40 +85,50 @@ class Intake:
     def targets(self, queue: Queue) -> Targets:
         """Where a push to the queue goes: an alias is followed, also to further aliases, and each queue's bindings once."""
         state = self._state
-        targets = Targets([], [], [])
-        pending, seen = [queue], {queue.name}
+        deciding: list[Queue] = []
+        keeping: list[Queue] = []
+        copies: list[Queue] = []
+        pending, seen, reach = deque((queue,)), {queue.name}, 1
         while pending:
-            one = pending.pop(0)
+            one = pending.popleft()
             options = one.settings.options
             if options is not None and options.destinations:
-                new = [name for name in options.destinations if name not in seen][: TARGETS_MAX - len(seen)]
+                names = options.destinations[: TARGETS_MAX - reach]
+                reach += len(names)
+                new = [name for name in names if name not in seen]
                 seen.update(new)
-                pending += [state.queue(name) for name in new]
+                pending.extend(state.queue(name) for name in new)
                 continue
-            targets.deciding.append(one)
+            deciding.append(one)
             if options is None or not options.fanout_only:
-                targets.keeping.append(one)
-            for name in state.bindings.targets(one.name):
+                keeping.append(one)
+            names = tuple(state.bindings.targets(one.name)[: TARGETS_MAX - reach])
+            reach += len(names)
+            for name in names:
                 bound = state.existing(name) if name not in seen else None
                 if bound is not None:
                     seen.add(name)
-                    targets.copies.append(bound)
-        return targets
+                    copies.append(bound)
+        return Targets(deciding, keeping, copies, reach)
 
     def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push) -> list[int]:
         """Store bodies one by one; returns a flag for each, see `PushFlag`."""
         targets = self.targets(queue)
-        fitting = COPIES_MAX // max(1, targets.reach())
-        flags = [self._store(targets, meta, content, push) for content in contents[:fitting]]
-        return flags + [PushFlag.OVERSIZED] * (len(contents) - len(flags))
+        most, bytes_max = COPIES_MAX // targets.reach, COPY_BYTES_MAX // targets.reach
+        flags: list[int] = []
+        for content in contents:
+            if len(flags) < most and len(content) <= bytes_max:
+                flags.append(self._store(targets, meta, content, push))
+            else:
+                queue.refused_total += 1
+                flags.append(PushFlag.OVERSIZED)
+        return flags
 
-    def copies(self, queue: Queue) -> int:
-        """How many messages a push to the queue becomes."""
-        return self.targets(queue).reach() if queue.special else 1
+    def reach(self, queue: Queue) -> int:
+        """As `Targets.reach`."""
+        return self.targets(queue).reach if queue.special else 1
 
     def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
-        if len(content) * targets.reach() > COPY_BYTES_MAX:
-            return PushFlag.OVERSIZED
         for queue in targets.deciding:
             if flag := _refusal(queue, len(content)):
                 queue.refused_total += 1
@@ -188,13 +197,12 @@ class Room:
     def take(self, queue: Queue, size: int) -> PushFlag:
         """Count a push of a body of this size; returns why it would not be stored, and counts nothing then."""
         targets = self._intake.targets(queue)
-        count = targets.reach()
-        if size * count > COPY_BYTES_MAX or self._copies + count > COPIES_MAX:
+        if size > COPY_BYTES_MAX // targets.reach or self._copies + targets.reach > COPIES_MAX:
             return PushFlag.OVERSIZED
         for one in targets.deciding:
             if flag := self._refusal(one, size):
                 return flag
-        self._copies += count
+        self._copies += targets.reach
         for one in targets.keeping:
             self.add(one, size)
         for one in targets.copies:

@@ -50,7 +50,7 @@ class KeyedPushes:
         checked = [checked_item(item) for item in items]
         checked_owner(owner)
         queue = state.queue(name)
-        if queue.special and len(checked) * state.intake.copies(queue) > COPIES_MAX:
+        if queue.special and len(checked) * state.intake.reach(queue) > COPIES_MAX:
             raise RefusedError("too_large", f"the copies of {len(checked)} messages are too many; push fewer at once")
         if scope:
             return self._push_in_scope(queue, owner, scope, checked)
@@ -74,7 +74,7 @@ class KeyedPushes:
         flags: list[tuple[bytes, int]] = []
         copies = 0
         for queue in self._named.queues(names):
-            copies += self._state.intake.copies(queue)
+            copies += self._state.intake.reach(queue)
             flag = self._store(queue, checked) if copies <= COPIES_MAX else int(PushFlag.OVERSIZED)
             flags.append((queue.name, flag))
         return flags

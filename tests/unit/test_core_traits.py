@@ -10,7 +10,7 @@ import pytest
 from lmqcluster.core import Fault, Op, PushFlag
 from lmqcluster.core.bindings import BOUND_MAX, SOURCES_MAX
 from lmqcluster.core.commands import Place
-from lmqcluster.core.intake import COPIES_MAX, COPY_BYTES_MAX
+from lmqcluster.core.intake import COPIES_MAX, COPY_BYTES_MAX, TARGETS_MAX
 from lmqcluster.core.queue import PASSES_MAX
 from lmqcluster.core.queue_options import QueueOptions
 from lmqcluster.core.transactions import Conflict
@@ -395,19 +395,30 @@ def test_bindings_are_bounded_on_both_sides(driver: Driver) -> None:
 
 
 def test_copies_are_bounded(driver: Driver) -> None:
-    """An attack: one push reaches a thousand queues, and a batch is as large as it may be."""
-    for place in range(10):
+    """An attack: one push reaches very many queues, and a batch is as large as it may be."""
+    for place in range(11):
         driver.set(b"alias %d" % place, destination_queues=[f"{place}.{index}" for index in range(90)])
-    driver.set(Q, destination_queues=[f"alias {place}" for place in range(10)])
-    most = COPIES_MAX // 900
+    driver.set(Q, destination_queues=[f"alias {place}" for place in range(11)])
+    most = COPIES_MAX // TARGETS_MAX
     flags = driver.push(Q, *[b"x"] * (most + 3))
     assert flags == [0] * most + [PushFlag.OVERSIZED] * 3
     items = [[b"x", None, [], None]] * (most + 1)
     assert refusal(driver, Op.PUSH_ITEMS, Q, items) == "too_large"
     assert refusal(driver, Op.PUSH_TRAITS, Q, [[*item, []] for item in items]) == "too_large"
     assert driver.do(Op.PUSH_EACH, [Q] * 5, [b"x", None, [], None]) == [(Q, 0)]
-    assert driver.push(Q, bytes(COPY_BYTES_MAX // 900 + 1)) == [PushFlag.OVERSIZED]
+    assert driver.push(Q, bytes(COPY_BYTES_MAX // TARGETS_MAX + 1)) == [PushFlag.OVERSIZED]
     assert driver.size(b"9.89") == most + 1
+    assert sum(driver.size(queue) for queue in driver.machine.queues if b"." in queue) < TARGETS_MAX * (most + 1)
+
+
+def test_aliases_that_lead_nowhere_cost_as_much_as_others(driver: Driver) -> None:
+    """An attack: aliases that name each other store nothing, however long they are looked at."""
+    names = [f"alias {place}" for place in range(100)]
+    for name in names:
+        driver.set(name.encode(), destination_queues=names)
+    rows = [[b"x", None, [], None, []]] * (COPIES_MAX // TARGETS_MAX + 1)
+    assert refusal(driver, Op.PUSH_TRAITS, b"alias 0", rows) == "too_large"
+    assert driver.machine.intake.reach(driver.machine.queue(b"alias 0")) == TARGETS_MAX
 
 
 def test_dead_letters_are_not_multiplied(driver: Driver) -> None:

@@ -122,16 +122,16 @@ class _Earlier:
         settled = [self._settled(*row) for row in self._rows if row[0] in _ENDING]
         if False in settled or (not settled and error.code != "lease_lost"):
             raise error
-        stored = [self._stored(*row) if row[0] == Op.PUSH_TRAITS else True for row in self._rows]
-        if not settled or None in settled or None in stored:
+        done = [self._pushed(*row) if row[0] == Op.PUSH_TRAITS else True for row in self._rows]
+        if not settled or None in settled or None in done:
             reason = "whether an earlier attempt carried the transaction out is not known any more"
             raise LmqError("unknown_outcome", f"{reason}; now it cannot be: {error.message}")
-        return [one for one in stored if one is not None]
+        return [one for one in done if one is not None]
 
     def _settled(self, op: Op, queue: bytes, number: int, *_more: int) -> bool | None:
         return self._machine().settled_by(_ENDING[op], queue, number)
 
-    def _stored(self, _op: Op, queue: bytes, row: list[Any]) -> Stored | None:
+    def _pushed(self, _op: Op, queue: bytes, row: list[Any]) -> Stored | None:
         """What became of a push, None if its key is not known; one without a key shares the fate of the others."""
         key = row[3]
         if key is None:
@@ -139,7 +139,7 @@ class _Earlier:
         known = self._machine().keys.find(self._owner, queue, key)
         if known is None:
             return None
-        return Stored(known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS)
+        return stored(known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS)
 
 
 def _row(proposals: Proposals, receipts: ReceiptFormat, step: Step, owner: bytes) -> list[Any]:
