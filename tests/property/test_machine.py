@@ -147,6 +147,9 @@ def sweep_often() -> Iterator[None]:
         yield
 
 
+pytestmark = pytest.mark.usefixtures("keep_idle_queues")
+
+
 class MachineAgainstModel(RuleBasedStateMachine):
     """Feeds one log to the machine, to a replica that is replaced by its own snapshot now and then, and to the model."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.core import Fault, Machine, Op, idle_queues
+from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.rich_lines import TRAIT_BYTES
 from lmqcluster.core.transactions import Conflict
 
@@ -106,12 +105,7 @@ _COUNTED = ("pushed", "acked", "nacked", "redelivered", "dropped", "purged", "mo
             "dead_lettered", "refused", "discarded", "withdrawn")  # fmt: skip
 
 
-@pytest.fixture(autouse=True, scope="module")
-def keep_idle_queues() -> Iterator[None]:
-    """The model does not know that queues end which nobody has ever pushed to."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(idle_queues, "KEEP_US", 1 << 60)
-        yield
+pytestmark = pytest.mark.usefixtures("keep_idle_queues")
 
 
 class BrokenCommandError(Exception):
