@@ -207,7 +207,7 @@ def test_an_unacknowledged_pull_leaves_the_lease(admin, queue_name: str) -> None
         (["status", "extra"], 2, "unexpected extra argument"),
         (["--node", "nonsense", "status"], 2, "'nonsense' is not HOST:PORT"),
         (["join"], 2, "Missing argument 'PEER'"),
-        (["queue", "set", "q"], 2, "give at least one of"),
+        (["queue", "set", "q"], 2, "give at least one property"),
         (["queue", "set", "q", "--retry", "1.5"], 2, "--retry"),
         (["message", "pull", "q", "--max", "0"], 2, "--max"),
         (["completion", "tcsh"], 2, "'tcsh' is not one of"),

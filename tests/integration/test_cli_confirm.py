@@ -20,6 +20,7 @@ from .programs import Result, run, run_here, run_in_terminal
 
 # Words that make each command do its worst, in a cluster as `full` prepares it.
 DESTRUCTIVE: Final = {
+    "message withdraw": ["kept", "marked"],
     "queue clear": ["kept"],
     "queue purge": ["kept"],
     "queue move": ["kept", "elsewhere"],
@@ -34,7 +35,7 @@ DESTRUCTIVE: Final = {
     "remove": ["n1", "--force"],
 }
 # These ask too, in ways of their own: an editor comes first, the node does not run, or other tests look at what they do.
-ELSEWHERE: Final = {"defaults edit", "definitions import", "context rm", "lmq repair", "recover"}
+ELSEWHERE: Final = {"defaults edit", "definitions import", "context rm", "lmq repair", "queue redrive", "recover"}
 # Nothing is lost by these that cannot be had back, or its loss is what the command line itself says.
 HARMLESS: Final = {
     "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue suspend",
@@ -42,7 +43,7 @@ HARMLESS: Final = {
     "defaults show", "subscription ls", "subscription show", "replay", "drain", "bench", "join", "transfer-leader", "log-level",
     "snapshot", "backup", "restore", "token create", "token list", "tls init", "completion", "lmq start", "lmq dev", "lmq ping",
     "context ls", "context save", "context select", "context show", "definitions export",
-    "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
+    "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
 }  # fmt: skip
 
 
@@ -90,6 +91,7 @@ def admin(node: NodeProcess) -> Admin:
     for arguments in (
         ["token", "create", "worker", "--role", "write"],
         ["message", "push", "kept", "letter"],
+        ["message", "push", "kept", "marked letter", "--label", "marked"],
         ["queue", "set", "kept", "--retry", "5"],
         ["defaults", "add", "^ruled$", "--retry", "3", "--yes"],
     ):
