@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .notices import Notice
 from .queue import Queue
 
 __all__ = ["Applied"]
@@ -19,6 +20,7 @@ class Applied(NamedTuple):
         results: one result per command, empty unless applied.
         ready: queues that may have gained messages that can be pulled.
         created, deleted: queues that came and went.
+        notices: what those who wait for something other than messages have got.
     """
 
     status: str
@@ -26,3 +28,4 @@ class Applied(NamedTuple):
     ready: list[Queue]
     created: Sequence[Queue] = ()
     deleted: Sequence[Queue] = ()
+    notices: Sequence[Notice] = ()

@@ -102,9 +102,18 @@ class Op(IntEnum):
     BIND = 66  # v3: source, target -> whether it is new; makes the target, and the source if need be
     UNBIND = 67  # v3: source, target -> whether there was a binding
     TRANSACTION = 68  # v3: [[op, queue, ...]], owner -> [result], or Conflict; see `Transactions`
+    OPEN_SESSION = 70  # v3: time to live us, owner -> number of the session
+    RENEW_SESSION = 71  # v3: session, owner -> whether it is alive
+    END_SESSION = 72  # v3: session, owner -> whether it was alive
+    PULL_IN_SESSION = 73  # v3: queue, count, lease us or 0, session, charge, owner -> as PULL
+    LEAVE_QUEUE = 74  # v3: queue, session, owner -> whether it stood in line, or None: to be repeated
+    LOCK = 75  # v3: name, session, whether to wait in line, owner -> fencing token, 0 if it does not have the lock
+    UNLOCK = 76  # v3: name, session, owner -> whether it had to do with the lock
+    PUSH_OR_WAIT = 77  # v3: queue, rows as in PUSH_TRAITS, wait us, owner -> as PUSH_TRAITS, or Waits
+    CANCEL_PUSH = 78  # v3: ticket, owner -> whether the push waited
 
 
-PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST, Op.PULL_LEASE))
+PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST, Op.PULL_LEASE, Op.PULL_IN_SESSION))
 """Operations whose result is a list of deliveries."""
 COPIES = frozenset((Op.PUSH_ALL, Op.PUSH_EACH))
 """Operations that store one message in several queues."""

@@ -28,6 +28,9 @@ class ExitState(Protocol):
     def note_due(self, queue: Queue) -> None:
         """Messages of the queue may be due earlier than before."""
 
+    def note_room(self, queue: Queue) -> None:
+        """The queue may have room for pushes that wait."""
+
 
 class MessageExits:
     """Passes messages on, with body, headers, label, group, and where they come from."""
@@ -36,8 +39,10 @@ class MessageExits:
         self._state = state
 
     def changed(self, queue: Queue) -> None:
-        """The next of a group may be due, or the queue may be empty and too old."""
+        """The next of a group may be due, there may be room, or the queue may be empty and too old."""
         self._state.note_due(queue)
+        if queue.pushes_waiting:
+            self._state.note_room(queue)
 
     def expired(self, queue: Queue, message: Message) -> None:
         """The message's time is over."""

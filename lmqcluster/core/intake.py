@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from .bindings import Bindings
 from .commands import PushFlag, RefusedError, shown
@@ -11,7 +11,7 @@ from .message import Message, Meta, Traits
 from .queue import PASSES_MAX, Queue
 from .queue_options import QueueOptions
 
-__all__ = ["PLAIN_PUSH", "Intake", "Push", "Room"]
+__all__ = ["PLAIN_PUSH", "Intake", "Push", "Room", "refuse"]
 
 TARGETS_MAX = 1_000
 """Most names of destinations and bound queues that are looked at for one push, and so most queues that it reaches."""
@@ -217,15 +217,8 @@ class Room:
             RefusedError: ``full``, ``too_large``.
         """
         flag = self.take(queue, size) if queue.special else PushFlag.STORED
-        if flag is PushFlag.STORED:
-            return
-        queue.refused_total += 1
-        if flag is PushFlag.OVERSIZED:
-            reason = (
-                f"a body is larger than the queue {shown(queue.name)} takes (max_item_size), or its copies are too many"
-            )
-            raise RefusedError("too_large", reason)
-        raise RefusedError("full", f"the queue {shown(queue.name)} is full (max_items, max_size)")
+        if flag is not PushFlag.STORED:
+            refuse(queue, flag)
 
     def add(self, queue: Queue, size: int) -> None:
         """Count a message that comes to those that wait, whether there is room or not."""
@@ -236,6 +229,21 @@ class Room:
         return _refusal(queue, size, self._items.get(queue.name, 0), self._bytes.get(queue.name, 0))
 
 
+def refuse(queue: Queue, flag: PushFlag) -> NoReturn:
+    """Refuse a push, with all others of the command.
+
+    Raises:
+        RefusedError: ``full``, ``too_large``.
+    """
+    queue.refused_total += 1
+    if flag is PushFlag.OVERSIZED:
+        reason = (
+            f"a body is larger than the queue {shown(queue.name)} takes (max_item_size), or its copies are too many"
+        )
+        raise RefusedError("too_large", reason)
+    raise RefusedError("full", f"the queue {shown(queue.name)} is full (max_items, max_size)")
+
+
 def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) -> PushFlag:
     """Why a queue does not take a body of this size, if so much more waited in it than does."""
     options = queue.settings.options
@@ -243,6 +251,9 @@ def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) 
         return PushFlag.STORED
     if options.max_item_bytes is not None and size > options.max_item_bytes:
         return PushFlag.OVERSIZED
+    if queue.pushes_waiting:
+        # What comes now is behind those that wait.
+        return PushFlag.FULL
     if options.discard_old_when_full:
         return PushFlag.FULL if options.max_items == 0 or options.max_bytes == 0 else PushFlag.STORED
     return PushFlag.STORED if _has_room(queue, options, more_items, more_bytes) else PushFlag.FULL

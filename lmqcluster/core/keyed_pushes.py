@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from .commands import PushFlag, RefusedError
 from .intake import COPIES_MAX
+from .items import Item, checked_item
 from .keys import KnownPush, digest_of
 from .message import Headers
 from .named_queues import NamedQueues
@@ -14,21 +15,12 @@ from .queue import Queue
 from .quotas import Kind, checked_owner
 from .state import State
 
-__all__ = ["FLAG_BITS", "Item", "KeyedPushes", "checked_item", "store_item"]
+__all__ = ["FLAG_BITS", "KeyedPushes", "store_item"]
 
 FLAG_BITS = 8
 """A remembered flag has so few bits; what stands above them is the sequence of the message."""
 _ONLY_BYTES = {bytes}
 _SEQUENCES = (list, tuple)
-
-
-class Item(NamedTuple):
-    """One message to store."""
-
-    content: bytes
-    content_type: bytes | None
-    headers: Headers
-    key: bytes | None
 
 
 class KeyedPushes:
@@ -156,23 +148,6 @@ def store_item(state: State, queue: Queue, item: Item) -> int:
     """Put a message into a queue, with those headers that it preserves; returns its flag."""
     meta = (item.content_type, _preserved(item.headers, queue.settings.preserved))
     return state.store(queue, meta, [item.content])[0]
-
-
-def checked_item(item: list[Any]) -> Item:
-    """A message of a command.
-
-    Raises:
-        ValueError: it is malformed.
-    """
-    content, content_type, headers, key = item
-    if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
-        raise ValueError("a body must be bytes and a content type bytes or None")
-    if not isinstance(key, (bytes, type(None))):
-        raise ValueError("an idempotency key must be bytes or None")
-    checked: Headers = tuple((name, value) for name, value in headers)
-    if any(type(text) is not bytes for header in checked for text in header):
-        raise ValueError("header names and values must be bytes")
-    return Item(content, content_type, checked, key)
 
 
 def _preserved(headers: Headers, names: tuple[bytes, ...]) -> Headers:

@@ -14,11 +14,13 @@ from .named_queues import NamedQueues
 from .operations import Operations
 from .pre_images import PreImages
 from .queue_commands import QueueCommands
+from .session_commands import SessionCommands
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
 from .state import State
 from .trait_commands import TraitCommands
 from .transactions import Transactions
+from .waiting_push_commands import WaitingPushCommands
 
 __all__ = ["Machine"]
 
@@ -30,6 +32,7 @@ class Machine(State):
 
     def __init__(self, compile_pattern: Compile) -> None:
         super().__init__(compile_pattern)
+        self._pushes_that_wait = WaitingPushCommands(self)
         self._handlers = {**self._queue_handlers(), **self._cluster_handlers()}
 
     def _queue_handlers(self) -> _Handlers:
@@ -85,7 +88,7 @@ class Machine(State):
         }
 
     def _handlers_of_version_3(self) -> _Handlers:
-        traits, lines = TraitCommands(self), QueueCommands(self)
+        traits, lines, sessions = TraitCommands(self), QueueCommands(self), SessionCommands(self)
         return {
             Op.PUSH_TRAITS: traits.push,
             Op.PULL_LEASE: traits.pull,
@@ -96,6 +99,15 @@ class Machine(State):
             Op.BIND: lines.bind,
             Op.UNBIND: lines.unbind,
             Op.TRANSACTION: Transactions(self).run,
+            Op.OPEN_SESSION: sessions.open,
+            Op.RENEW_SESSION: sessions.renew,
+            Op.END_SESSION: sessions.end,
+            Op.PULL_IN_SESSION: sessions.pull,
+            Op.LEAVE_QUEUE: sessions.leave,
+            Op.LOCK: sessions.lock,
+            Op.UNLOCK: sessions.unlock,
+            Op.PUSH_OR_WAIT: self._pushes_that_wait.push,
+            Op.CANCEL_PUSH: self._pushes_that_wait.cancel,
         }
 
     def begin_version_2(self, *, rebuild: bool) -> None:
@@ -121,14 +133,16 @@ class Machine(State):
             IncompatibleVersionError: the program is too old to go on; the node must stop.
         """
         self.now_us = max(self.now_us, now_us)
-        self.ready, self.created, self.deleted = [], [], []
+        self.ready, self.created, self.deleted, self.notices = [], [], [], []
         if self.now_us >= self.expiry.next_us:
             self.expiry.run(self.now_us)
-        status = self.sessions.admit(origin, incarnation, sequence)
+        status = self.batch_sessions.admit(origin, incarnation, sequence)
         if status != "applied":
-            return Applied(status, [], self.ready)
+            return Applied(status, [], self.ready, notices=self.notices)
         results = [self._execute(command) for command in commands]
-        return Applied(status, results, self.ready, self.created, self.deleted)
+        if self.waiting_pushes.gaining:
+            self._pushes_that_wait.serve()
+        return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
 
     def _execute(self, command: Command) -> Any:
         try:

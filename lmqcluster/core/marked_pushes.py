@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .intake import Room
-from .keyed_pushes import checked_item, store_item
+from .items import checked_item
+from .keyed_pushes import store_item
 from .marks import NOTE_BYTES_MAX, checked_position
 from .quotas import checked_owner
 from .state import State

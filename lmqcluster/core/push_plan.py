@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .commands import PushFlag, RefusedError
-from .intake import Push, Room
-from .keyed_pushes import FLAG_BITS, Item
+from .intake import Push, Room, refuse
+from .items import Item
+from .keyed_pushes import FLAG_BITS
 from .keys import KnownPush, digest_of
 from .message import Message, content_bytes
 from .queue import Queue
@@ -29,9 +30,26 @@ class PushPlan:
         Raises:
             RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded`` for new keys that are too many.
         """
+        self.check(queue, self.try_add(queue, item))
+
+    def try_add(self, queue: Queue, item: Item) -> PushFlag:
+        """As `add`, but tells why the queue does not take the push.
+
+        Raises:
+            RefusedError: ``key_reused``, ``quota_exceeded``.
+        """
         if item.key is not None and self._is_known(queue, item, item.key):
-            return
-        self._room.require(queue, len(item.content))
+            return PushFlag.STORED
+        return self._room.take(queue, len(item.content)) if queue.special else PushFlag.STORED
+
+    def check(self, queue: Queue, flag: PushFlag) -> None:
+        """Refuse everything if a queue does not take one of the pushes.
+
+        Raises:
+            RefusedError: ``full``, ``too_large``.
+        """
+        if flag is not PushFlag.STORED:
+            refuse(queue, flag)
 
     def give_back(self, queue: Queue, message: Message) -> None:
         """Count a message that comes back to a queue, or leaves it for another one."""

@@ -39,7 +39,7 @@ class Exits(Protocol):
     """What a queue tells of itself: where messages go that it gives up, and what follows from those that have left it."""
 
     def changed(self, queue: Queue) -> None:
-        """Messages have left the queue: the next of their groups may be due, or it may be empty."""
+        """Messages have left the line: the next of their groups may be due, there may be room, or nothing may be left."""
 
     def expired(self, queue: Queue, message: Message) -> None:
         """Its time is over."""
@@ -74,9 +74,21 @@ class Queue(QueueContents):
             return self._pull_instantly_expiring(now_us, count, last_number, deadline_us)
         return self.lease(now_us, count, last_number, deadline_us)
 
-    def lease(self, now_us: int, count: int, last_number: int, deadline_us: int, charge: int = 1) -> list[Delivered]:
-        """As `pull`, but until `deadline_us`, which must be later than now, and using up `charge` deliveries of each."""
-        due = self._due(now_us, count)
+    def lease(
+        self,
+        now_us: int,
+        count: int,
+        last_number: int,
+        deadline_us: int,
+        charge: int = 1,
+        *,
+        in_turn: bool = False,
+    ) -> list[Delivered]:
+        """As `pull`, but until `deadline_us`, which must be later than now, and using up `charge` deliveries of each.
+
+        From an exclusive queue only those get messages whose turn it is.
+        """
+        due = self._due(now_us, count, in_turn=in_turn)
         if not due:
             return []
         if self.pre_images is not None:
@@ -133,14 +145,14 @@ class Queue(QueueContents):
         self.pulled_total += len(delivered)
         return delivered
 
-    def _due(self, now_us: int, count: int) -> list[Message]:
-        """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if suspended."""
+    def _due(self, now_us: int, count: int, *, in_turn: bool = False) -> list[Message]:
+        """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if that is not allowed."""
         ready = self.ready
         taken: list[Message] = []
         if self.suspended:
             return taken
         if self.rich is not None:
-            return self._rich_due(self.rich, now_us, count)
+            return self._rich_due(self.rich, now_us, count) if in_turn or not self.is_exclusive() else []
         drops = 0
         other = self._other_us()
         while len(taken) < count:
@@ -180,6 +192,8 @@ class Queue(QueueContents):
                 self._give_up(message, now_us)
                 passed += 1
         self.passed_over += passed
+        if taken and self.pushes_waiting:
+            self.exits.changed(self)
         return taken
 
     def _pop_other(self) -> Message:
@@ -225,7 +239,7 @@ class Queue(QueueContents):
         return isinstance(message, RichMessage) and rich.gone(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
-        if has_gained or not len(self):
+        if has_gained or self.pushes_waiting or not len(self):
             self.exits.changed(self)
 
     def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:
@@ -340,15 +354,28 @@ class Queue(QueueContents):
                 break
             message = self._pop_expired()
             ended += 1
-            self._unlease(message)
-            if message.remaining > 0:
-                if self.pre_images is not None:
-                    self.pre_images.keep((message,))
-                self._return(message, now_us, message.due_us + self._retry_delay_us(message))
-                self.redelivered_total += 1
-            else:
-                self._drop(message, now_us)
+            if self.pre_images is not None:
+                self.pre_images.keep((message,))
+            self._lease_ended(message, now_us, message.due_us + self._retry_delay_us(message))
         return ended
+
+    def release(self, now_us: int, numbers: list[int]) -> None:
+        """End leases before their deadline: the messages return to their old place; those without deliveries left leave."""
+        self._keep_pre_images(numbers)
+        for number in numbers:
+            message = self.live(number, now_us)
+            if message is not None:
+                del self.leases.messages[number]
+                self.endings.note(number, Ending.EXPIRED)
+                self._lease_ended(message, now_us, message.ready_us)
+
+    def _lease_ended(self, message: Message, now_us: int, due_us: int) -> None:
+        self._unlease(message)
+        if message.remaining > 0:
+            self._return(message, now_us, due_us)
+            self.redelivered_total += 1
+        else:
+            self._drop(message, now_us)
 
     def nack_or_drop(self, now_us: int, numbers: list[int]) -> list[bool]:
         """As `nack`, but a message without deliveries left leaves the queue."""

@@ -84,13 +84,10 @@ class QueueCommands:
             raise ValueError("a count must be an integer")
         state = self._state
         queue = state.queue(name)
+        if queue.special:
+            state.check_pull(queue)
         passed_before = queue.passed_over
-        delivered = state.pull_from(queue, count)
-        if not delivered:
-            if queue.passed_over - passed_before >= PASSES_MAX:
-                return None
-            state.idle.pulled(queue)
-        return delivered
+        return state.pull_from(queue, count) or state.pulled_nothing(queue, passed_before)
 
     def pull_any(self, pattern: bytes, count: int) -> list[Delivered] | None:
         """Lease up to `count` messages of the queues that a pattern finds, those first that have been due longest."""

@@ -60,6 +60,7 @@ class QueueContents(QueueCounters):
         suspended: whether nothing is handed out for the time being; everything else goes on.
         watched_us: when it is looked at next for leases that have ended; not later than the first deadline.
         timer_us: when it is looked at next for what happens in it by time; see `RichTimers`.
+        pushes_waiting: how many pushes wait for room.
         passed_over: how many messages pulls have met that may not be delivered; only differences say something.
     """
 
@@ -77,6 +78,7 @@ class QueueContents(QueueCounters):
         "owner",
         "passed_over",
         "pre_images",
+        "pushes_waiting",
         "ready",
         "revision",
         "rich",
@@ -116,6 +118,7 @@ class QueueContents(QueueCounters):
         self.watched_us = NEVER
         self.timer_us = NEVER
         self.passed_over = 0
+        self.pushes_waiting = 0
 
     def __len__(self) -> int:
         return self.waiting() + len(self.leases.messages)
@@ -142,8 +145,16 @@ class QueueContents(QueueCounters):
         return self.rich
 
     def head_us(self) -> int | None:
-        """When a pull can find the next message, one whose lease ends included; None if the queue is empty or suspended."""
-        return None if self.suspended else self.earliest_us()
+        """When a pull can find the next message, one whose lease ends included; None if none can.
+
+        That is so in a queue that is empty or suspended, and in an exclusive one, from which only sessions pull.
+        """
+        return None if self.suspended or (self.special and self.is_exclusive()) else self.earliest_us()
+
+    def is_exclusive(self) -> bool:
+        """Whether one session at a time may pull."""
+        options = self.settings.options
+        return options is not None and options.exclusive
 
     def earliest_us(self) -> int | None:
         """The earliest due time of all messages, leased ones included, or None if the queue is empty."""

@@ -6,24 +6,29 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .bindings import Bindings
-from .commands import Compile, Delivered
+from .claims import Claims
+from .commands import Compile, Delivered, RefusedError, shown
 from .exits import MessageExits
 from .expiry import Expiry
 from .hooked_names import HookedNames
 from .idle_queues import IdleQueues
 from .intake import PLAIN_PUSH, Intake, Push
 from .lease_watch import LeaseWatch
+from .locks import Locks
 from .message import Meta
+from .notices import Notice
 from .past_deliveries import PastDeliveries
 from .patterns import PatternIndex
 from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, settings_of
-from .queue import Queue
+from .queue import PASSES_MAX, Queue
 from .queue_counters import COUNTERS
 from .quotas import Kind, Quotas
 from .rich_timers import RichTimers
+from .sessions import Sessions
 from .sorted_names import SortedNames
 from .stock import Stock, property_bytes
 from .tokens import Tokens
+from .waiting_pushes import WaitingPushes
 
 __all__ = ["OpenView", "QueueState", "are_all", "check_numbers"]
 
@@ -71,6 +76,11 @@ class QueueState:
         idle: the queues that end if nobody uses them.
         ready: queues that may have gained messages with the batch that is being applied.
         created, deleted: queues that came and went with it.
+        notices: what others than pulls have got with it that waited.
+        sessions: what ends with those who have it.
+        claims: whose turn it is at exclusive queues.
+        locks: who has which lock.
+        waiting_pushes: pushes that wait for room.
     """
 
     def __init__(self, compile_pattern: Compile) -> None:
@@ -99,6 +109,11 @@ class QueueState:
         self.ready: list[Queue] = []
         self.created: list[Queue] = []
         self.deleted: list[Queue] = []
+        self.notices: list[Notice] = []
+        self.claims = Claims(self, self.quotas)
+        self.locks = Locks(self, self.quotas)
+        self.sessions = Sessions(self)
+        self.waiting_pushes = WaitingPushes(self)
         self.view: OpenView | None = None
         # Grows with every change of the rules and every snapshot view: a queue with another one has to be looked after.
         self.revision = 0
@@ -172,6 +187,8 @@ class QueueState:
         if queue.special or queue.rich is not None:
             queue.enriched()
             self.timers.note(queue)
+        if queue.pushes_waiting:
+            self.note_room(queue)
 
     def bind(self, source: Queue, target: Queue) -> bool:
         """Have a copy of what is pushed to one queue put into another; False if it is so already.
@@ -232,6 +249,7 @@ class QueueState:
             self.timers.deleted(queue)
             self._unbound(self.bindings.deleted(name))
             self.patterns.deleted(queue)
+            self.waiting_pushes.deleted(name)
             self.deleted.append(queue)
             self.hooked.note(name, ())
             for counter in COUNTERS:
@@ -242,6 +260,7 @@ class QueueState:
         """Replace the default properties; queues take them over when they are used next."""
         self.rules = rules
         self.outdate_settings()
+        self.waiting_pushes.note_all()
 
     def outdate_settings(self) -> None:
         """Let every queue's properties be resolved again when it is used next."""
@@ -272,9 +291,28 @@ class QueueState:
         """Lease up to `count` messages of a queue to a client."""
         return self._counted(queue, queue.pull(self.now_us, count, self.last_delivery))
 
-    def take(self, queue: Queue, count: int, deadline_us: int, charge: int) -> list[Delivered]:
-        """Lease up to `count` messages of a queue for a batch; `charge` is how many deliveries that uses up, 0 or 1."""
-        return self._counted(queue, queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge))
+    def take(
+        self, queue: Queue, count: int, deadline_us: int, charge: int, *, in_turn: bool = False
+    ) -> list[Delivered]:
+        """Lease up to `count` messages of a queue until then; `charge` is how many deliveries that uses up, 0 or 1."""
+        delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, in_turn=in_turn)
+        return self._counted(queue, delivered)
+
+    def check_pull(self, queue: Queue) -> None:
+        """Refuse a pull without a session from a queue that one session at a time has.
+
+        Raises:
+            RefusedError: ``exclusive``.
+        """
+        if queue.is_exclusive():
+            raise RefusedError("exclusive", f"the queue {shown(queue.name)} is exclusive; pull from it in a session")
+
+    def pulled_nothing(self, queue: Queue, passed_before: int) -> list[Delivered] | None:
+        """The result of a pull that got no message: none, or None if it has to be repeated."""
+        if queue.passed_over - passed_before >= PASSES_MAX:
+            return None
+        self.idle.pulled(queue)
+        return []
 
     def _counted(self, queue: Queue, delivered: list[Delivered]) -> list[Delivered]:
         self.last_delivery += len(delivered)
@@ -325,6 +363,10 @@ class QueueState:
             self.timers.note(queue)
         if queue.views:
             _note_views(queue)
+
+    def note_room(self, queue: Queue) -> None:
+        """The queue may have room for pushes that wait."""
+        self.waiting_pushes.note(queue.name)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

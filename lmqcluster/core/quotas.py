@@ -28,6 +28,10 @@ class Kind(Enum):
     SUBSCRIPTIONS = "subscriptions"
     QUEUES = "queues"
     PROPERTY_BYTES = "bytes of queues' properties"
+    SESSIONS = "sessions"
+    PLACES = "places in lines of locks and exclusive queues"
+    WAITING_PUSHES = "pushes that wait"
+    WAITING_BYTES = "bytes of pushes that wait"
 
 
 ROWS = (Kind.KEYS, Kind.SCOPES, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS)
@@ -50,6 +54,10 @@ class Quotas:
         Kind.SUBSCRIPTIONS: 2_000,
         Kind.QUEUES: 100_000,
         Kind.PROPERTY_BYTES: 64 * 1024 * 1024,
+        Kind.SESSIONS: 10_000,
+        Kind.PLACES: 100_000,
+        Kind.WAITING_PUSHES: 10_000,
+        Kind.WAITING_BYTES: 256 * 1024 * 1024,
     }
 
     def __init__(self) -> None:

@@ -1,62 +1,239 @@
-"""Deduplication of batches by node."""
+"""Sessions: leases, turns at exclusive queues and locks that end together when nobody keeps the session alive.
+
+A session ends when log time has passed the end that its last renewal set. Its leases return to their old places first, then it
+leaves the lines of locks and exclusive queues, so that whoever is next there finds every message.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Protocol
 
-__all__ = ["BatchSessions"]
+from .claims import Claims
+from .commands import RefusedError
+from .expiry import Expiry
+from .locks import Locks
+from .queue import Queue
+from .quotas import Kind, Quotas
+from .sorted_line import SortedLine
+
+__all__ = ["END_STEPS", "LEASES_MAX", "TTL_US_MAX", "Session", "Sessions"]
+
+TTL_US_MAX = 3_600 * 1_000_000
+"""The longest time for which a session may live without being renewed."""
+LEASES_MAX = 100_000
+"""Most deliveries that one session may hold."""
+END_STEPS = 1_000
+"""Most things that one batch lets go of for sessions that have ended."""
+_SWEEP_MIN = 64
+_ROW_LEASES = 500
 
 
-class BatchSessions:
-    """The last batch applied of each node.
+class SessionState(Protocol):
+    """What it needs of the state."""
 
-    A node numbers its batches 1, 2, 3, ... within an incarnation (a number that grows with every start of the node) and sends
-    unresolved ones again after a leader change. A batch is applied only right after its predecessor, so each is applied
-    exactly once and in order, whatever was sent twice or lost.
+    now_us: int
+    queues: dict[bytes, Queue]
+    quotas: Quotas
+    expiry: Expiry
+    claims: Claims
+    locks: Locks
+
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name, ready to be changed, None if there is none."""
+
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due earlier than before."""
+
+
+class Session:
+    """One session.
+
+    Attributes:
+        number: its number, unique in the life of the cluster.
+        owner: to whose quota it counts, and who may use it.
+        ttl_us: how long after a renewal it ends.
+        ends_us: when it ends.
+        leases: the queue of each delivery made to it, the oldest first; some of them may be settled already.
+        sweep_at: how many leases there are when those that are settled are forgotten next.
     """
 
-    ORIGINS_MAX = 4096
+    __slots__ = ("ends_us", "leases", "number", "owner", "sweep_at", "ttl_us")
 
-    def __init__(self) -> None:
-        self._sessions: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+    def __init__(self, number: int, owner: bytes, ttl_us: int, ends_us: int) -> None:
+        self.number = number
+        self.owner = owner
+        self.ttl_us = ttl_us
+        self.ends_us = ends_us
+        self.leases: dict[int, bytes] = {}
+        self.sweep_at = _SWEEP_MIN
 
-    def admit(self, origin: bytes, incarnation: int, sequence: int) -> str:
-        """Whether the batch is to be applied: ``applied`` (and then counted), ``duplicate`` or ``gap``."""
-        known, last = self._sessions.get(origin, (0, 0))
-        if incarnation < known:
-            return "duplicate"
-        if incarnation > known:
-            last = 0
-        if sequence <= last:
-            return "duplicate"
-        if sequence != last + 1:
-            return "gap"
-        self._sessions[origin] = (incarnation, sequence)
-        self._sessions.move_to_end(origin)
-        if len(self._sessions) > self.ORIGINS_MAX:
-            self._sessions.popitem(last=False)
-        return "applied"
 
-    def incarnation(self, origin: bytes) -> int:
-        """The newest incarnation of that node of which a batch was applied, 0 if none."""
-        return self._sessions.get(origin, (0, 0))[0]
+class Sessions:
+    """The sessions by number.
 
-    def last_sequence(self, origin: bytes, incarnation: int) -> int:
-        """The last applied sequence of that incarnation, 0 if none."""
-        known, last = self._sessions.get(origin, (0, 0))
-        return last if known == incarnation else 0
+    Attributes:
+        last: number of the last session.
+    """
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._sessions: dict[int, Session] = {}
+        self._ends: SortedLine[Session] = SortedLine()
+        self.last = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, owner: bytes, ttl_us: int) -> int:
+        """Begin a session; returns its number.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        state = self._state
+        state.quotas.check(Kind.SESSIONS, owner)
+        self.last += 1
+        self._add(Session(self.last, owner, ttl_us, state.now_us + ttl_us))
+        return self.last
+
+    def _add(self, session: Session) -> None:
+        self._state.quotas.take(Kind.SESSIONS, session.owner)
+        self._sessions[session.number] = session
+        self._ends.add((session.ends_us, session.number), session)
+        self._state.expiry.at(session.ends_us)
+
+    def find(self, number: int, owner: bytes) -> Session | None:
+        """The owner's session if it is alive."""
+        session = self._sessions.get(number)
+        if session is None or session.owner != owner or session.ends_us <= self._state.now_us:
+            return None
+        return session
+
+    def live(self, number: int, owner: bytes) -> Session:
+        """The owner's session.
+
+        Raises:
+            RefusedError: ``session_lost``: it has ended, or there is none.
+        """
+        session = self.find(number, owner)
+        if session is None:
+            reason = f"session {number} has ended, and what it held with it; open another one"
+            raise RefusedError("session_lost", reason)
+        return session
+
+    def renew(self, session: Session) -> None:
+        """Let the session end its whole time from now."""
+        self._end_at(session, self._state.now_us + session.ttl_us)
+
+    def end(self, session: Session) -> None:
+        """End the session now; what it holds is let go of at once, or step by step if it is much."""
+        self._end_at(session, self._state.now_us)
+        self.expire(self._state.now_us, END_STEPS)
+
+    def _end_at(self, session: Session, ends_us: int) -> None:
+        self._ends.remove((session.ends_us, session.number))
+        session.ends_us = ends_us
+        self._ends.add((ends_us, session.number), session)
+        self._state.expiry.at(ends_us)
+
+    # --- leases ---------------------------------------------------------------------------------------------------
+
+    def lease(self, session: Session, queue: bytes, numbers: Iterable[int]) -> None:
+        """Deliveries of a queue end with the session."""
+        session.leases.update(dict.fromkeys(numbers, queue))
+        if len(session.leases) >= session.sweep_at:
+            self._sweep(session)
+
+    def _sweep(self, session: Session) -> None:
+        """Forget what is settled. The table at most doubles in between, so that a lease costs O(1) on average."""
+        state = self._state
+        session.leases = {
+            number: name
+            for number, name in session.leases.items()
+            if (queue := state.queues.get(name)) is not None and number in queue.leases.messages
+        }
+        session.sweep_at = 2 * len(session.leases) + _SWEEP_MIN
+
+    def release(self, session: Session, limit: int, only: bytes | None = None) -> int:
+        """Let up to `limit` leases go, of one queue or of all, the oldest first; returns how many."""
+        leases = session.leases.items()
+        chosen = list(islice((one for one in leases if only is None or one[1] == only), limit))
+        by_queue: dict[bytes, list[int]] = {}
+        for number, name in chosen:
+            by_queue.setdefault(name, []).append(number)
+            del session.leases[number]
+        for name, numbers in by_queue.items():
+            queue = self._state.existing(name)
+            if queue is not None:
+                queue.release(self._state.now_us, numbers)
+                self._state.note_due(queue)
+        return len(chosen)
+
+    # --- ends (Source) --------------------------------------------------------------------------------------------
+
+    def due_us(self) -> int | None:
+        """When the next session ends."""
+        first = self._ends.first()
+        return None if first is None else first.ends_us
+
+    def expire(self, now_us: int, limit: int | None) -> int:
+        """Let go of up to `limit` things of sessions that have ended, those that ended first first; returns how many."""
+        done = 0
+        while limit is None or done < limit:
+            session = self._ends.first()
+            if session is None or session.ends_us > now_us:
+                break
+            done += self._let_go(session, (1 << 62) if limit is None else limit - done)
+        return done
+
+    def _let_go(self, session: Session, limit: int) -> int:
+        state, done = self._state, self.release(session, limit)
+        if not session.leases:
+            done += state.claims.leave_some(session.number, limit - done)
+            done += state.locks.leave_some(session.number, limit - done)
+            if done < limit:
+                self._ends.remove((session.ends_us, session.number))
+                del self._sessions[session.number]
+                state.quotas.give(Kind.SESSIONS, session.owner)
+                done += 1
+        return done
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, least recently used first; it may change while the rows are read."""
-        items = list(self._sessions.items())
-        return ([origin, incarnation, last] for origin, (incarnation, last) in items)
+        """[number, owner, time to live, end, when it is swept] of each as of now."""
+        sessions = self._sessions.values()
+        return iter([[one.number, one.owner, one.ttl_us, one.ends_us, one.sweep_at] for one in sessions])
 
-    def records(self) -> list[list[object]]:
-        """All rows."""
-        return list(self.rows())
+    def lease_rows(self) -> Iterator[list[object]]:
+        """[session, [delivery number], [queue]] as of now."""
+        frozen = [(one.number, list(one.leases.items())) for one in self._sessions.values() if one.leases]
+        return _lease_rows(frozen)
 
-    def load(self, records: Iterable[tuple[bytes, int, int]]) -> None:
-        """Add the records of a snapshot, in the order they were written."""
-        for origin, incarnation, last in records:
-            self._sessions[origin] = (incarnation, last)
+    def load(self, rows: Iterable[tuple[int, bytes, int, int, int]]) -> None:
+        """Add the rows of a snapshot."""
+        for number, owner, ttl_us, ends_us, sweep_at in rows:
+            session = Session(number, owner, ttl_us, ends_us)
+            session.sweep_at = sweep_at
+            self._add(session)
+
+    def load_leases(self, rows: Iterable[tuple[int, list[int], list[bytes]]]) -> None:
+        """Add leases of a snapshot.
+
+        Raises:
+            ValueError: there is no such session.
+        """
+        for number, numbers, queues in rows:
+            session = self._sessions.get(number)
+            if session is None:
+                raise ValueError(f"there are leases of the session {number}, which is missing")
+            session.leases.update(zip(numbers, queues, strict=True))
+
+
+def _lease_rows(sessions: list[tuple[int, list[tuple[int, bytes]]]]) -> Iterator[list[object]]:
+    for number, leases in sessions:
+        for start in range(0, len(leases), _ROW_LEASES):
+            part = leases[start : start + _ROW_LEASES]
+            yield [number, [one for one, _ in part], [name for _, name in part]]

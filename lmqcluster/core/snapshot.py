@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
+from .intake import Push
+from .items import checked_item
 from .message import Headers, Message, Meta, Origin, Part, RichMessage, Traits, content_bytes
 from .properties import Rule, checked_properties
 from .queue import Queue
@@ -71,6 +73,12 @@ class Restoration(Generic[S]):
             "queue": self._take_queue,
             "bindings": self._take_bindings,
             "groups": self._take_groups,
+            "client_sessions": self._take_client_sessions,
+            "session_leases": self._take_session_leases,
+            "claims": self._take_claims,
+            "locks": self._take_locks,
+            "lock_tokens": self._take_lock_tokens,
+            "waiting_pushes": self._take_waiting_pushes,
             "waiting": lambda *columns: self._take_rich("waiting", *columns),
             "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
             "held": lambda *columns: self._take_rich("held", *columns),
@@ -148,15 +156,15 @@ class Restoration(Generic[S]):
         machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
         machine.endings.floor = floor
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
-        if more:
-            machine.batches.last_session, machine.releases.seen_us = _ints(more)
+        machine.batches.last_session, machine.releases.seen_us = _ints(more)[:2]
+        machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = more[2:]
         machine.rules = [
             Rule(_bytes(pattern), tuple(checked_properties(pairs, machine_version)), machine.compile(pattern))
             for pattern, pairs in rules
         ]
 
     def _take_sessions(self, rows: list[Any]) -> None:
-        self._machine.sessions.load(_typed(rows, (bytes, int, int)))
+        self._machine.batch_sessions.load(_typed(rows, (bytes, int, int)))
 
     def _rows(self, kind: str, rows: list[Any], *types: type) -> list[Any]:
         """The rows in the present format, each with columns of these types."""
@@ -219,6 +227,26 @@ class Restoration(Generic[S]):
     def _take_bindings(self, rows: list[Any]) -> None:
         for source, target in _typed(rows, (bytes, bytes)):
             self._machine.bindings.bind(source, target)
+
+    def _take_client_sessions(self, rows: list[Any]) -> None:
+        self._machine.sessions.load(_typed(rows, (int, bytes, int, int, int)))
+
+    def _take_session_leases(self, rows: list[Any]) -> None:
+        self._machine.sessions.load_leases(_typed(rows, (int, list, list)))
+
+    def _take_claims(self, rows: list[Any]) -> None:
+        self._machine.claims.load(_typed(rows, (bytes, int, bytes)))
+
+    def _take_locks(self, rows: list[Any]) -> None:
+        self._machine.locks.load(_typed(rows, (bytes, int, bytes)))
+
+    def _take_lock_tokens(self, rows: list[Any]) -> None:
+        self._machine.locks.load_tokens(_typed(rows, (bytes, int)))
+
+    def _take_waiting_pushes(self, rows: list[Any]) -> None:
+        self._machine.waiting_pushes.load(
+            (*row[:4], checked_item([row[8], *row[4:7]]), Push(*row[7])) for row in map(tuple, rows)
+        )
 
     def _take_groups(self, rows: list[Any]) -> None:
         self._current().enriched().current.update(_typed(rows, (bytes, int)))

@@ -51,7 +51,7 @@ class SnapshotView:
         self._format = format_of(machine.version)
         self._header = to_format(self._format, "header", _header(machine))
         self._tables: list[tuple[str, Iterator[list[Any]]]] = [
-            ("sessions", machine.sessions.rows()),
+            ("sessions", machine.batch_sessions.rows()),
             ("producers", machine.producers.rows()),
             ("refused", machine.producers.refused.rows()),
             ("keys", machine.keys.rows()),
@@ -62,6 +62,12 @@ class SnapshotView:
             ("marks", machine.marks.rows()),
             ("releases", machine.releases.rows()),
             ("bindings", machine.bindings.rows()),
+            ("client_sessions", machine.sessions.rows()),
+            ("session_leases", machine.sessions.lease_rows()),
+            ("claims", machine.claims.rows()),
+            ("locks", machine.locks.rows()),
+            ("lock_tokens", machine.locks.token_rows()),
+            ("waiting_pushes", machine.waiting_pushes.rows()),
         ]
         self._names = machine.names.frozen()
         # Those that were touched before the reader came to them.
@@ -288,8 +294,12 @@ def _header(machine: State) -> list[Any]:
         machine.endings.floor,
         [[rule.pattern, [list(pair) for pair in rule.properties]] for rule in machine.rules],
         [machine.retired[counter] for counter in COUNTERS],
-        [machine.batches.last_session, machine.releases.seen_us],
+        [machine.batches.last_session, machine.releases.seen_us, *_last_numbers(machine)],
     ]
+
+
+def _last_numbers(machine: State) -> list[int]:
+    return [machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last]
 
 
 def _queue_record(queue: Queue) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from .batch_leases import BatchLeases
+from .batch_sessions import BatchSessions
 from .commands import Compile, Op
 from .expiry import Limited
 from .key_scopes import KeyScopes
@@ -14,7 +15,7 @@ from .past_deliveries import Ending
 from .producers import Producers
 from .queue_state import QueueState
 from .releases import Releases
-from .sessions import BatchSessions
+from .sessions import END_STEPS
 
 __all__ = ["REMEMBER_US", "State"]
 
@@ -41,7 +42,7 @@ class State(QueueState):
     def __init__(self, compile_pattern: Compile) -> None:
         super().__init__(compile_pattern)
         self.salt = b""
-        self.sessions = BatchSessions()
+        self.batch_sessions = BatchSessions()
         self.producers = Producers(REMEMBER_US, self.quotas)
         self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
         self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
@@ -59,6 +60,8 @@ class State(QueueState):
                 Limited(self.batches, 100),
                 Limited(self.releases, 10),
                 Limited(self.idle, 100),
+                Limited(self.sessions, END_STEPS),
+                Limited(self.waiting_pushes, 1_000),
             ]
         )
 
@@ -74,6 +77,7 @@ class State(QueueState):
         if rebuild:
             for queue in self.queues.values():
                 self.touched(queue).forget_past(self.now_us)
+        self.waiting_pushes.begin()
 
     def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
         """Whether a delivery that a command `op` (ack, nack or put back) finds no lease of was ended by such a command before.

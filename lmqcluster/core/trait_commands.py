@@ -6,10 +6,10 @@ from typing import Any
 
 from .commands import Delivered, Place
 from .intake import PLAIN_PUSH, Push
-from .keyed_pushes import checked_item
+from .items import checked_item
 from .operations import check_limit
 from .push_plan import PushPlan
-from .queue import PASSES_MAX, Queue
+from .queue import Queue
 from .queue_options import TIME_US_MAX
 from .quotas import checked_owner
 from .state import State
@@ -52,6 +52,7 @@ class TraitCommands:
             raise ValueError("a count must be an integer, and whether to settle true or false")
         state = self._state
         queue = state.queue(name)
+        state.check_pull(queue)
         passed_before = queue.passed_over
         deadline_us = state.now_us + (checked_time(lease_us) or queue.settings.timeout_us)
         if settles:
@@ -61,11 +62,7 @@ class TraitCommands:
             delivered = state.pull_from(queue, count)
         else:
             delivered = state.take(queue, count, deadline_us, 1)
-        if not delivered:
-            if queue.passed_over - passed_before >= PASSES_MAX:
-                return None
-            state.idle.pulled(queue)
-        return delivered
+        return delivered or state.pulled_nothing(queue, passed_before)
 
     def give_back(self, name: bytes, numbers: list[int], place: int, delay_us: int) -> list[bool] | None:
         """Give messages back to a place in line; None if there is no such queue.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from .commands import Command, Fault, Op, Place, RefusedError, shown
-from .keyed_pushes import checked_item
+from .items import checked_item
 from .push_plan import PushPlan
 from .queue import Queue
 from .quotas import checked_owner

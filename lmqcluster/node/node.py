@@ -221,7 +221,7 @@ class Node:
             self.events.begin(self.replica.machine)
         self._access_upkeep.follow()
         self.access.exclude(None)
-        proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.sessions)
+        proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.batch_sessions)
         self.views.replaced()
         return proposer, Pulls(proposer, self._machine, self.replica.clock, self.views)
 
@@ -335,7 +335,7 @@ class Node:
         if own:
             proposer.applied(sequence, applied)
             if applied.status == "duplicate":
-                incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.sessions)
+                incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.batch_sessions)
         if applied.ready:
             pulls.notice(applied.ready)
 
@@ -362,7 +362,7 @@ class Node:
         machine = self.replica.machine
         if self.events is not None:
             self.events.begin(machine)
-        incarnation_of_node.state_replaced(self.service.proposer, self._meta, machine.sessions)
+        incarnation_of_node.state_replaced(self.service.proposer, self._meta, machine.batch_sessions)
         self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
         self.views.replaced()
         self.service.pulls.notice_all()

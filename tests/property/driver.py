@@ -60,7 +60,7 @@ class Driver:
         self.now_us = max(1_000 * SECOND, self.machine.now_us)
         self.origin = b"node-1"
         self.incarnation = 1
-        self.sequence = self.machine.sessions.last_sequence(self.origin, 1)
+        self.sequence = self.machine.batch_sessions.last_sequence(self.origin, 1)
         self.ready: list[bytes] = []
         if version > 1:
             self.do(Op.UPGRADE, version)

@@ -340,8 +340,17 @@ class RichModel:
         self.place(queue, entry)
 
     def push_traits(self, name: bytes, rows: list[Any]) -> Any:
-        """All of them, or none: they are stored one by one, and if one is refused all is as it was."""
+        """All of them, or none."""
         self.named(name)
+        result = self.try_rows(name, rows)
+        if isinstance(result, list):
+            return result
+        if result is not None:
+            self.queues[name].add("refused")
+        return REFUSED
+
+    def try_rows(self, name: bytes, rows: list[Any]) -> list[Any] | int | None:
+        """They are stored one by one; if one is refused all is as it was, and its flag is returned, None for a reused key."""
         before = copy.deepcopy(self.__dict__)
         results: list[Any] = []
         for row in rows:
@@ -352,9 +361,7 @@ class RichModel:
                 self.__dict__.update(before)
                 for one, created_us in made.items():
                     self.queues.setdefault(one, Queue(created_us))
-                if result is not None:
-                    self.queues[name].add("refused")
-                return REFUSED
+                return None if result is None else int(result[0])
             results.append(result)
         return results
 
@@ -399,8 +406,19 @@ class RichModel:
             or min(held, key=lambda e: (e.group, e.due_us, e.arrival), default=None)
         )
 
-    def pull(self, name: bytes, count: int, lease_us: int = 0, settles: bool = False) -> list[Any]:
+    def pull(
+        self,
+        name: bytes,
+        count: int,
+        lease_us: int = 0,
+        settles: bool = False,
+        *,
+        charge: int = 1,
+        in_turn: bool = False,
+    ) -> Any:
         queue = self.named(name)
+        if self.value(queue, "exclusive") and not in_turn:
+            return REFUSED
         timeout_us = lease_us or self.us(queue, "timeout")
         delivered: list[Any] = []
         while len(delivered) < count and not queue.suspended:
@@ -411,7 +429,7 @@ class RichModel:
                 self.expire(name, entry)
                 continue
             self.deliveries += 1
-            entry.remaining -= 1
+            entry.remaining -= charge
             entry.delivered += 1
             entry.number = self.deliveries
             delivered.append(

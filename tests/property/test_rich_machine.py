@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.core import Fault, Machine, Op
+from lmqcluster.core import Applied, Fault, Machine, Op
 from lmqcluster.core.rich_lines import TRAIT_BYTES
 from lmqcluster.core.transactions import Conflict
 
@@ -119,10 +120,13 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.machine = Machine(compile_pattern)
         self.replica = Machine(compile_pattern)
-        self.model = m.RichModel()
+        self.model = self.new_model()
         self.stamp_us = 1_700_000_000 * SECOND
         self.sequence = 0
         self.delivered: list[tuple[bytes, int]] = []
+
+    def new_model(self) -> m.RichModel:
+        return m.RichModel()
 
     @initialize()
     def found(self) -> None:
@@ -188,7 +192,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         expected = [self._expected(command) for command in commands]
         got = self.machine.apply(self.stamp_us, b"n", 1, self.sequence, commands)
         self.replica.apply(self.stamp_us, b"n", 1, self.sequence, commands)
-        assert [_plain(result) for result in got.results] == expected
+        self._compare(got, expected)
         for result in expected:
             if isinstance(result, list) and result and isinstance(result[0], tuple) and len(result[0]) > 2:
                 self.delivered += [(one[0], one[1]) for one in result]
@@ -196,6 +200,9 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         for name in self.model.queues:
             if name not in pullable and self._pullable(name):
                 assert name in ready, f"{name!r} can be pulled and nobody was told"
+
+    def _compare(self, got: Applied, expected: list[Any]) -> None:
+        assert [plain(result) for result in got.results] == expected
 
     def _pullable(self, name: bytes) -> bool:
         return not self.model.queues[name].suspended and self.model.next_in_line(name) is not None
@@ -221,6 +228,9 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
 
     def _expected(self, command: list[Any]) -> Any:
         op, *arguments = command
+        return self._verbs()[Op(op)](*arguments)
+
+    def _verbs(self) -> dict[Op, Callable[..., Any]]:
         model = self.model
         return {
             Op.PUSH: model.push,
@@ -242,7 +252,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
             Op.BIND: model.bind,
             Op.UNBIND: model.unbind,
             Op.TRANSACTION: model.transaction,
-        }[Op(op)](*arguments)
+        }
 
     @invariant()
     def same_queues(self) -> None:
@@ -272,7 +282,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         assert records(self.machine) == records(self.replica)
 
 
-def _plain(result: Any) -> Any:
+def plain(result: Any) -> Any:
     if isinstance(result, Fault):
         if result.reason.startswith(("TypeError", "AttributeError", "KeyError", "IndexError")):
             raise BrokenCommandError(result.reason)

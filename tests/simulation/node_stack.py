@@ -120,7 +120,7 @@ class _SimNode(Node):
         super().batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     def state_replaced(self) -> None:
-        self._ledger.state_replaced(self._host, self.replica.machine.sessions.records())
+        self._ledger.state_replaced(self._host, self.replica.machine.batch_sessions.records())
         super().state_replaced()
 
 
@@ -201,7 +201,7 @@ class NodeReplica(RaftState):
         self._build(storage)
         replica = self.node.replica
         if storage.latest is not None:
-            ledger.state_replaced(host, replica.machine.sessions.records())
+            ledger.state_replaced(host, replica.machine.batch_sessions.records())
         for node_id, address in replica.core.members().items():
             replica.transport.addNode(PeerNode(node_id, address))
         replica._tick()

@@ -15,7 +15,7 @@ import lmqcluster.replication.replica
 import lmqcluster.replication.storage.disk_journal
 import lmqcluster.replication.storage.recovery
 import lmqcluster.replication.storage.segment
-from lmqcluster.core.sessions import BatchSessions
+from lmqcluster.core.batch_sessions import BatchSessions
 from lmqcluster.node.proposer import Proposer
 from lmqcluster.replication import messages
 from lmqcluster.replication.catch_up import Recovery

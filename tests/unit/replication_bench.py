@@ -111,7 +111,7 @@ class Bench:
 
     def foreign(self, *commands: list[Any]) -> list[Any]:
         """Apply a batch of another node; returns its results."""
-        sequence = self.machine.sessions.last_sequence(b"other", 1) + 1
+        sequence = self.machine.batch_sessions.last_sequence(b"other", 1) + 1
         applied = self.machine.apply(self.clock.us, b"other", 1, sequence, commands)
         self.views.applied(applied)
         self.pulls.notice(applied.ready)

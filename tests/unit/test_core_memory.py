@@ -6,7 +6,7 @@ import pytest
 
 from lmqcluster.core.lease import LeaseTable
 from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.core.sessions import BatchSessions
+from lmqcluster.core.batch_sessions import BatchSessions
 from lmqcluster.core.state import REMEMBER_US
 from tests.property.driver import SECOND, Driver, bodies, numbers
 
@@ -126,7 +126,7 @@ def test_the_nodes_heard_of_longest_ago_make_room(monkeypatch: pytest.MonkeyPatc
     driver = Driver()
     for origin, sequence in ((b"a", 1), (b"b", 1), (b"c", 1), (b"a", 2), (b"d", 1)):
         driver.machine.apply(0, origin, 1, sequence, [])
-    assert [record[0] for record in driver.machine.sessions.records()] == [b"c", b"a", b"d"]
+    assert [record[0] for record in driver.machine.batch_sessions.records()] == [b"c", b"a", b"d"]
 
 
 def test_pull_any_leaves_no_trail_beside_a_long_lease() -> None:

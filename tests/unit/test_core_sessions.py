@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Applied, Machine, Op
-from lmqcluster.core.sessions import BatchSessions
+from lmqcluster.core.batch_sessions import BatchSessions
 from lmqcluster.core.state import REMEMBER_US
 from lmqcluster.wire import limits
 from tests.property.driver import SECOND, Driver, compile_pattern, copied, records

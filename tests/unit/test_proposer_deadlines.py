@@ -207,6 +207,6 @@ def test_each_request_is_answered_once_within_its_deadline(actions: list[tuple[s
         elif name == "resend":
             bench.proposer.resend_soon()
         elif name == "snapshot":
-            bench.proposer.covered(bench.machine.sessions.last_sequence(b"n1", 7))
+            bench.proposer.covered(bench.machine.batch_sessions.last_sequence(b"n1", 7))
     bench.advance(DEADLINE_S)
     bench.check()

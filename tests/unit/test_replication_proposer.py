@@ -290,7 +290,7 @@ def test_batches_of_an_earlier_incarnation_are_sent_again_under_a_later_one() ->
         for number in range(3):
             push(bench, sink, b"%d" % number, number)
             await bench.turn()
-        bench.machine.sessions.load([(ORIGIN, 99, 5)])
+        bench.machine.batch_sessions.load([(ORIGIN, 99, 5)])
         assert [bench.apply(position) for position in range(3)] == ["duplicate"] * 3
         assert sink.told == []
         bench.proposer.begin_anew(100)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import structlog
 
-from ...core.sessions import BatchSessions
+from ...core.batch_sessions import BatchSessions
 from ...replication.meta import NodeMeta
 from ..proposer import Carrier, Proposer
 

@@ -1,0 +1,121 @@
+"""Commands on sessions and what they hold. Every public method is one command of the state machine."""
+
+from __future__ import annotations
+
+from .commands import Delivered, RefusedError
+from .expiry import NEVER
+from .quotas import checked_owner
+from .sessions import END_STEPS, LEASES_MAX, TTL_US_MAX
+from .state import State
+from .trait_commands import checked_time
+
+__all__ = ["SessionCommands"]
+
+_NAME_BYTES_MAX = 255
+
+
+class SessionCommands:
+    """Carries them out on the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def open(self, ttl_us: int, owner: bytes = b"") -> int:
+        """Begin a session that ends `ttl_us` after its last renewal; returns its number.
+
+        Raises:
+            ValueError: the time is out of range.
+            RefusedError: ``quota_exceeded``.
+        """
+        if not 0 < checked_time(ttl_us) <= TTL_US_MAX:
+            raise ValueError(f"a session lives up to {TTL_US_MAX // 1_000_000} seconds")
+        return self._state.sessions.open(checked_owner(owner), ttl_us)
+
+    def renew(self, number: int, owner: bytes = b"") -> bool:
+        """Let a session live its whole time from now; False if it has ended."""
+        session = self._state.sessions.find(number, owner)
+        if session is not None:
+            self._state.sessions.renew(session)
+        return session is not None
+
+    def end(self, number: int, owner: bytes = b"") -> bool:
+        """End a session, with all that it holds; False if it has ended."""
+        session = self._state.sessions.find(number, owner)
+        if session is not None:
+            self._state.sessions.end(session)
+        return session is not None
+
+    # --- pull -----------------------------------------------------------------------------------------------------
+
+    def pull(
+        self, name: bytes, count: int, lease_us: int, number: int, charge: int, owner: bytes = b""
+    ) -> list[Delivered] | None:
+        """Lease up to `count` messages until the session ends; from an exclusive queue when it is the session's turn.
+
+        Args:
+            lease_us: after which time the leases end at the latest; 0 for no such time.
+            charge: how many deliveries that uses up, 0 or 1.
+
+        Returns:
+            As ``Op.PULL``; nothing as long as another session has the exclusive queue.
+
+        Raises:
+            ValueError: an argument is out of range.
+            RefusedError: ``session_lost``; ``quota_exceeded`` if the session holds too many messages, or has too many places in
+                lines.
+        """
+        if type(count) is not int or charge not in (0, 1):
+            raise ValueError("a count must be an integer, and a charge 0 or 1")
+        state = self._state
+        session = state.sessions.live(number, owner)
+        queue = state.queue(name)
+        if queue.is_exclusive():
+            state.claims.join(name, number, owner)
+            if state.claims.holder(name) != number:
+                state.idle.pulled(queue)
+                return []
+        if len(session.leases) >= LEASES_MAX:
+            raise RefusedError("quota_exceeded", f"session {number} holds {LEASES_MAX} messages, which is the limit")
+        passed_before = queue.passed_over
+        ends_us = state.now_us + checked_time(lease_us) if lease_us else NEVER
+        delivered = state.take(queue, min(count, LEASES_MAX - len(session.leases)), ends_us, charge, in_turn=True)
+        state.sessions.lease(session, name, [one[1] for one in delivered])
+        return delivered or state.pulled_nothing(queue, passed_before)
+
+    def leave(self, name: bytes, number: int, owner: bytes = b"") -> bool | None:
+        """Give up the turn, or the place in line, at an exclusive queue, with the leases of its messages.
+
+        Returns:
+            Whether the session stood in line; None if it has to be repeated because there are many leases.
+
+        Raises:
+            RefusedError: ``session_lost``.
+        """
+        state = self._state
+        session = state.sessions.live(number, owner)
+        if state.sessions.release(session, END_STEPS, name) == END_STEPS:
+            return None
+        return state.claims.leave(name, number)
+
+    # --- locks ----------------------------------------------------------------------------------------------------
+
+    def lock(self, name: bytes, number: int, waits: bool, owner: bytes = b"") -> int:
+        """Get a lock, or a place in line; returns the fencing token, 0 if the session does not have the lock yet.
+
+        Raises:
+            ValueError: the name is out of range.
+            RefusedError: ``session_lost``, ``quota_exceeded``.
+        """
+        if type(name) is not bytes or not 0 < len(name) <= _NAME_BYTES_MAX or type(waits) is not bool:
+            raise ValueError(f"the name of a lock must have 1 to {_NAME_BYTES_MAX} bytes, and waits be true or false")
+        session = self._state.sessions.live(number, owner)
+        return self._state.locks.acquire(name, session.number, session.owner, waits=waits)
+
+    def unlock(self, name: bytes, number: int, owner: bytes = b"") -> bool:
+        """Free a lock, or leave the line; False if the session has nothing to do with it.
+
+        Raises:
+            RefusedError: ``session_lost``.
+        """
+        session = self._state.sessions.live(number, owner)
+        return self._state.locks.leave(name, session.number)
