@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Granted", "Notice", "Pushed"]
+__all__ = ["Ended", "Granted", "Notice", "Pushed"]
 
 
 class Granted(NamedTuple):
@@ -22,4 +22,10 @@ class Pushed(NamedTuple):
     result: Any
 
 
-Notice = Granted | Pushed
+class Ended(NamedTuple):
+    """A session has ended, and holds nothing any more."""
+
+    session: int
+
+
+Notice = Granted | Pushed | Ended

@@ -34,7 +34,7 @@ class Kind(Enum):
     WAITING_BYTES = "bytes of pushes that wait"
 
 
-ROWS = (Kind.KEYS, Kind.SCOPES, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS)
+ROWS = (Kind.KEYS, Kind.SCOPES, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS, Kind.SESSIONS, Kind.PLACES)
 """The kinds that are counted in things that each take some memory."""
 
 

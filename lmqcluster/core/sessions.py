@@ -14,6 +14,7 @@ from .claims import Claims
 from .commands import RefusedError
 from .expiry import Expiry
 from .locks import Locks
+from .notices import Ended, Notice
 from .queue import Queue
 from .quotas import Kind, Quotas
 from .sorted_line import SortedLine
@@ -39,6 +40,7 @@ class SessionState(Protocol):
     expiry: Expiry
     claims: Claims
     locks: Locks
+    notices: list[Notice]
 
     def existing(self, name: bytes) -> Queue | None:
         """The queue of that name, ready to be changed, None if there is none."""
@@ -110,6 +112,10 @@ class Sessions:
         if session is None or session.owner != owner or session.ends_us <= self._state.now_us:
             return None
         return session
+
+    def knows(self, number: int) -> bool:
+        """Whether there is such a session, which may be about to end."""
+        return number in self._sessions
 
     def live(self, number: int, owner: bytes) -> Session:
         """The owner's session.
@@ -197,6 +203,7 @@ class Sessions:
                 self._ends.remove((session.ends_us, session.number))
                 del self._sessions[session.number]
                 state.quotas.give(Kind.SESSIONS, session.owner)
+                state.notices.append(Ended(session.number))
                 done += 1
         return done
 

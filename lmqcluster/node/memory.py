@@ -18,7 +18,8 @@ QUEUE_BYTES = 2_500
 
 
 def stored_bytes(machine: Machine) -> int:
-    """What counts for `memory_bytes_max`: messages, queues, their properties and bindings, and what is kept for owners."""
+    """What counts for `memory_bytes_max`: messages, queues, their properties and bindings, pushes that wait, and what is kept
+    for owners."""
     stock, quotas = machine.stock, machine.quotas
     return (
         stock.body_bytes
@@ -29,4 +30,5 @@ def stored_bytes(machine: Machine) -> int:
         + QUEUE_BYTES * len(machine.queues)
         + KEY_OVERHEAD_BYTES * sum(quotas.total(kind) for kind in ROWS)
         + quotas.total(Kind.NOTE_BYTES)
+        + quotas.total(Kind.WAITING_BYTES)
     )

@@ -43,6 +43,8 @@ from .node_figures import PeerFigures, own_figures
 from .own_commands import OwnCommands
 from .periodic import PeriodicWork
 from .proposer import Proposer
+from .queues.node_session import NodeSession
+from .queues.open_reads import OpenReads
 from .queues.pattern_views import PatternViews
 from .queues.patterns import check_engine, compile_pattern
 from .queues.pulls import Pulls
@@ -202,6 +204,9 @@ class Node:
             message_bytes_max=config.message_bytes_max,
             memory_bytes_max=config.memory_bytes_max,
         )
+        self.session = NodeSession(self.service.sessions)
+        self.service.board.session_ended.append(self.session.ended)
+        self.open_reads = OpenReads(self.service, self.session)
         self.membership = Membership(
             self._present,
             self.service,
@@ -280,6 +285,7 @@ class Node:
         """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
         self.retire()
         self._periodic.close()
+        self.session.close()
         self._access_upkeep.close()
         if self._statsd_task is not None:
             self._statsd_task.cancel()
@@ -338,6 +344,8 @@ class Node:
                 incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.batch_sessions)
         if applied.ready:
             pulls.notice(applied.ready)
+        if applied.notices:
+            self.service.board.applied(applied.notices)
 
     def batch_refused(self, sequence: int) -> None:  # noqa: ARG002 - all unresolved batches are sent again
         """A node that was taken for the leader is not."""
@@ -366,6 +374,7 @@ class Node:
         self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
         self.views.replaced()
         self.service.pulls.notice_all()
+        self.service.board.replaced()
 
     def failed(self, error: BaseException) -> None:
         """Replication has stopped."""
@@ -379,6 +388,8 @@ class Node:
         error = LmqError("shutting_down", "the node is changing its cluster; use another node")
         service = self.service
         service.pulls.close(error)
+        service.board.close(error)
+        service.board.forget()
         service.proposer.close(error)
         if not members or node_id in members:
             # What a client went on to push would be acknowledged by a cluster that it does not mean.
@@ -386,6 +397,7 @@ class Node:
             self.access.forget()
         await self.replica.stop()
         self._storage.begin_anew(node_id, members, joining=node_id not in members)
+        self.session.forget()
         service.proposer, service.pulls = self._begin_membership()
         self._membership_begun()
         await self._listen()

@@ -132,6 +132,8 @@ class MemoryNode:
         self._proposer.applied(sequence, applied)
         if applied.ready:
             self.service.pulls.notice(applied.ready)
+        if applied.notices:
+            self.service.board.applied(applied.notices)
         self._watch_expiry()
 
     # --- time -----------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ ERRORS: dict[str, ErrorSpec] = {
     "full": ErrorSpec(507, None, 69, True, _NO, "The queue is full"),
     "stored_in_part": ErrorSpec(507, None, 65, False, Outcome.UNKNOWN, "Only a part of the messages is stored"),
     "lease_lost": ErrorSpec(409, None, 66, False, _NO, "A message is not leased any more, so nothing was done"),
+    "session_lost": ErrorSpec(409, None, 66, False, _NO, "The session has ended, and what it held with it"),
+    "exclusive": ErrorSpec(409, None, 65, False, _NO, "The queue is exclusive: one session at a time pulls from it"),
     "quota_exceeded": ErrorSpec(429, None, 69, True, _NO, "As much is kept for the client as may be"),
     "too_large": ErrorSpec(413, None, 65, False, _NO, "The message or request is too large"),
     "overloaded": ErrorSpec(503, None, 69, True, _NO, "The node is at a limit"),

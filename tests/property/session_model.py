@@ -8,6 +8,7 @@ from typing import Any
 from .rich_model import DEFAULTS, FULL, REFUSED, Queue, RichModel
 
 NEVER_US = 1 << 62
+PLAIN = [-1, 0, 0, 0, b"", b""]
 
 
 @dataclass(eq=False)
@@ -32,6 +33,10 @@ class WaitingPush:
     def key(self) -> tuple[bytes, bytes] | None:
         keys = [row[3] for row in self.rows if row[3] is not None]
         return (self.queue, keys[0]) if keys else None
+
+    def same(self, rows: list[Any]) -> bool:
+        mine, others = ([[*row[:4], row[4] or PLAIN] for row in one] for one in (self.rows, rows))
+        return mine == others
 
 
 class SessionModel(RichModel):
@@ -89,6 +94,7 @@ class SessionModel(RichModel):
             if number == session.number:
                 self.free(name, number)
         del self.sessions[session.number]
+        self.notices.append(("ended", session.number))
 
     def release(self, session: ClientSession, names: list[bytes]) -> None:
         """The session's leases of these queues end, queue by queue."""
@@ -180,7 +186,7 @@ class SessionModel(RichModel):
         wait = WaitingPush(self.tickets + 1, name, rows, self.now_us + wait_us)
         before = [one for one in self.waits if one.key() is not None and one.key() == wait.key()]
         if before:
-            return ("waits", before[-1].ticket) if before[-1].rows == rows else REFUSED
+            return ("waits", before[-1].ticket) if before[-1].same(rows) else REFUSED
         result = self.try_rows(name, rows)
         queue = self.queues[name]
         if isinstance(result, list):

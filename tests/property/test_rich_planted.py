@@ -13,13 +13,17 @@ from lmqcluster.core import idle_queues, intake, push_plan, queue, rich_timers
 from lmqcluster.core.commands import Place, PushFlag
 from lmqcluster.core.exits import MessageExits
 from lmqcluster.core.intake import Intake, Room, Targets
+from lmqcluster.core.locks import Locks
 from lmqcluster.core.message import RichMessage
 from lmqcluster.core.queue import Queue
 from lmqcluster.core.queue_contents import QueueContents
 from lmqcluster.core.queue_options import QueueOptions
 from lmqcluster.core.rich_lines import RichLines
+from lmqcluster.core.sessions import Sessions
+from lmqcluster.core.waiting_pushes import WaitingPushes
 
 from .test_rich_machine import RichMachineAgainstModel
+from .test_session_machine import SessionMachineAgainstModel
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -111,6 +115,79 @@ def returned_bytes_still_leased(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queue.Queue, "_unlease", lambda *_args: None)
 
 
+def sessions_that_never_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sessions, "due_us", lambda *_args: None)
+    patch.setattr(Sessions, "expire", lambda *_args: 0)
+
+
+def newest_first(patch: pytest.MonkeyPatch) -> None:
+    def release(_original: Any, one: Queue, now_us: int, numbers: list[int]) -> None:
+        one.give_back(now_us, numbers, Place.TAIL, 0)
+
+    _wrapped(patch, Queue, "release", release)
+
+
+def everybody_has_a_turn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queue, "is_exclusive", lambda *_args: False)
+
+
+def the_dead_hold_locks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Locks, "leave_some", lambda *_args: 0)
+
+
+def a_token_given_twice(patch: pytest.MonkeyPatch) -> None:
+    def grant(one: Locks, name: bytes) -> None:
+        one._tokens[name] = max(1, one.last_token)
+        one.last_token = one._tokens[name]
+
+    patch.setattr(Locks, "_grant", grant)
+
+
+def pushes_that_overtake(patch: pytest.MonkeyPatch) -> None:
+    def refusal(original: Any, one: Queue, *arguments: Any) -> Any:
+        waiting, one.pushes_waiting = one.pushes_waiting, 0
+        try:
+            return original(one, *arguments)
+        finally:
+            one.pushes_waiting = waiting
+
+    _wrapped(patch, intake, "_refusal", refusal)
+
+
+def room_that_nobody_notes(patch: pytest.MonkeyPatch) -> None:
+    def rich_due(original: Any, one: Queue, *arguments: Any) -> Any:
+        waiting, one.pushes_waiting = one.pushes_waiting, 0
+        try:
+            return original(one, *arguments)
+        finally:
+            one.pushes_waiting = waiting
+
+    _wrapped(patch, Queue, "_rich_due", rich_due)
+
+
+def waits_without_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WaitingPushes, "expire", lambda *_args: 0)
+
+
+def the_last_comes_first(patch: pytest.MonkeyPatch) -> None:
+    def first(one: WaitingPushes, queue: bytes) -> Any:
+        line = one._lines.get(queue)
+        return None if line is None else one._pushes[max(line)]
+
+    patch.setattr(WaitingPushes, "first", first)
+
+
+SESSION_PLANTS: list[Plant] = [
+    sessions_that_never_end,
+    newest_first,
+    everybody_has_a_turn,
+    the_dead_hold_locks,
+    a_token_given_twice,
+    pushes_that_overtake,
+    room_that_nobody_notes,
+    waits_without_end,
+    the_last_comes_first,
+]
 PLANTS: list[Plant] = [
     no_priority,
     no_groups,
@@ -134,12 +211,21 @@ PLANTS: list[Plant] = [
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    _convict(RichMachineAgainstModel, plant, monkeypatch)
+
+
+@pytest.mark.parametrize("plant", SESSION_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_in_sessions_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    _convict(SessionMachineAgainstModel, plant, monkeypatch)
+
+
+def _convict(machine: type[RichMachineAgainstModel], plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_queues, "KEEP_US", 1 << 60)
     plant(monkeypatch)
     # A plant that is itself broken shows as an error of another kind.
     with pytest.raises(AssertionError):
         run_state_machine_as_test(
-            RichMachineAgainstModel,
+            machine,
             settings=settings(
                 max_examples=700,
                 stateful_step_count=40,

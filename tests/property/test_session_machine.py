@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from lmqcluster.core import Applied, Op
-from lmqcluster.core.notices import Granted
+from lmqcluster.core.notices import Pushed
 from lmqcluster.core.waiting_push_commands import Waits
 
 from . import session_model as m
@@ -166,7 +166,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
         results = [("waits", one.ticket) if isinstance(one, Waits) else plain(one) for one in got.results]
         assert results == expected
         notices = [
-            ("granted", *one) if isinstance(one, Granted) else ("pushed", one.ticket, plain(one.result))
+            ("pushed", one.ticket, plain(one.result)) if isinstance(one, Pushed) else (type(one).__name__.lower(), *one)
             for one in got.notices
         ]
         assert notices == self.model.notices

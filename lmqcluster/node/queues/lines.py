@@ -15,7 +15,7 @@ from ...wire.errors import LmqError
 from ..proposer import Group
 from .pattern_views import PatternViews, View
 
-__all__ = ["CANDIDATES_MAX", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter"]
+__all__ = ["CANDIDATES_MAX", "Asked", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter"]
 
 CANDIDATES_MAX = 16
 """Most queues that one claim for a pattern names."""
@@ -41,6 +41,10 @@ class Puller(Protocol):
 
 Ticket = tuple[Puller, Any, int, float | None]
 """One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
+
+
+Asked = tuple[Any, ...]
+"""What a pull asks for beyond queue and count: the operation and its further arguments."""
 
 
 class Waiter:
@@ -122,25 +126,44 @@ class QueueLine(Line):
 
 
 class LeaseLine(QueueLine):
-    """A line for one queue, of pulls whose leases have a time of their own."""
+    """A line for one queue, of pulls that ask for more than the queue's timeout: by what they ask for."""
 
-    __slots__ = ("_by_queue", "_lease_us")
+    __slots__ = ("_asked", "_by_queue", "_op")
 
     def __init__(
-        self, by_queue: dict[bytes, dict[int, QueueLine]], key: bytes, lease_us: int, machine: Callable[[], Machine]
+        self,
+        by_queue: dict[bytes, dict[Asked, LeaseLine]],
+        key: bytes,
+        asked: Asked,
+        machine: Callable[[], Machine],
     ) -> None:
         super().__init__({}, key, machine)
         self._by_queue = by_queue
-        self._lease_us = lease_us
+        self._op, *self._asked = asked
+
+    def session(self) -> int | None:
+        """In which session they pull, None for none."""
+        return self._asked[1] if self._op == Op.PULL_IN_SESSION else None
+
+    def head(self) -> tuple[int | None, int]:
+        machine, session = self._machine(), self.session()
+        queue = machine.queues.get(self.key)
+        if session is None or queue is None or not queue.is_exclusive():
+            return super().head()
+        # The others hear of it when it is their turn.
+        if queue.suspended or machine.claims.holder(self.key) not in (0, session):
+            return None, 0
+        return queue.earliest_us(), queue.due_count(machine.now_us)
 
     def command(self, count: int) -> Command:
-        return [Op.PULL_LEASE, self.key, count, self._lease_us, False]
+        return [self._op, self.key, count, *self._asked]
 
     def drop(self) -> None:
         super().drop()
         lines = self._by_queue.get(self.key, {})
-        if lines.get(self._lease_us) is self:
-            del lines[self._lease_us]
+        asked = (self._op, *self._asked)
+        if lines.get(asked) is self:
+            del lines[asked]
             if not lines:
                 del self._by_queue[self.key]
 

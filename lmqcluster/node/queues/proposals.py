@@ -20,7 +20,7 @@ from ..turns import Turns
 from .pattern_views import PatternViews
 from .push_items import PushItem
 
-__all__ = ["Proposals"]
+__all__ = ["Proposals", "unheard"]
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 KEYS_MAX = 2_000_000
@@ -106,7 +106,7 @@ class Proposals:
                 raise LmqError(exc.code, exc.reason) from exc
             # The command that needs the queue follows; should this one be refused, that one makes the queue for nobody, within
             # a quota too.
-            self.proposer.add(Group([Op.CREATE_FOR, queue, owner], [], _UNHEARD), 64 + len(queue))
+            self.proposer.add(Group([Op.CREATE_FOR, queue, owner], [], unheard), 64 + len(queue))
 
     def check_room(self, more_bytes: int = 0) -> None:
         """Refuse what would be kept.
@@ -198,7 +198,8 @@ class _Unheard:
         """As `completed`."""
 
 
-_UNHEARD = _Unheard()
+unheard = _Unheard()
+"""Takes the outcome of a command for which nobody waits."""
 
 
 class _FutureSink:

@@ -16,17 +16,17 @@ from itertools import chain
 from typing import Any
 
 from ...core import Machine, Op, Queue
-from ...core.commands import Command, Delivered
+from ...core.commands import Command, Delivered, Place
 from ...core.idle_queues import TOUCH_US
 from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError, Outcome
 from ...wire.limits import PULL_COUNT_MAX
 from ..proposer import Group, Proposer
-from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, Ticket, Waiter
+from .lines import Asked, LeaseLine, Line, PatternLine, Puller, QueueLine, Ticket, Waiter
 from .pattern_pulls import PatternPulls
 from .pattern_views import PatternViews
 
-__all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
+__all__ = ["Puller", "Pulls", "Ticket", "Waiter", "is_charged"]
 
 _CLAIM_MAX = 512
 _AGAIN_S = 0.002
@@ -59,8 +59,8 @@ class Pulls:
         self.clock = clock
         self._loop = asyncio.get_running_loop()
         self._queues: dict[bytes, QueueLine] = {}
-        # By queue, then by lease.
-        self._with_lease: dict[bytes, dict[int, QueueLine]] = {}
+        # By queue, then by what is asked for.
+        self._with_lease: dict[bytes, dict[Asked, LeaseLine]] = {}
         self._patterns: dict[bytes, PatternLine] = {}
         self.empty_total = 0
         self.closing: LmqError | None = None
@@ -99,9 +99,24 @@ class Pulls:
         Raises:
             LmqError: the node takes no more requests.
         """
-        self._proposer.add(
-            Group([Op.PULL_LEASE, queue, ticket[2], lease_us, False], [ticket], self), 64 + _DELIVERY_BYTES * ticket[2]
-        )
+        self.start_asking((Op.PULL_LEASE, lease_us, False), queue, ticket)
+
+    def start_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+        """As `start`, for a pull that asks for more.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        op, *arguments = asked
+        self._proposer.add(Group([op, queue, ticket[2], *arguments], [ticket], self), 64 + _DELIVERY_BYTES * ticket[2])
+
+    def session_ended(self, session: int) -> None:
+        """Answer all who wait in a session that it has ended."""
+        error = LmqError("session_lost", "the session has ended, and what it held with it; open another one")
+        for lines in list(self._with_lease.values()):
+            for line in list(lines.values()):
+                if line.session() == session:
+                    self.end_line(line, error)
 
     def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
         """Pull one message from any queue whose name the pattern finds, see `PatternPulls`.
@@ -182,18 +197,18 @@ class Pulls:
             self.queue_up(line or self._new_line(group.command), empty_handed)
 
     def _line(self, command: Command) -> QueueLine | None:
-        if command[0] == Op.PULL_LEASE:
-            return self._with_lease.get(command[1], {}).get(command[3])
+        if command[0] != Op.PULL:
+            return self._with_lease.get(command[1], {}).get(_asked(command))
         return self._queues.get(command[1])
 
     def _new_line(self, command: Command) -> QueueLine:
         key = command[1]
-        if command[0] != Op.PULL_LEASE:
+        if command[0] == Op.PULL:
             line = self._queues[key] = QueueLine(self._queues, key, self._machine)
             return line
-        lease_us = command[3]
-        with_lease = LeaseLine(self._with_lease, key, lease_us, self._machine)
-        self._with_lease.setdefault(key, {})[lease_us] = with_lease
+        asked = _asked(command)
+        with_lease = LeaseLine(self._with_lease, key, asked, self._machine)
+        self._with_lease.setdefault(key, {})[asked] = with_lease
         return with_lease
 
     def _all_lines(self) -> list[Line]:
@@ -219,7 +234,7 @@ class Pulls:
         # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
         group.tickets = []
         if position < len(delivered):
-            self.put_back(delivered[position:])
+            self.put_back(delivered[position:], charged=is_charged(group.command))
         return empty_handed
 
     def _pull_again(self, group: Group) -> None:
@@ -384,7 +399,7 @@ class Pulls:
             line.claim = None
         rest = self._serve(line, delivered) if delivered else []
         if rest:
-            self.put_back(rest)
+            self.put_back(rest, charged=is_charged(claim.command))
         if line.claim is None:
             self._end_waits_that_are_over(line, error)
         if not line.is_needed():
@@ -409,17 +424,27 @@ class Pulls:
                 self.empty_total += 1
                 waiter.puller.pulled(waiter.token, [])
 
-    def put_back(self, delivered: list[Delivered]) -> None:
-        """Return deliveries that reached nobody."""
+    def put_back(self, delivered: list[Delivered], *, charged: bool = True) -> None:
+        """Return deliveries that reached nobody; those that were charged use up nothing."""
         by_queue: dict[bytes, list[int]] = {}
         for name, number, _remaining, _message in delivered:
             by_queue.setdefault(name, []).append(number)
-        self.put_back_numbers(by_queue)
+        self.put_back_numbers(by_queue, charged=charged)
 
-    def put_back_numbers(self, by_queue: dict[bytes, list[int]]) -> None:
+    def put_back_numbers(self, by_queue: dict[bytes, list[int]], *, charged: bool = True) -> None:
         """Return deliveries by their numbers."""
         for name, numbers in by_queue.items():
-            self._proposer.add_first(Group([Op.PUT_BACK, name, numbers], [], self._returns))
+            command = [Op.PUT_BACK, name, numbers] if charged else [Op.GIVE_BACK, name, numbers, int(Place.KEEP), 0]
+            self._proposer.add_first(Group(command, [], self._returns))
+
+
+def _asked(command: Command) -> Asked:
+    return (command[0], *command[3:])
+
+
+def is_charged(command: Command) -> bool:
+    """Whether the deliveries of a pull use up something."""
+    return command[0] != Op.PULL_IN_SESSION or bool(command[5])
 
 
 class _ClaimSink:

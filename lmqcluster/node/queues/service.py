@@ -22,6 +22,7 @@ from .info import QueueInfo, info_of
 from .jobs import Jobs
 from .listing import QueueList, QueuePage, list_queues
 from .naming import no_queue
+from .notice_board import NoticeBoard
 from .operations import QueueOperations
 from .pattern_views import PatternViews
 from .patterns import check_pattern
@@ -30,9 +31,11 @@ from .pulls import Pulls, Ticket, Waiter
 from .push_copies import push_copies
 from .push_items import PushItem, Stored, check_all_stored, refusal_of, stored
 from .rules import check_rules
+from .sessions import Sessions
 from .subscriptions import Subscriptions
 from .times import lease_us, retry_delay_us
 from .transactions import Step, run_transaction
+from .waiting_pushes import WaitingPushes
 
 __all__ = ["QueueService"]
 
@@ -49,6 +52,8 @@ class QueueService(Proposals):
         subscriptions: batch leases.
         operations: purge, move, suspend and resume.
         jobs: pushes of writers that number what they write.
+        sessions: pulls, exclusive queues and locks that end with their client.
+        board: who waits for something other than messages.
     """
 
     def __init__(
@@ -78,6 +83,10 @@ class QueueService(Proposals):
         self.operations = QueueOperations(self)
         self.jobs = Jobs(self)
         self._flags = _FlagSink()
+        self.board = NoticeBoard(machine)
+        self.board.session_ended.append(self._session_ended)
+        self.sessions = Sessions(self)
+        self._waiting_pushes = WaitingPushes(self, self.board)
 
     def receipts(self) -> ReceiptFormat:
         """Message ids of this cluster life.
@@ -98,14 +107,25 @@ class QueueService(Proposals):
         if error is None:
             self.proposer.resume()
             self.pulls.reopen()
+            self._waiting_pushes.reopen()
         else:
-            self.proposer.retire(error)
             self.pulls.close(error)
+            self.board.close(error)
+            self._waiting_pushes.close(error)
+            self.proposer.retire(error)
+
+    def _session_ended(self, session: int) -> None:
+        # There are other pulls after the node has joined another cluster.
+        self.pulls.session_ended(session)
 
     # --- push -----------------------------------------------------------------------------------------------------
 
-    async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[Stored]:
+    async def push(
+        self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"", *, wait_s: float | None = None
+    ) -> list[Stored]:
         """Store messages, all of them or none; returns what became of each, in order.
+
+        With `wait_s` they wait so long for room in a full queue, in the order of arrival.
 
         Their keys belong to `owner`. Raises ``key_reused`` if a key came with another body before, ``full`` or ``too_large`` if a
         queue does not take them; nothing is stored then.
@@ -117,6 +137,9 @@ class QueueService(Proposals):
         for item in items:
             self.check_item(item)
             has_options |= item.options is not None
+        if wait_s:
+            self.check_version(3)
+            return await self._waiting_pushes.push(queue, items, wait_s, owner)
         if has_options:
             self.check_version(3)
         elif len(items) == 1 and not items[0].headers and items[0].key is None:
@@ -188,6 +211,13 @@ class QueueService(Proposals):
         delivered = await self._wait_for(start, queue, (count, wait_s), has_room)
         return await self._settled(queue, delivered) if settles and delivered else delivered
 
+    async def pull_in_session(
+        self, queue: bytes, arguments: tuple[Any, ...], wanted: tuple[int, float | None], has_room: HasRoom | None
+    ) -> list[Delivery]:
+        """As `pull`, for `Sessions.pull`: with the further arguments of the command, for so many messages and so long."""
+        start = partial(self.pulls.start_asking, (Op.PULL_IN_SESSION, *arguments))
+        return await self._wait_for(start, queue, wanted, has_room, charged=bool(arguments[2]))
+
     async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
         """Acknowledge deliveries that are to be handed out; returns those whose leases have not ended meanwhile."""
         try:
@@ -215,6 +245,8 @@ class QueueService(Proposals):
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
+        *,
+        charged: bool = True,
     ) -> list[Delivery]:
         receipts = self.receipts()
         pulls = self.pulls
@@ -226,16 +258,16 @@ class QueueService(Proposals):
             puller.closed = True
             pulls.abandon(puller)
             if puller.future.done() and not puller.future.cancelled() and puller.future.exception() is None:
-                pulls.put_back(puller.future.result())
+                pulls.put_back(puller.future.result(), charged=charged)
             raise
         taken, size_bytes = first_of(delivered)
         if has_room is not None and delivered and not has_room(size_bytes):
-            pulls.put_back(delivered)
+            pulls.put_back(delivered, charged=charged)
             raise LmqError(
                 "overloaded", "the client leaves too much unread for another message; read it, then try again"
             )
         if taken < len(delivered):
-            pulls.put_back(delivered[taken:])
+            pulls.put_back(delivered[taken:], charged=charged)
         return rendered(receipts, delivered[:taken], pulls.clock.now_us())
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:

@@ -1,0 +1,106 @@
+"""The session of this node: what it holds for its connections, and what others get back when it dies or is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from ...wire.errors import LmqError
+from .sessions import Sessions
+
+__all__ = ["RENEW_S", "TTL_S", "NodeSession"]
+
+log = structlog.get_logger("lmq.node")
+
+TTL_S = 5.0
+"""So long after its last renewal the cluster takes a node for dead. A change of leader takes less."""
+RENEW_S = 1.0
+OWNER = b"\0node"
+"""No token has this name: a node's session counts to no client's quota, and no client can use it."""
+
+
+class NodeSession:
+    """One session for all connections of the node, opened when it is needed first and renewed as long as the node lives.
+
+    Attributes:
+        on_lost: is called when the session has ended although the node lives. What was held in it is somebody else's by now.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._id: bytes | None = None
+        self._opening: asyncio.Task[bytes] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._closed = False
+        self.on_lost: list[Callable[[], None]] = []
+
+    async def id(self) -> bytes:
+        """The id of the session, which is opened if need be.
+
+        Raises:
+            LmqError: it cannot be opened.
+        """
+        if self._id is not None:
+            return self._id
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        # One caller that gives up must not take the session from the others.
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> bytes:
+        session = await self._sessions.open(TTL_S, OWNER)
+        if self._closed:
+            self._sessions.end_soon(session, OWNER)
+            raise LmqError("shutting_down", "the node is shutting down; use another node")
+        self._id = session
+        self._renewing = asyncio.create_task(self._renew(session))
+        return session
+
+    def _opened(self, task: asyncio.Task[bytes]) -> None:
+        self._opening = None
+        if not task.cancelled():
+            # Those who waited have got it; nobody may be left.
+            task.exception()
+
+    async def _renew(self, session: bytes) -> None:
+        while self._id == session:
+            await asyncio.sleep(RENEW_S)
+            try:
+                if not await self._sessions.renew(session, OWNER):
+                    self._lose(session)
+            except LmqError as exc:
+                # There is no leader now. Whether the session lives the next attempt tells.
+                log.debug("session not renewed", reason=exc.message)
+
+    def ended(self, number: int) -> None:
+        """A session has ended, perhaps this one."""
+        if self._id is not None and self._sessions.number(self._id) == number:
+            self._lose(self._id)
+
+    def _lose(self, session: bytes) -> None:
+        if self._id != session:
+            return
+        self._id = None
+        if self._renewing is not None:
+            self._renewing.cancel()
+        if not self._closed:
+            log.warning("session lost", reason="the cluster took this node for dead, and others have what it held")
+            for listener in self.on_lost:
+                listener()
+
+    def forget(self) -> None:
+        """The node belongs to another cluster from now on; what it held is lost."""
+        if self._id is not None:
+            self._lose(self._id)
+
+    def close(self) -> None:
+        """End the session, so that others get at once what is still held."""
+        self._closed = True
+        session, self._id = self._id, None
+        if self._renewing is not None:
+            self._renewing.cancel()
+        if session is not None:
+            self._sessions.end_soon(session, OWNER)

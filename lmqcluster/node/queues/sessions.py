@@ -1,0 +1,142 @@
+"""Sessions as front ends use them: pulls whose leases end with the session, exclusive queues, locks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...core import Op
+from ...wire.errors import LmqError
+from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
+from ..proposer import Group
+from .deliveries import Delivery
+from .naming import no_queue
+from .proposals import unheard
+from .times import lease_us, session_us
+
+if TYPE_CHECKING:
+    from .service import QueueService
+
+__all__ = ["Sessions"]
+
+HasRoom = Callable[[int], bool]
+
+
+class Sessions:
+    """Every asynchronous method raises `LmqError`; ``session_lost`` if the session has ended, and with it what it held."""
+
+    def __init__(self, service: QueueService) -> None:
+        self._service = service
+
+    async def open(self, ttl_s: float, owner: bytes = b"") -> bytes:
+        """Begin a session that ends `ttl_s` seconds after its last renewal; returns its id. Raises ``quota_exceeded``."""
+        service = self._service
+        service.check_version(3)
+        service.check_room()
+        number: int = await service.propose([Op.OPEN_SESSION, session_us(ttl_s), *service.owned(owner)], 64)
+        return service.receipts().format(number)
+
+    async def renew(self, session: bytes, owner: bytes = b"") -> bool:
+        """Let a session live its whole time from now; False if it has ended."""
+        return bool(await self._propose(Op.RENEW_SESSION, session, owner))
+
+    async def end(self, session: bytes, owner: bytes = b"") -> bool:
+        """End a session with all that it holds; False if it has ended before."""
+        return bool(await self._propose(Op.END_SESSION, session, owner))
+
+    def end_soon(self, session: bytes, owner: bytes = b"") -> None:
+        """As `end`, without waiting for it, and also while clients are refused."""
+        command = [Op.END_SESSION, self.number(session), *self._service.owned(owner)]
+        self._service.proposer.add_first(Group(command, [], unheard))
+
+    async def _propose(self, op: Op, session: bytes, owner: bytes) -> object:
+        service = self._service
+        service.check_version(3)
+        return await service.propose([op, self.number(session), *service.owned(owner)], 64)
+
+    def number(self, session: bytes) -> int:
+        """The number of a session, 0 if the text is no id of one."""
+        return self._service.receipts().parse(session)
+
+    # --- pull -----------------------------------------------------------------------------------------------------
+
+    async def pull(
+        self,
+        queue: bytes,
+        session: bytes,
+        *,
+        count: int = 1,
+        wait_s: float | None = 0.0,
+        lease_s: float | None = None,
+        charge: int = 1,
+        has_room: HasRoom | None = None,
+        owner: bytes = b"",
+    ) -> list[Delivery]:
+        """Lease up to `count` messages until the session ends, or `lease_s` is over; see `QueueService.pull`.
+
+        Of several sessions that pull from an exclusive queue one gets messages, the others stand by in the order in which they
+        first asked. `charge` is how many of a message's deliveries it uses up, 0 or 1.
+        """
+        service = self._service
+        service.check_version(3)
+        service.check_name(queue, owner)
+        if not 0 < count <= PULL_COUNT_MAX:
+            raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
+        until_us = 0 if lease_s is None else lease_us(lease_s)
+        arguments = (until_us, self.number(session), charge, *service.owned(owner))
+        return await service.pull_in_session(queue, arguments, (count, wait_s), has_room)
+
+    async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
+        """Give up the turn, or the place in line, at an exclusive queue; leases of its messages end. False if it had none."""
+        service = self._service
+        service.check_version(3)
+        if len(queue) > NAME_BYTES_MAX:
+            raise no_queue(queue)
+        command = [Op.LEAVE_QUEUE, queue, self.number(session), *service.owned(owner)]
+        while (left := await service.propose(command, 64)) is None:
+            pass
+        return bool(left)
+
+    # --- locks ----------------------------------------------------------------------------------------------------
+
+    async def lock(self, name: bytes, session: bytes, wait_s: float | None = 0.0, owner: bytes = b"") -> int | None:
+        """Get a lock, waiting up to `wait_s` seconds (None: for ever) in the order of requests.
+
+        Returns:
+            The fencing token, larger than every token given before; None if another session had the lock all the time.
+        """
+        service, number = self._service, self.number(session)
+        service.check_version(3)
+        if not 0 < len(name) <= NAME_BYTES_MAX:
+            raise LmqError(
+                "bad_name", f"the name of a lock must have 1 to {NAME_BYTES_MAX} bytes, this has {len(name)}"
+            )
+        owned = service.owned(owner)
+        waits = wait_s is None or wait_s > 0
+        # From now on, because the notice may come with the same batch.
+        granted = service.board.lock(name, number)
+        try:
+            token: int = await service.propose([Op.LOCK, name, number, waits, *owned], 64 + len(name))
+            if token or not waits:
+                return token or None
+            return await asyncio.wait_for(granted, wait_s)
+        except TimeoutError:
+            held = await service.propose([Op.LOCK, name, number, False, *owned], 64 + len(name))
+            if held:
+                return int(held)
+            await service.propose([Op.UNLOCK, name, number, *owned], 64 + len(name))
+            return None
+        except asyncio.CancelledError:
+            service.proposer.add_first(Group([Op.UNLOCK, name, number, *owned], [], unheard))
+            raise
+        finally:
+            granted.cancel()
+
+    async def unlock(self, name: bytes, session: bytes, owner: bytes = b"") -> bool:
+        """Free a lock; False if the session did not have it."""
+        service = self._service
+        service.check_version(3)
+        return bool(
+            await service.propose([Op.UNLOCK, name, self.number(session), *service.owned(owner)], 64 + len(name))
+        )
