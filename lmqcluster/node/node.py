@@ -204,8 +204,7 @@ class Node:
             message_bytes_max=config.message_bytes_max,
             memory_bytes_max=config.memory_bytes_max,
         )
-        self.session = NodeSession(self.service.sessions)
-        self.service.board.session_ended.append(self.session.ended)
+        self.session = NodeSession(self.service)
         self.open_reads = OpenReads(self.service, self.session)
         self.membership = Membership(
             self._present,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lmqcluster.core.batch_sessions import BatchSessions
 from lmqcluster.core.lease import LeaseTable
 from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.core.batch_sessions import BatchSessions
 from lmqcluster.core.state import REMEMBER_US
 from tests.property.driver import SECOND, Driver, bodies, numbers
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from ...wire.errors import LmqError
-from .sessions import Sessions
+from .service import QueueService
 
 __all__ = ["RENEW_S", "TTL_S", "NodeSession"]
 
@@ -28,8 +28,9 @@ class NodeSession:
         on_lost: is called when the session has ended although the node lives. What was held in it is somebody else's by now.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, service: QueueService) -> None:
+        self._sessions = service.sessions
+        service.board.session_ended.append(self._ended)
         self._id: bytes | None = None
         self._opening: asyncio.Task[bytes] | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -75,8 +76,11 @@ class NodeSession:
                 # There is no leader now. Whether the session lives the next attempt tells.
                 log.debug("session not renewed", reason=exc.message)
 
-    def ended(self, number: int) -> None:
-        """A session has ended, perhaps this one."""
+    def lost(self, session: bytes) -> None:
+        """The cluster does not know this session any more."""
+        self._lose(session)
+
+    def _ended(self, number: int) -> None:
         if self._id is not None and self._sessions.number(self._id) == number:
             self._lose(self._id)
 

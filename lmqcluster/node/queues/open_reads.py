@@ -79,7 +79,7 @@ class OpenReads:
                 if exc.code != "session_lost":
                     raise
                 # Nothing was taken. The node opens another session.
-                self._session.ended(service.sessions.number(session))
+                self._session.lost(session)
 
     async def confirm(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
         """The messages are gone. False for one that is not open any more, and may be somebody else's."""

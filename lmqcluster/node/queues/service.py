@@ -85,7 +85,7 @@ class QueueService(Proposals):
         self._flags = _FlagSink()
         self.board = NoticeBoard(machine)
         self.board.session_ended.append(self._session_ended)
-        self.sessions = Sessions(self)
+        self.sessions = Sessions(self, self.board, self.receipts, self._pull_in_session)
         self._waiting_pushes = WaitingPushes(self, self.board)
 
     def receipts(self) -> ReceiptFormat:
@@ -211,7 +211,7 @@ class QueueService(Proposals):
         delivered = await self._wait_for(start, queue, (count, wait_s), has_room)
         return await self._settled(queue, delivered) if settles and delivered else delivered
 
-    async def pull_in_session(
+    async def _pull_in_session(
         self, queue: bytes, arguments: tuple[Any, ...], wanted: tuple[int, float | None], has_room: HasRoom | None
     ) -> list[Delivery]:
         """As `pull`, for `Sessions.pull`: with the further arguments of the command, for so many messages and so long."""

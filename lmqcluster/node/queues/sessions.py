@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from ...core import Op
 from ...wire.errors import LmqError
+from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
 from ..proposer import Group
 from .deliveries import Delivery
 from .naming import no_queue
-from .proposals import unheard
+from .notice_board import NoticeBoard
+from .proposals import Proposals, unheard
 from .times import lease_us, session_us
-
-if TYPE_CHECKING:
-    from .service import QueueService
 
 __all__ = ["Sessions"]
 
 HasRoom = Callable[[int], bool]
+Pull = Callable[[bytes, tuple[Any, ...], tuple[int, float | None], HasRoom | None], Awaitable[list[Delivery]]]
+"""Pulls from a queue with the further arguments of the command, for so many messages and so long."""
 
 
 class Sessions:
-    """Every asynchronous method raises `LmqError`; ``session_lost`` if the session has ended, and with it what it held."""
+    """Every asynchronous method raises `LmqError`; ``session_lost`` if the session has ended, and with it what it held.
 
-    def __init__(self, service: QueueService) -> None:
+    Args:
+        service: takes commands.
+        board: tells of locks.
+        receipts: the ids of this cluster life, which sessions have too.
+        pull: takes pulls.
+    """
+
+    def __init__(
+        self, service: Proposals, board: NoticeBoard, receipts: Callable[[], ReceiptFormat], pull: Pull
+    ) -> None:
         self._service = service
+        self._board = board
+        self._receipts = receipts
+        self._pull = pull
 
     async def open(self, ttl_s: float, owner: bytes = b"") -> bytes:
         """Begin a session that ends `ttl_s` seconds after its last renewal; returns its id. Raises ``quota_exceeded``."""
@@ -35,7 +48,7 @@ class Sessions:
         service.check_version(3)
         service.check_room()
         number: int = await service.propose([Op.OPEN_SESSION, session_us(ttl_s), *service.owned(owner)], 64)
-        return service.receipts().format(number)
+        return self._receipts().format(number)
 
     async def renew(self, session: bytes, owner: bytes = b"") -> bool:
         """Let a session live its whole time from now; False if it has ended."""
@@ -57,7 +70,7 @@ class Sessions:
 
     def number(self, session: bytes) -> int:
         """The number of a session, 0 if the text is no id of one."""
-        return self._service.receipts().parse(session)
+        return self._receipts().parse(session)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
@@ -85,7 +98,7 @@ class Sessions:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         until_us = 0 if lease_s is None else lease_us(lease_s)
         arguments = (until_us, self.number(session), charge, *service.owned(owner))
-        return await service.pull_in_session(queue, arguments, (count, wait_s), has_room)
+        return await self._pull(queue, arguments, (count, wait_s), has_room)
 
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Give up the turn, or the place in line, at an exclusive queue; leases of its messages end. False if it had none."""
@@ -115,7 +128,7 @@ class Sessions:
         owned = service.owned(owner)
         waits = wait_s is None or wait_s > 0
         # From now on, because the notice may come with the same batch.
-        granted = service.board.lock(name, number)
+        granted = self._board.lock(name, number)
         try:
             token: int = await service.propose([Op.LOCK, name, number, waits, *owned], 64 + len(name))
             if token or not waits:
