@@ -39,6 +39,8 @@ ADVICE: Final = {
     "full": "Push later, or have more consumers. The bounds are properties of the queue.",
     "stored_in_part": "Do not repeat the whole request. The text says what is not stored.",
     "lease_lost": "Stop working on the message: its lease has ended, or it was answered before.",
+    "session_lost": "Stop working on what the session held, and open another session.",
+    "exclusive": "Pull in a session, or set the property `exclusive` of the queue to false.",
     "too_large": "Send less in one request.",
     "overloaded": "Wait a little, or use another node.",
     "throttled": "Wait for the time that the header `Retry-After` says.",

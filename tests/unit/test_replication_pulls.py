@@ -10,7 +10,7 @@ import pytest
 
 from lmqcluster.core import Op
 from lmqcluster.core import queue as queue_module
-from lmqcluster.core import queue_commands as queue_commands_module
+from lmqcluster.core import queue_state as queue_state_module
 from lmqcluster.core.commands import Delivered
 from lmqcluster.node import proposer as proposer_module
 from lmqcluster.node import turns
@@ -287,7 +287,7 @@ def test_a_pull_that_looks_while_its_view_is_filled_can_be_cancelled(monkeypatch
 
 def test_a_pull_that_met_only_exhausted_messages_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_module, "PASSES_MAX", 1)
-    monkeypatch.setattr(queue_commands_module, "PASSES_MAX", 1)
+    monkeypatch.setattr(queue_state_module, "PASSES_MAX", 1)
 
     async def scenario(bench: Bench) -> None:
         client = Client()
