@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heapify, heappop, heappush
 
+from .expiry import NEVER
 from .message import Message
 
 __all__ = ["LeaseTable"]
@@ -39,6 +40,9 @@ class LeaseTable:
         self._sweep_if_worn()
 
     def _place(self, deadline_us: int, first: int, last: int) -> None:
+        if deadline_us == NEVER:
+            # Leases of sessions end otherwise.
+            return
         runs = self._runs
         if not runs or (deadline_us, first) > (runs[-1][0], runs[-1][2]):
             runs.append([deadline_us, first, last])
@@ -78,7 +82,7 @@ class LeaseTable:
         self._late.clear()
 
     def head_us(self) -> int | None:
-        """The earliest deadline, or None without leases."""
+        """The earliest deadline, or None if no lease has one."""
         head = self._head()
         return None if head is None else head[0]
 

@@ -88,8 +88,7 @@ class LeaseWatch:
 
     def _watch_again(self, queue: Queue) -> None:
         head_us = queue.leases.head_us() if queue.leases.messages else None
-        if head_us is None or head_us == NEVER:
-            # Leases of sessions may have no deadline.
+        if head_us is None:
             queue.watched_us = NEVER
             self._watched -= 1
         else:

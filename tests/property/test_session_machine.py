@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
@@ -191,3 +192,4 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
 
 
 TestSessionMachineAgainstModel = SessionMachineAgainstModel.TestCase
+TestSessionMachineAgainstModel.settings = settings(max_examples=60)

@@ -10,6 +10,7 @@ import pytest
 from lmqcluster.node.queues.deliveries import Delivery
 from lmqcluster.node.queues.node_session import TTL_S, NodeSession
 from lmqcluster.node.queues.open_reads import OpenReads
+from lmqcluster.node.queues.peek import peek
 from lmqcluster.node.queues.push_items import PushItem
 from lmqcluster.testing.clock import MovableLoop
 from lmqcluster.testing.node import MemoryNode
@@ -119,6 +120,21 @@ def test_a_message_for_a_client_that_is_gone_goes_to_the_next() -> None:
             await push(node, b"q", b"1")
             found = await sessions.pull(b"q", session)
             assert [(one.content, one.retry) for one in found] == [(b"1", 2)]
+
+    run(main)
+
+
+def test_whoever_looks_sees_that_nobody_knows_when_the_lease_ends() -> None:
+    async def main(node: MemoryNode) -> None:
+        sessions, machine = node.service.sessions, node.service.machine()
+        await push(node, b"q", b"1", b"2")
+        session = await sessions.open(60)
+        await sessions.pull(b"q", session)
+        await sessions.pull(b"q", session, lease_s=30)
+        found, _ = await peek(machine, b"q", after=0, limit=10)
+        assert [one.state for one in found] == ["leased", "leased"]
+        assert found[0].due_in_s is None
+        assert found[1].due_in_s is not None
 
     run(main)
 

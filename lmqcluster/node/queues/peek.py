@@ -10,6 +10,7 @@ from itertools import chain
 from operator import itemgetter
 
 from ...core import Machine, Message, Queue
+from ...core.expiry import NEVER
 from ...core.message import RichMessage, content_bytes
 from .naming import no_queue
 
@@ -27,7 +28,7 @@ class PeekedMessage:
         state: ``ready``, ``delayed``, ``accumulating`` (an open window), ``held`` (its group is busy) or ``leased``.
         delivery: number of the delivery whose lease lives; None without one, or if it was made in this very moment.
         age_s: seconds since it could first be pulled, or could again after a nack; 0 if it cannot yet.
-        due_in_s: seconds until it can be pulled (again), 0 if it can now.
+        due_in_s: seconds until it can be pulled (again), 0 if it can now; None if it is held for as long as a session lives.
         deliveries_left: how many more there may be.
         size: bytes of the body, of all parts of a compound message.
     """
@@ -36,7 +37,7 @@ class PeekedMessage:
     state: str
     delivery: int | None
     age_s: float
-    due_in_s: float
+    due_in_s: float | None
     deliveries_left: int
     size: int
 
@@ -103,7 +104,7 @@ def _peeked(queue: Queue, message: Message, number: int, now_us: int) -> PeekedM
         state=state,
         delivery=number if queue.leases.messages.get(number) is message and state == "leased" else None,
         age_s=max(0, now_us - message.ready_us) / 1e6,
-        due_in_s=max(0, due_us - now_us) / 1e6,
+        due_in_s=None if due_us == NEVER else max(0, due_us - now_us) / 1e6,
         deliveries_left=max(0, message.remaining),
         size=content_bytes(message.content),
     )

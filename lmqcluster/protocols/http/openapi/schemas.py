@@ -90,9 +90,9 @@ _PEEKED: Final[Json] = {
         "description": "Seconds since it could be pulled first, or again after a nack.",
     },
     "due_in_s": {
-        "type": "number",
+        "type": ["number", "null"],
         "minimum": 0,
-        "description": "Seconds until it can be pulled, or again; 0 if it can now.",
+        "description": "Seconds until it can be pulled, or again; 0 if it can now, null as long as a session holds it.",
     },
     "deliveries_left": {**_COUNT, "description": "How many more deliveries there may be."},
 }
