@@ -111,9 +111,19 @@ class Op(IntEnum):
     UNLOCK = 76  # v3: name, session, owner -> whether it had to do with the lock
     PUSH_OR_WAIT = 77  # v3: queue, rows as in PUSH_TRAITS, wait us, owner -> as PUSH_TRAITS, or Waits
     CANCEL_PUSH = 78  # v3: ticket, owner -> whether the push waited
+    CREATE_INDEXED = 100  # v3: queue, [[property, value]], owner -> whether it is new; its messages are found by id
+    PUSH_EXISTING = 101  # v3: as PUSH_TRAITS, into a queue that exists
+    POLL = 102  # v3: queue, count, hidden us, whether to take hidden ones, whether it was counted -> as PULL
+    UPDATE = 103  # v3: queue, message sequence, tag, hidden us -> number of which its new tag is made, None if it is not there
+    DELETE_POLLED = 104  # v3: queue, [(message sequence, tag)] -> [bool]
+    # v3: queue or empty for all, [whether to suspend delete, poll, push, update; None as before] -> [those now]
+    SUSPEND_ENDPOINTS = 105
+    THROTTLE = 106  # v3: queue or empty for all together, most polls or None, window us -> True
+    SET_API_KEY = 107  # v3: key, beginning of queue names -> True
+    DELETE_API_KEY = 108  # v3: key -> whether it existed
 
 
-PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST, Op.PULL_LEASE, Op.PULL_IN_SESSION))
+PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST, Op.PULL_LEASE, Op.PULL_IN_SESSION, Op.POLL))
 """Operations whose result is a list of deliveries."""
 COPIES = frozenset((Op.PUSH_ALL, Op.PUSH_EACH))
 """Operations that store one message in several queues."""

@@ -170,7 +170,7 @@ class Intake:
             traits = traits._replace(expires_us=now_us + min(ends))
         state.last_sequence += 1
         flag: int = PushFlag.STORED
-        if traits != _PLAIN_TRAITS or due_us > now_us:
+        if traits != _PLAIN_TRAITS or due_us > now_us or queue.finds_by_id():
             queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
         else:
             flag = queue.push(now_us, state.last_sequence, meta, [content])[0]

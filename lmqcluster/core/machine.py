@@ -12,6 +12,7 @@ from .keyed_pushes import KeyedPushes
 from .marked_pushes import MarkedPushes
 from .named_queues import NamedQueues
 from .operations import Operations
+from .poll_commands import PollCommands
 from .pre_images import PreImages
 from .queue_commands import QueueCommands
 from .session_commands import SessionCommands
@@ -108,6 +109,21 @@ class Machine(State):
             Op.UNLOCK: sessions.unlock,
             Op.PUSH_OR_WAIT: self._pushes_that_wait.push,
             Op.CANCEL_PUSH: self._pushes_that_wait.cancel,
+            **self._poll_handlers(),
+        }
+
+    def _poll_handlers(self) -> _Handlers:
+        polls = PollCommands(self)
+        return {
+            Op.CREATE_INDEXED: polls.create,
+            Op.PUSH_EXISTING: polls.push,
+            Op.POLL: polls.poll,
+            Op.UPDATE: polls.update,
+            Op.DELETE_POLLED: polls.delete,
+            Op.SUSPEND_ENDPOINTS: polls.suspend,
+            Op.THROTTLE: polls.throttle,
+            Op.SET_API_KEY: self.api_keys.set,
+            Op.DELETE_API_KEY: self.api_keys.delete,
         }
 
     def begin_version_2(self, *, rebuild: bool) -> None:

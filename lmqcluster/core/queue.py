@@ -83,12 +83,15 @@ class Queue(QueueContents):
         charge: int = 1,
         *,
         in_turn: bool = False,
+        due: list[Message] | None = None,
     ) -> list[Delivered]:
         """As `pull`, but until `deadline_us`, which must be later than now, and using up `charge` deliveries of each.
 
-        From an exclusive queue only those get messages whose turn it is.
+        From an exclusive queue only those get messages whose turn it is. `due` are the messages, if they have been taken out of
+        their lines already.
         """
-        due = self._due(now_us, count, in_turn=in_turn)
+        if due is None:
+            due = self._due(now_us, count, in_turn=in_turn)
         if not due:
             return []
         if self.pre_images is not None:
@@ -106,6 +109,8 @@ class Queue(QueueContents):
         self.leases.add(deadline_us, last_number + 1, due)
         if self.rich is not None:
             self.rich.leased_bytes += sum(content_bytes(message.content) for message in due)
+            if self.rich.index is not None:
+                self.rich.index.delivered(due, last_number + 1)
         return delivered
 
     def pull_settled(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
@@ -141,6 +146,8 @@ class Queue(QueueContents):
             self.leases.add(deadline_us, number, taken)
             if self.rich is not None:
                 self.rich.leased_bytes += content_bytes(message.content)
+                if self.rich.index is not None:
+                    self.rich.index.delivered(taken, number)
             delivered.append((self.name, number, message.remaining, message))
         self.pulled_total += len(delivered)
         return delivered

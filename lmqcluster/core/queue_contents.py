@@ -144,6 +144,10 @@ class QueueContents(QueueCounters):
             self.rich = RichLines(self.stock, self.leases.messages.values())
         return self.rich
 
+    def finds_by_id(self) -> bool:
+        """Whether what is pushed has to be found by its id; bodies in an accumulation window are not."""
+        return self.rich is not None and self.rich.index is not None and not self.settings.accum_us
+
     def head_us(self) -> int | None:
         """When a pull can find the next message, one whose lease ends included; None if none can.
 

@@ -12,13 +12,16 @@ from .exits import MessageExits
 from .expiry import Expiry
 from .hooked_names import HookedNames
 from .idle_queues import IdleQueues
+from .indexed_queue import IndexedQueue
 from .intake import PLAIN_PUSH, Intake, Push
 from .lease_watch import LeaseWatch
 from .locks import Locks
 from .message import Meta
+from .message_index import MessageIndex
 from .notices import Notice
 from .past_deliveries import PastDeliveries
 from .patterns import PatternIndex
+from .poll_limits import PollLimits
 from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, settings_of
 from .queue import PASSES_MAX, Queue
 from .queue_counters import COUNTERS
@@ -74,6 +77,7 @@ class QueueState:
         intake: takes what is pushed to queues that do more than append it.
         exits: takes what queues give up.
         idle: the queues that end if nobody uses them.
+        poll_limits: what bounds polls of all queues together.
         ready: queues that may have gained messages with the batch that is being applied.
         created, deleted: queues that came and went with it.
         notices: what others than pulls have got with it that waited.
@@ -106,6 +110,7 @@ class QueueState:
         self.intake = Intake(self)
         self.exits = MessageExits(self)
         self.idle = IdleQueues(self)
+        self.poll_limits = PollLimits()
         self.ready: list[Queue] = []
         self.created: list[Queue] = []
         self.deleted: list[Queue] = []
@@ -147,7 +152,7 @@ class QueueState:
             raise ValueError("a queue name must have 1 to 255 bytes")
         # Without rules all queues begin alike, and share one object.
         settings = self._settings({}, name) if self.rules else _PLAIN
-        queue = Queue(name, settings, self.endings, self.stock, self.exits)
+        queue = IndexedQueue(name, settings, self.endings, self.stock, self.exits)
         queue.owner = owner
         queue.created_us = self.now_us
         self.quotas.take(Kind.QUEUES, owner)
@@ -183,12 +188,22 @@ class QueueState:
 
     def _note_special(self, queue: Queue) -> None:
         """Find out whether pushes to the queue need more than to be appended; its timers may have changed too."""
-        queue.special = queue.settings.options is not None or bool(self.bindings.targets(queue.name))
+        has_index = queue.rich is not None and queue.rich.index is not None
+        queue.special = queue.settings.options is not None or has_index or bool(self.bindings.targets(queue.name))
         if queue.special or queue.rich is not None:
             queue.enriched()
             self.timers.note(queue)
         if queue.pushes_waiting:
             self.note_room(queue)
+
+    def index_messages(self, queue: Queue) -> IndexedQueue:
+        """Have the messages that come to the queue from now on found by their ids."""
+        assert isinstance(queue, IndexedQueue)  # noqa: S101 - for the type checker; `add` makes no others
+        rich = queue.enriched()
+        if rich.index is None:
+            rich.index = MessageIndex(self.last_sequence)
+            self._note_special(queue)
+        return queue
 
     def bind(self, source: Queue, target: Queue) -> bool:
         """Have a copy of what is pushed to one queue put into another; False if it is so already.
@@ -324,6 +339,21 @@ class QueueState:
         if queue.views:
             _note_views(queue)
         return delivered
+
+    def polled(self, queue: Queue, delivered: list[Delivered], hide_us: int) -> None:
+        """Messages of the queue were delivered by a poll."""
+        if hide_us > 0:
+            self._counted(queue, delivered)
+        elif delivered:
+            self.last_delivery += len(delivered)
+            self.note_due(queue)
+
+    def updated(self, queue: Queue, number: int, hide_us: int) -> None:
+        """A message of the queue was hidden for another while, under the next number."""
+        self.last_delivery = number
+        self.note_due(queue)
+        if hide_us > 0:
+            self.lease_watch.note(queue, self.now_us + hide_us)
 
     def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Undo deliveries; None if there is no such queue."""

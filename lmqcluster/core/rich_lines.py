@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from .expiry import NEVER
 from .message import Message, RichMessage, Traits, content_bytes
+from .message_index import MessageIndex
 from .sorted_line import SortedLine
 from .stock import Stock
 
@@ -35,6 +36,7 @@ class RichLines:
         current: sequence of the message of each busy group that is in line or leased.
         leased_bytes: bytes of the bodies of all the queue's leased messages, those without traits included.
         trait_bytes: about what the queue's messages with traits, leased ones included, take beside body and headers.
+        index: finds messages by id; most queues have none.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class RichLines:
         "_stock",
         "current",
         "held",
+        "index",
         "leased_bytes",
         "scheduled",
         "trait_bytes",
@@ -58,6 +61,7 @@ class RichLines:
         self.scheduled: SortedLine[RichMessage] = SortedLine()
         self.held: SortedLine[RichMessage] = SortedLine()
         self.current: dict[bytes, int] = {}
+        self.index: MessageIndex | None = None
         self.leased_bytes = sum(content_bytes(message.content) for message in leased)
         # Derived from what stands in line: by (label, sequence), by (end, sequence), and how many have a priority. Those
         # with an origin stand under (label, sequence) and under (b"", sequence).
@@ -119,6 +123,8 @@ class RichLines:
         ):
             return False
         self._prioritised -= traits.priority != 0
+        if self.index is not None:
+            self.index.taken(message)
         if traits.label:
             self._labelled.remove((traits.label, message.sequence))
         if traits.expires_us:
@@ -131,6 +137,8 @@ class RichLines:
     def _index(self, message: RichMessage) -> None:
         traits = message.traits
         self._prioritised += traits.priority != 0
+        if self.index is not None:
+            self.index.entered(message)
         if traits.label:
             self._labelled.add((traits.label, message.sequence), message)
         if traits.expires_us:
@@ -142,6 +150,8 @@ class RichLines:
     def gone(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
         """A message has left the queue; the next one of its group takes its turn. Whether there is one."""
         self._count(-_trait_bytes(message.traits))
+        if self.index is not None:
+            self.index.gone(message)
         group = message.traits.group
         if not group or self.current.get(group) != message.sequence:
             return False
@@ -180,6 +190,17 @@ class RichLines:
             self._line_up(self.scheduled.pop_first())
             done += 1
         return done
+
+    def take_scheduled(self) -> RichMessage | None:
+        """Take the message that becomes due first; None if there is none, or another one of its group is in line or leased."""
+        message = self.scheduled.first()
+        if message is None:
+            return None
+        group = message.traits.group
+        if group and self.current.setdefault(group, message.sequence) != message.sequence:
+            return None
+        self.take(message)
+        return message
 
     def _has_due(self, now_us: int) -> bool:
         first = self.scheduled.first()

@@ -10,7 +10,8 @@ written and read by C code:
     ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
 The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held", before which come rows of
-"groups": [group, sequence of the message that is in line or leased]. Content types, headers and traits are run lengths. The
+"groups": [group, sequence of the message that is in line or leased]. A queue whose messages are found by id has a record "index",
+and rows of "tags": [sequence, number of the latest delivery or update]. Content types, headers and traits are run lengths. The
 content of a compound message is a list of [content type, headers, content]. A column is empty if it says nothing: pushed_us if
 it equals due_us, delivered if it is 0, traits if there are none.
 """
@@ -72,6 +73,10 @@ class Restoration(Generic[S]):
             "releases": self._take_releases,
             "queue": self._take_queue,
             "bindings": self._take_bindings,
+            "poll limits": self._take_poll_limits,
+            "api keys": self._take_api_keys,
+            "index": self._take_index,
+            "tags": self._take_tags,
             "groups": self._take_groups,
             "client_sessions": self._take_client_sessions,
             "session_leases": self._take_session_leases,
@@ -247,6 +252,21 @@ class Restoration(Generic[S]):
         self._machine.waiting_pushes.load(
             (*row[:4], checked_item([row[8], *row[4:7]]), Push(*row[7])) for row in map(tuple, rows)
         )
+
+    def _take_poll_limits(self, rows: list[Any]) -> None:
+        (row,) = rows
+        self._machine.poll_limits.load(*row)
+
+    def _take_api_keys(self, rows: list[Any]) -> None:
+        self._machine.api_keys.load(_typed(rows, (bytes, bytes)))
+
+    def _take_index(self, since: int, *limits: Any) -> None:
+        index = self._machine.index_messages(self._current()).index()
+        (index.since,) = _ints([since])
+        index.limits.load(*limits)
+
+    def _take_tags(self, rows: list[Any]) -> None:
+        self._machine.index_messages(self._current()).index().load(_typed(rows, (int, int)))
 
     def _take_groups(self, rows: list[Any]) -> None:
         self._current().enriched().current.update(_typed(rows, (bytes, int)))

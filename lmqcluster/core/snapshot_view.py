@@ -68,6 +68,8 @@ class SnapshotView:
             ("locks", machine.locks.rows()),
             ("lock_tokens", machine.locks.token_rows()),
             ("waiting_pushes", machine.waiting_pushes.rows()),
+            ("poll limits", iter([machine.poll_limits.row()] if machine.version >= 3 else [])),
+            ("api keys", machine.api_keys.rows()),
         ]
         self._names = machine.names.frozen()
         # Those that were touched before the reader came to them.
@@ -155,6 +157,7 @@ class _FrozenQueue:
         "_current",
         "_delayed",
         "_format",
+        "_index",
         "_leased",
         "_lines",
         "_numbers",
@@ -163,6 +166,7 @@ class _FrozenQueue:
         "_queue",
         "_ready",
         "_record",
+        "_tagged",
         "_window",
     )
 
@@ -179,6 +183,9 @@ class _FrozenQueue:
         self._leased = deque(queue.leases.messages.values())
         rich = queue.rich
         self._current = [] if rich is None else list(rich.current.items())
+        index = None if rich is None else rich.index
+        self._index = None if index is None else index.row()
+        self._tagged = deque([] if index is None else index.frozen())
         self._lines = [] if rich is None else [(kind, deque(line.frozen())) for kind, line in rich.lines()]
         self._pre_images = pre_images
         if pre_images is not None:
@@ -196,6 +203,10 @@ class _FrozenQueue:
 
     def _records(self) -> Iterator[list[Any]]:
         yield self._record
+        if self._index is not None:
+            yield ["index", *self._index]
+        while self._tagged:
+            yield ["tags", [list(self._tagged.popleft()) for _ in range(min(_ROWS_MAX, len(self._tagged)))]]
         while self._ready:
             for columns in self._columns(_taken(self._ready)):
                 yield ["ready", *columns]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from .api_keys import ApiKeys
 from .batch_leases import BatchLeases
 from .batch_sessions import BatchSessions
 from .commands import Compile, Op
@@ -33,6 +34,7 @@ class State(QueueState):
         producers, keys, key_scopes, marks: which pushes have been stored.
         batches: batch leases.
         releases: owners whose tokens have ended.
+        api_keys: keys for clients that know no tokens.
     """
 
     VERSION_MAX: ClassVar = 3
@@ -49,6 +51,7 @@ class State(QueueState):
         self.marks = Marks(self.quotas)
         self.batches = BatchLeases(self)
         self.releases = Releases(self, (self.marks, self.key_scopes, self.batches))
+        self.api_keys = ApiKeys()
         self.expiry.watch(
             [
                 Limited(self.lease_watch, 1_000),

@@ -66,6 +66,7 @@ ERRORS: dict[str, ErrorSpec] = {
     "key_reused": ErrorSpec(422, None, 65, False, _NO, "The idempotency key was used for another body"),
     "full": ErrorSpec(507, None, 69, True, _NO, "The queue is full"),
     "stored_in_part": ErrorSpec(507, None, 65, False, Outcome.UNKNOWN, "Only a part of the messages is stored"),
+    "suspended": ErrorSpec(503, None, 69, True, _NO, "Such requests are suspended for the queue"),
     "lease_lost": ErrorSpec(409, None, 66, False, _NO, "A message is not leased any more, so nothing was done"),
     "session_lost": ErrorSpec(409, None, 66, False, _NO, "The session has ended, and what it held with it"),
     "exclusive": ErrorSpec(409, None, 65, False, _NO, "The queue is exclusive: one session at a time pulls from it"),

@@ -428,6 +428,9 @@ class RichModel:
             if self.is_expired(queue, entry):
                 self.expire(name, entry)
                 continue
+            if entry.remaining <= 0:
+                self.exhaust(name, entry)
+                continue
             self.deliveries += 1
             entry.remaining -= charge
             entry.delivered += 1

@@ -1,0 +1,222 @@
+"""The naive model of queues whose messages are named by id and tag, on top of the model of what queues can do beyond LMQ's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .rich_model import REFUSED, Entry, RichModel
+
+DELETE, POLL, PUSH, UPDATE = range(4)
+ENDPOINTS = ("delete", "poll", "push", "update")
+PLAIN = (0, 0, b"", b"", None)
+
+
+@dataclass
+class Limits:
+    """Of one queue, or of all."""
+
+    suspended: list[bool] = field(default_factory=lambda: [False] * 4)
+    throttle: tuple[int, int] | None = None
+    taken: list[int] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, counter: str, more: int = 1) -> None:
+        self.counts[counter] = self.counts.get(counter, 0) + more
+
+    def has_room(self, now_us: int) -> bool:
+        if self.throttle is None:
+            return True
+        most, window_us = self.throttle
+        return sum(us // window_us == now_us // window_us for us in self.taken) < most
+
+
+@dataclass
+class Index(Limits):
+    since: int = 0
+
+
+class PolledModel(RichModel):
+    """All queues. Tags are looked up in one table: the number of the latest delivery or update of each message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = Limits()
+        self.indexes: dict[bytes, Index] = {}
+        self.numbers: dict[int, int] = {}
+        self.keys: dict[bytes, bytes] = {}
+
+    def index(self, name: bytes) -> Index:
+        return self.indexes.setdefault(name, Index(since=self.arrivals))
+
+    def delete(self, name: bytes) -> bool:
+        self.indexes.pop(name, None)
+        return super().delete(name)
+
+    def create(self, name: bytes, pairs: list[Any]) -> bool:
+        if name in self.queues:
+            return False
+        self.set_properties(name, pairs)
+        self.index(name)
+        return True
+
+    def put(self, name: bytes, body: bytes, asked: list[Any]) -> None:
+        super().put(name, body, asked)
+        entry = self.queues[name].entries[-1]
+        if name in self.indexes and entry.traits is None:
+            entry.traits, entry.came_back = PLAIN, True
+            self.place(self.queues[name], entry)
+
+    def pull(self, name: bytes, count: int, lease_us: int = 0, settles: bool = False) -> list[Any]:
+        delivered = super().pull(name, count, lease_us, settles)
+        for entry in self.queues[name].entries:
+            if name in self.indexes and entry.traits and entry.number in [one[1] for one in delivered]:
+                self.numbers[entry.arrival] = entry.number
+        return delivered
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def refuses(self, name: bytes, endpoint: int) -> bool:
+        if name not in self.queues:
+            return True
+        own = self.index(name)
+        if self.total.suspended[endpoint] or own.suspended[endpoint]:
+            for limits in (own, self.total):
+                limits.add(f"suspended_{ENDPOINTS[endpoint]}")
+            return True
+        return False
+
+    def count(self, name: bytes, counter: str, more: int = 1) -> None:
+        for limits in (self.index(name), self.total):
+            limits.add(counter, more)
+
+    def push_existing(self, name: bytes, rows: list[Any]) -> Any:
+        return REFUSED if self.refuses(name, PUSH) else self.push_traits(name, rows)
+
+    def poll(self, name: bytes, count: int, hide_us: int, takes_hidden: bool, is_again: bool) -> Any:
+        if self.refuses(name, POLL):
+            return REFUSED
+        if not is_again:
+            throttles = (self.total, self.index(name))
+            if not all(one.has_room(self.now_us) for one in throttles):
+                self.count(name, "throttled_poll")
+                return REFUSED
+            for one in throttles:
+                one.taken.append(self.now_us)
+        delivered = [self.deliver(name, entry) for entry in self.chosen(name, count, takes_hidden=takes_hidden)]
+        for entry in [entry for entry in self.queues[name].entries if entry.state == "taken"]:
+            if hide_us > 0:
+                entry.ready_us, entry.due_us, entry.state = entry.due_us, self.now_us + hide_us, "leased"
+        # Those that are not hidden come back in the order of their delivery.
+        for row in delivered if hide_us <= 0 else []:
+            entry = next(one for one in self.queues[name].entries if one.number == row[1])
+            self.come_back(name, entry, self.now_us + hide_us)
+        self.count(name, "empty_poll", not delivered)
+        return delivered
+
+    def deliver(self, name: bytes, entry: Entry) -> Any:
+        self.deliveries += 1
+        entry.number = self.numbers[entry.arrival] = self.deliveries
+        entry.remaining -= 1
+        entry.delivered += 1
+        entry.traits = entry.traits or PLAIN
+        return name, entry.number, entry.remaining, entry.delivered, entry.pushed_us, entry.body, entry.traits
+
+    def chosen(self, name: bytes, count: int, *, takes_hidden: bool) -> list[Entry]:
+        queue = self.queues[name]
+        taken: list[Entry] = []
+        while len(taken) < count and not queue.suspended:
+            entry = self.next_in_line(name) or (self.next_hidden(name) if takes_hidden else None)
+            if entry is None:
+                break
+            if self.is_expired(queue, entry):
+                self.expire(name, entry)
+            elif entry.remaining <= 0:
+                self.exhaust(name, entry)
+            else:
+                entry.state = "taken"
+                taken.append(entry)
+        return taken
+
+    def next_hidden(self, name: bytes) -> Entry | None:
+        queue = self.queues[name]
+        leased = [(e.due_us, 0, e.number, e) for e in queue.entries if e.state == "leased"]
+        scheduled = [(e.due_us, 1, e.arrival, e) for e in queue.entries if e.state == "scheduled"]
+        entry = min(leased + scheduled, key=lambda row: row[:3], default=(0, 0, 0, None))[3]
+        if entry is not None and entry.group and queue.busy.setdefault(entry.group, entry) is not entry:
+            return None
+        return entry
+
+    def named(self, name: bytes, *ids: int) -> Any:
+        """With an id and a tag the message that they name."""
+        if not ids:
+            return super().named(name)
+        arrival, tag = ids
+        number = self.numbers.get(arrival, 0)
+        for entry in self.queues[name].entries:
+            if (
+                entry.arrival == arrival
+                and entry.traits
+                and tag == number
+                and (tag or arrival > self.index(name).since)
+            ):
+                return entry
+        return None
+
+    def update(self, name: bytes, arrival: int, tag: int, hide_us: int) -> Any:
+        if self.refuses(name, UPDATE):
+            return REFUSED
+        entry = self.named(name, arrival, tag)
+        if entry is None:
+            self.count(name, "missing_update")
+            return None
+        self.count(name, "updated")
+        self.deliveries += 1
+        self.numbers[arrival] = self.deliveries
+        if tag and hide_us > 0:
+            if entry.state != "leased":
+                entry.ready_us = entry.due_us
+            entry.due_us, entry.state, entry.number = self.now_us + hide_us, "leased", self.deliveries
+        elif entry.remaining > 0:
+            self.come_back(name, entry, self.now_us + hide_us)
+        else:
+            self.exhaust(name, entry)
+        return self.numbers[arrival]
+
+    def delete_polled(self, name: bytes, pairs: list[tuple[int, int]]) -> Any:
+        if self.refuses(name, DELETE):
+            return REFUSED
+        results = []
+        for arrival, tag in pairs:
+            entry = self.named(name, arrival, tag)
+            results.append(entry is not None)
+            if entry is not None:
+                self.remove(name, entry)
+                self.queues[name].add("acked")
+        self.count(name, "missing_delete", results.count(False))
+        return results
+
+    # --- limits ---------------------------------------------------------------------------------------------------
+
+    def suspend_endpoints(self, name: bytes, switches: list[bool | None]) -> Any:
+        if name and name not in self.queues:
+            return REFUSED
+        limits = self.index(name) if name else self.total
+        limits.suspended = [
+            before if one is None else one for before, one in zip(limits.suspended, switches, strict=True)
+        ]
+        return limits.suspended.copy()
+
+    def throttle(self, name: bytes, most: int | None, window_us: int) -> Any:
+        if name and name not in self.queues:
+            return REFUSED
+        limits = self.index(name) if name else self.total
+        limits.throttle, limits.taken = None if most is None else (most, window_us), []
+        return True
+
+    def set_key(self, key: bytes, prefix: bytes) -> bool:
+        self.keys[key] = prefix
+        return True
+
+    def delete_key(self, key: bytes) -> bool:
+        return self.keys.pop(key, None) is not None

@@ -1,0 +1,148 @@
+"""Queues whose messages are named by id and tag against the naive model, with a replica that lives from snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from lmqcluster.core import Op
+from lmqcluster.core.message_index import tag_of
+from lmqcluster.core.poll_limits import POLL_COUNTERS
+
+from .driver import SECOND
+from .polled_model import PolledModel
+from .test_rich_machine import PROPERTIES, PULL, PUSH, QUEUES, ROWS, SETTLE, STEPS_US, RichMachineAgainstModel, _command
+
+pytestmark = pytest.mark.usefixtures("keep_idle_queues")
+
+HIDE_US = st.sampled_from([0, 0, -SECOND, 1, SECOND, 2 * SECOND, 60 * SECOND])
+# How long ago the message came, and which of its tags is named: the present one, the one before, none, or a wrong one.
+NAMED = st.tuples(st.integers(0, 6), st.sampled_from(["present", "present", "present", "before", "none", "wrong"]))
+SWITCHES = st.lists(st.sampled_from([None, False, False, True]), min_size=4, max_size=4)
+WINDOWS_US = st.sampled_from([1, SECOND, 60 * SECOND])
+POLL = _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans())
+NAME = st.one_of(
+    _command(Op.UPDATE, QUEUES, NAMED, HIDE_US),
+    _command(Op.DELETE_POLLED, QUEUES, st.lists(NAMED, min_size=1, max_size=3)),
+)
+LIMIT = st.one_of(
+    _command(Op.SUSPEND_ENDPOINTS, QUEUES | st.just(b""), SWITCHES),
+    _command(Op.THROTTLE, QUEUES | st.just(b""), st.sampled_from([None, 0, 1, 3]), WINDOWS_US),
+    _command(Op.SET_API_KEY, st.sampled_from([b"k", b"l"]), st.sampled_from([b"", b"a"])),
+    _command(Op.DELETE_API_KEY, st.sampled_from([b"k", b"l"])),
+)
+PUT = st.one_of(
+    _command(Op.PUSH_EXISTING, QUEUES, st.lists(ROWS, min_size=1, max_size=3)),
+    _command(Op.CREATE_INDEXED, QUEUES, PROPERTIES),
+)
+
+
+class PolledMachineAgainstModel(RichMachineAgainstModel):
+    """Adds the commands of queues with an index to the others."""
+
+    model: PolledModel
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = PolledModel()
+        self.before: dict[int, int] = {}
+
+    @rule(step_us=STEPS_US, commands=st.lists(POLL | NAME, min_size=1, max_size=3))
+    def poll(self, step_us: int, commands: list[list[Any]]) -> None:
+        self._one_by_one(step_us, commands)
+
+    @rule(step_us=STEPS_US, commands=st.lists(POLL | NAME | LIMIT | PUT | PULL | PUSH | SETTLE, max_size=5))
+    def all_kinds(self, step_us: int, commands: list[list[Any]]) -> None:
+        self._one_by_one(step_us, commands)
+
+    def _one_by_one(self, step_us: int, commands: list[list[Any]]) -> None:
+        """What a delivery tells of its message is looked at behind its batch, in which there must be no other of it."""
+        for command in commands:
+            self._batch(step_us, [command])
+
+    @rule(command=LIMIT, polls=st.lists(POLL, min_size=1, max_size=4))
+    def limit(self, command: list[Any], polls: list[list[Any]]) -> None:
+        self._one_by_one(0, [command, *polls])
+        self._batch(0, [[Op.SUSPEND_ENDPOINTS, name, [False] * 4] for name in (b"", b"a", b"b")])
+        self._batch(0, [[Op.THROTTLE, b"", None, 1]])
+
+    @rule(name=QUEUES, hide_us=HIDE_US, late_us=STEPS_US, how=st.sampled_from(["present", "before", "none"]))
+    def a_consumer_comes_late(self, name: bytes, hide_us: int, late_us: int, how: str) -> None:
+        self._batch(0, [[Op.CREATE_INDEXED, name, []], [Op.PUSH, name, None, [b"x"], None, 0]])
+        self._batch(0, [[Op.POLL, name, 1, hide_us, False, True]])
+        self._batch(late_us, [[Op.UPDATE, name, (0, how), SECOND], [Op.DELETE_POLLED, name, [(0, how)]]])
+
+    @rule(count=st.integers(1, 3))
+    def a_group_is_taken_early(self, count: int) -> None:
+        row = [b"x", None, [], None, [SECOND, 0, 0, 0, b"", b"g"]]
+        self._batch(0, [[Op.CREATE_INDEXED, b"c", []], [Op.PUSH_EXISTING, b"c", [row, row]]])
+        self._batch(0, [[Op.POLL, b"c", count, SECOND, True, True]])
+
+    def _resolved(self, command: list[Any]) -> list[Any]:
+        op, *arguments = command
+        if op == Op.UPDATE and isinstance(arguments[1], tuple):
+            return [op, arguments[0], *self._named(*arguments[1]), arguments[2]]
+        if op == Op.DELETE_POLLED:
+            return [op, arguments[0], [self._named(*one) for one in arguments[1]]]
+        return super()._resolved(command)
+
+    def _named(self, age: int, how: str) -> tuple[int, int]:
+        """A message and its tag as they are before the batch."""
+        arrival = max(0, self.model.arrivals - age)
+        number = self.model.numbers.get(arrival, 0)
+        self.before.setdefault(arrival, number)
+        tag = {"present": number, "before": self.before[arrival], "none": 0, "wrong": number + 1}[how]
+        self.before[arrival] = number
+        return arrival, tag_of(tag)
+
+    def _expected(self, command: list[Any]) -> Any:
+        op, *arguments = command
+        model = self.model
+        handler = {
+            Op.CREATE_INDEXED: model.create,
+            Op.PUSH_EXISTING: model.push_existing,
+            Op.POLL: model.poll,
+            Op.UPDATE: model.update,
+            Op.DELETE_POLLED: model.delete_polled,
+            Op.SUSPEND_ENDPOINTS: model.suspend_endpoints,
+            Op.THROTTLE: model.throttle,
+            Op.SET_API_KEY: model.set_key,
+            Op.DELETE_API_KEY: model.delete_key,
+        }.get(Op(op))
+        return super()._expected(command) if handler is None else handler(*arguments)
+
+    @invariant()
+    def same_limits(self) -> None:
+        for limits, real in [(self.model.total, self.machine.poll_limits), *self._indexes()]:
+            assert real.suspended == limits.suspended
+            assert real.throttle == limits.throttle
+            assert dict(zip(POLL_COUNTERS, real.counters, strict=True)) == {
+                counter: limits.counts.get(counter, 0) for counter in POLL_COUNTERS
+            }
+        assert {key: self.machine.api_keys.prefix(key) for key in self.model.keys} == self.model.keys
+
+    def _indexes(self) -> list[Any]:
+        rich = {name: queue.rich for name, queue in self.machine.queues.items()}
+        found = {name: one.index.limits for name, one in rich.items() if one is not None and one.index is not None}
+        assert sorted(found) == sorted(self.model.indexes)
+        return [(self.model.indexes[name], limits) for name, limits in found.items()]
+
+    @invariant()
+    def indexes_are_no_larger_than_queues(self) -> None:
+        for name in self.model.indexes:
+            for machine in (self.machine, self.replica):
+                rich = machine.queues[name].rich
+                assert rich is not None
+                assert rich.index is not None
+                here = {entry.arrival for entry in self.model.queues[name].entries}
+                assert set(rich.index._numbers) | set(rich.index._lined) <= here
+                for arrival in here & set(self.model.numbers):
+                    assert rich.index._numbers.get(arrival, 0) in (0, self.model.numbers[arrival])
+
+
+TestPolledMachineAgainstModel = PolledMachineAgainstModel.TestCase
+TestPolledMachineAgainstModel.settings = settings(max_examples=40)

@@ -1,0 +1,100 @@
+"""Bugs that are planted into queues whose messages are named by id and tag: the comparison with the model must convict each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from lmqcluster.core import idle_queues
+from lmqcluster.core.indexed_queue import IndexedQueue
+from lmqcluster.core.message_index import MessageIndex
+from lmqcluster.core.poll_limits import PollLimits
+from lmqcluster.core.rich_lines import RichLines
+
+from .test_polled_machine import PolledMachineAgainstModel
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def tags_that_do_not_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageIndex, "number", lambda index, sequence, _tag: index._numbers.get(sequence, 0))
+
+
+def late_consumers_refused(patch: pytest.MonkeyPatch) -> None:
+    original = IndexedQueue._named
+
+    def named(queue: IndexedQueue, sequence: int, tag: int) -> Any:
+        found = original(queue, sequence, tag)
+        return found if found is None or not tag or found.number in queue.leases.messages else None
+
+    patch.setattr(IndexedQueue, "_named", named)
+
+
+def an_old_tag_after_an_lmq_pull(patch: pytest.MonkeyPatch) -> None:
+    original = MessageIndex.delivered
+
+    def delivered(index: MessageIndex, messages: Any, first: int) -> None:
+        original(index, [one for one in messages if one.sequence not in index._numbers], first)
+
+    patch.setattr(MessageIndex, "delivered", delivered)
+
+
+def numbers_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageIndex, "gone", lambda *_args: None)
+
+
+def snapshots_without_numbers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageIndex, "frozen", lambda _index: [])
+
+
+def a_window_that_never_rolls_over(patch: pytest.MonkeyPatch) -> None:
+    def has_room(limits: PollLimits, _now_us: int) -> bool:
+        return limits.throttle is None or limits._taken < limits.throttle[0]
+
+    patch.setattr(PollLimits, "has_room", has_room)
+
+
+def groups_two_at_a_time(patch: pytest.MonkeyPatch) -> None:
+    def take_scheduled(lines: RichLines) -> Any:
+        message = lines.scheduled.first()
+        if message is not None:
+            lines.take(message)
+        return message
+
+    patch.setattr(RichLines, "take_scheduled", take_scheduled)
+
+
+PLANTS = [
+    tags_that_do_not_fence,
+    late_consumers_refused,
+    an_old_tag_after_an_lmq_pull,
+    numbers_kept_for_ever,
+    snapshots_without_numbers,
+    a_window_that_never_rolls_over,
+    groups_two_at_a_time,
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_queues, "KEEP_US", 1 << 60)
+    plant(monkeypatch)
+    # A plant that is itself broken shows as an error of another kind.
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(
+            PolledMachineAgainstModel,
+            settings=settings(
+                max_examples=700,
+                stateful_step_count=40,
+                deadline=None,
+                phases=[Phase.generate],
+                derandomize=True,
+                database=None,
+                report_multiple_bugs=False,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
