@@ -39,6 +39,7 @@ ADVICE: Final = {
     "full": "Push later, or have more consumers. The bounds are properties of the queue.",
     "stored_in_part": "Do not repeat the whole request. The text says what is not stored.",
     "lease_lost": "Stop working on the message: its lease has ended, or it was answered before.",
+    "suspended": "Have the endpoint resumed (`POST /queue/NAME/suspend`), or wait until it is.",
     "session_lost": "Stop working on what the session held, and open another session.",
     "exclusive": "Pull in a session, or set the property `exclusive` of the queue to false.",
     "too_large": "Send less in one request.",
