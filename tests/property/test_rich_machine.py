@@ -178,6 +178,51 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"max_items", items]]]])
         self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_TRAITS, b"a", pushes[0]], *command[1]]]])
 
+    @rule(delay=st.sampled_from([1, 1.5]), settle=st.sampled_from([Op.NACK, Op.EXTEND]), step_us=STEPS_US)
+    def a_message_that_comes_back_waits(self, delay: float, settle: Op, step_us: int) -> None:
+        own = [[b"retry", 2], [b"timeout", 1], [b"retry_delay", delay], [b"delay", None], [b"exclusive", None]]
+        self._batch(0, [[Op.SET_PROPERTIES, b"a", own], [Op.PUSH, b"a", None, [b"x"], None, 0], [Op.PULL, b"a", 4]])
+        self._batch(0, [[settle, b"a", [0]], [Op.PULL, b"a", 1]])
+        self._batch(step_us, [[Op.PULL, b"a", 1]])
+        self._batch(SECOND, [[Op.PULL, b"a", 1]])
+
+    @rule(age=st.sampled_from([1, 2]), step_us=STEPS_US)
+    def an_empty_queue_grows_old(self, age: int, step_us: int) -> None:
+        self._batch(0, [[Op.DELETE, b"c"], [Op.SET_PROPERTIES, b"c", [[b"max_queue_age", age]]]])
+        self._batch(step_us, [[Op.PULL, b"a", 1]])
+
+    @rule(place=st.sampled_from([m.HEAD, m.KEEP, m.TAIL]), bodies=st.lists(BODIES, min_size=3, max_size=4))
+    def a_message_comes_back_while_others_wait(self, place: int, bodies: list[bytes]) -> None:
+        self._batch(0, [[Op.DELETE, b"d"], [Op.PUSH, b"d", None, bodies, None, 0], [Op.PULL, b"d", 2]])
+        self._batch(1, [[Op.GIVE_BACK, b"d", [0], place, -1], [Op.PULL, b"d", 1]])
+
+    @rule(size=st.integers(1, 3), body=BODIES)
+    def a_leased_message_leaves_room(self, size: int, body: bytes) -> None:
+        own = [[b"max_size", size], [b"timeout", 30]]
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", own], [Op.PUSH, b"d", None, [b"xyz"], None, 0]])
+        self._batch(0, [[Op.PULL, b"d", 1], [Op.PUSH, b"d", None, [body], None, 0]])
+
+    @rule(items=st.integers(1, 2), body=BODIES)
+    def a_message_comes_back_and_fills_its_queue(self, items: int, body: bytes) -> None:
+        own, row = [[b"max_items", items], [b"timeout", 30]], [body, None, [], None, []]
+        pushes = [b"x"] * items
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", own], [Op.PUSH, b"d", None, pushes, None, 0]])
+        self._batch(0, [[Op.PULL, b"d", 1]])
+        back = [Op.GIVE_BACK, b"d", [0], m.TAIL, -1]
+        self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_TRAITS, b"d", row]]]])
+
+    @rule(settle=st.sampled_from([Op.NACK, Op.PUT_BACK]), step_us=STEPS_US)
+    def a_message_expires_under_lease(self, settle: Op, step_us: int) -> None:
+        row = [b"x", None, [], None, [-1, 0, SECOND, 0, b"", b""]]
+        self._batch(0, [[Op.DELETE, b"d"], [Op.PUSH_TRAITS, b"d", [row]], [Op.PULL_LEASE, b"d", 1, 60 * SECOND, False]])
+        self._batch(step_us, [[settle, b"d", [0]], [Op.PULL, b"d", 1]])
+
+    @rule(bodies=st.lists(BODIES, min_size=1, max_size=2), unbinds=st.booleans())
+    def a_queue_is_bound(self, bodies: list[bytes], unbinds: bool) -> None:
+        self._batch(0, [[Op.DELETE, b"d"], [Op.DELETE, b"e"], [Op.BIND, b"d", b"e"]])
+        change = [[Op.UNBIND, b"d", b"e"]] if unbinds else []
+        self._batch(0, [*change, [Op.PUSH, b"d", None, bodies, None, 0], [Op.PULL, b"e", 2]])
+
     @rule(which=st.sampled_from(["replica", "machine"]))
     def restart_from_a_snapshot(self, which: str) -> None:
         setattr(self, which, copied(getattr(self, which)))

@@ -129,6 +129,12 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
         self._batch(step_us, [command])
         self._batch(0, [[Op.PULL, b"a", 1]])
 
+    @rule(body=st.binary(max_size=2))
+    def somebody_comes_later(self, body: bytes) -> None:
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", [[b"max_items", 1]]]])
+        self._batch(0, [[Op.PUSH_OR_WAIT, b"d", [[one, None, [], None, []]], 60 * SECOND] for one in (b"x", b"y")])
+        self._batch(0, [[Op.PULL, b"d", 1], [Op.PUSH, b"d", None, [body], None, 0]])
+
     def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
         # A result refers to its message. If the lease ends with the same batch, the message shows what it is by then.
         if {command[0] for command in commands} & {Op.END_SESSION, Op.LEAVE_QUEUE}:
@@ -176,7 +182,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
     def same_sessions(self) -> None:
         machine, model = self.machine, self.model
         assert len(machine.sessions) == len(model.sessions)
-        for name in (b"a", b"b", b"c"):
+        for name in (b"a", b"b", b"c", b"d"):
             assert machine.claims.line(name) == model.line(model.claims, name)
         for name in (b"l", b"m"):
             assert machine.locks.line(name) == model.line(model.locks, name)
