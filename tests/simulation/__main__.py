@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.run import Report
 
-OURS = ["core", "node"]
+OURS = ["core", "node", "queues"]
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
         "--subject",
         choices=[*sorted(SUBJECTS), "ours"],
         default="ours",
-        help="stock PySyncObj, our Raft core, the whole node, or both of ours (default)",
+        help="stock PySyncObj, our Raft core, the whole node, that with clients of all queue features, or all ours (default)",
     )
     parser.add_argument("--jobs", type=int, default=1, help="how many processes (default 1)")
     parser.add_argument("--minutes", type=float, default=0.0, help="go on with further seeds for so long")

@@ -74,6 +74,9 @@ class Ledger:
     def state_replaced(self, host: Host, sessions: Iterable[list[Any]]) -> None:
         self._batches[f"{host.id}.{host.life}"] = {row[0]: (row[1], row[2]) for row in sessions}
 
+    def entry_applied(self, index: int, now_us: int, commands: list[Any], results: list[Any]) -> None:
+        """A replica has applied an entry at this log time."""
+
     def leased(self, stamp_us: int, deliveries: list[int]) -> None:
         """A replica has applied a pull, at this log time."""
         for delivery in deliveries:

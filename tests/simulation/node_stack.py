@@ -23,7 +23,7 @@ from lmqcluster.replication.replica import Replica
 from lmqcluster.replication.settings import RaftSettings
 from tests.simulation.hardened import PeerTransport, core_settings, open_storage
 from tests.simulation.journal import WatchedJournal
-from tests.simulation.node_clients import Consumer, Push, Raising, Silent
+from tests.simulation.node_clients import Consumer, Ledger, Push, Raising, Silent
 from tests.simulation.node_loop import HostLoop, SimWorker, node_world
 from tests.simulation.raft_state import RaftState
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from lmqcluster.replication.storage.snapshot_store import SnapshotInfo
     from tests.simulation.clock import Clock
     from tests.simulation.host import Host
-    from tests.simulation.node_clients import Ledger
     from tests.simulation.run import Simulation
 
 __all__ = ["NodeReplica", "NodeSubject"]
@@ -112,11 +111,11 @@ class _SimNode(Node):
     ) -> None:
         if applied.status == "applied":
             self._ledger.batch_applied(self._host, origin, incarnation, sequence)
+        index, log_us = self._host.application.index, self.replica.machine.now_us
+        self._ledger.entry_applied(index, log_us, commands, applied.results)
         for command, result in zip(commands, applied.results, strict=False):
             if command[0] == Op.PULL and type(result) is list:
-                self._ledger.leased(
-                    self.replica.machine.now_us, [number for _queue, number, _remaining, _message in result]
-                )
+                self._ledger.leased(log_us, [number for _queue, number, _remaining, _message in result])
         super().batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     def state_replaced(self) -> None:
@@ -310,11 +309,12 @@ class NodeSubject:
         return self._durability == "memory" or (power and self._durability == "process")
 
     def world(self, simulation: Simulation) -> AbstractContextManager[None]:
-        from tests.simulation.node_clients import Ledger
-
-        self._ledger = Ledger(simulation.checkers, simulation.is_at_rest)
+        self._ledger = self._new_ledger(simulation)
         self._clock: Clock = simulation.clock
         return node_world(simulation.clock, simulation.library_rng)
+
+    def _new_ledger(self, simulation: Simulation) -> Ledger:
+        return Ledger(simulation.checkers, simulation.is_at_rest)
 
     def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> NodeReplica:
         assert self._ledger is not None

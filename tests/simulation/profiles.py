@@ -112,7 +112,7 @@ def profile_for(subject: str, name: str) -> Profile:
     shorter in the same measure.
     """
     profile = PROFILES[name]
-    if subject != "node":
+    if subject not in {"node", "queues"}:
         return profile
     low_s, high_s = profile.delay_s
     return replace(

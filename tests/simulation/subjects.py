@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.hardened import CoreSubject
 from tests.simulation.node_stack import NodeSubject
+from tests.simulation.queue_subject import QueueSubject
 from tests.simulation.stock import StockSubject
 
 if TYPE_CHECKING:
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SUBJECTS", "subject"]
 
-SUBJECTS: dict[str, Callable[..., Subject]] = {"core": CoreSubject, "node": NodeSubject, "stock": StockSubject}
+SUBJECTS: dict[str, Callable[..., Subject]] = {
+    "core": CoreSubject,
+    "node": NodeSubject,
+    "queues": QueueSubject,
+    "stock": StockSubject,
+}
 
 
 def subject(name: str, profile: Profile) -> Subject:

@@ -18,7 +18,7 @@ from tests.simulation.run import Report, simulate
 from tests.simulation.subjects import subject
 from tests.simulation.tasks import Task, silence_nodes
 
-SEEDS = {"core": 14, "node": 6}
+SEEDS = {"core": 14, "node": 4, "queues": 2}
 PROCESSES = 2
 ROOT = Path(__file__).parents[2]
 

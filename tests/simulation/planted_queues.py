@@ -1,0 +1,111 @@
+"""Bugs in what queues can do beyond push, pull and ack. Each is a patch for the length of a run, as in `switches`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmqcluster.core import intake
+from lmqcluster.core.commands import Delivered, Place, PushFlag
+from lmqcluster.core.exits import MessageExits
+from lmqcluster.core.intake import Intake, Push, Room, Targets
+from lmqcluster.core.message import Message, RichMessage
+from lmqcluster.core.queue import Queue
+from lmqcluster.core.queue_options import QueueOptions
+from lmqcluster.core.rich_lines import RichLines
+from lmqcluster.core.transactions import Transactions
+from tests.simulation.switches import switch
+
+__all__ = ["PLANTED_QUEUES"]
+
+_put = Intake._put
+_targets = Intake.targets
+_place = Queue._place
+_remove = Queue.remove
+_settle = Transactions._settle
+_send = MessageExits.send
+_gone = RichLines.gone
+
+
+def _at_once(self: Intake, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
+    return _put(self, queue, meta, content, push._replace(delay_us=-1))
+
+
+def _for_ever(self: Intake, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
+    return _put(self, queue, meta, content, push._replace(ttl_us=0))
+
+
+def _all_in_line(self: RichLines, message: RichMessage) -> None:
+    self.waiting.add(message.place(), message)
+
+
+def _last_of_group(self: RichLines, message: RichMessage, now_us: int, pre_images: Any) -> bool:
+    """The turn goes to the message of the group that came last."""
+    group = message.traits.group
+    held = list(self.held.between((group, 0, 0), (group, 1 << 62, 0)))
+    if len(held) > 1 and self.current.get(group) == message.sequence:
+        heir = held[-1]
+        self.held.remove((group, heir.due_us, heir.sequence))
+        heir.due_us = 0
+        self.held.add((group, 0, heir.sequence), heir)
+    return _gone(self, message, now_us, pre_images)
+
+
+def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
+    return options.max_items is None or queue.waiting() + more_items <= options.max_items
+
+
+def _twice(self: MessageExits, queue: Queue, message: RichMessage, destination: bytes) -> None:
+    _send(self, queue, message, destination)
+    _send(self, queue, message, destination)
+
+
+def _not_to_the_head(self: Queue, message: Message, now_us: int, place: Place, delay_us: int | None) -> None:
+    _place(self, message, now_us, Place.TAIL if place is Place.HEAD else place, delay_us)
+
+
+def _not_later(self: Queue, message: Message, now_us: int, place: Place, delay_us: int | None) -> None:
+    _place(self, message, now_us, place, 0)
+
+
+def _all_but_one(self: Queue, messages: Any, now_us: int) -> None:
+    _remove(self, list(messages)[:-1], now_us)
+
+
+def _without_copies(self: Intake, queue: Queue) -> Targets:
+    return _targets(self, queue)._replace(copies=[])
+
+
+def _only_leased(self: Queue, now_us: int, count: int, last_number: int) -> list[Delivered]:
+    return self.lease(now_us, count, last_number, now_us + self.settings.timeout_us)
+
+
+def _settling_what_is_gone(self: Transactions, plan: Any, used: set[int], op: Any, name: bytes, argument: Any) -> Any:
+    queue = self._state.existing(name)
+    if queue is None or queue.live(argument[0], self._state.now_us) is None:
+        return lambda: True
+    return _settle(self, plan, used, op, name, argument)
+
+
+PLANTED_QUEUES = {
+    "delays ignored": switch([(Intake, "_put", _at_once)]),
+    "time to live ignored": switch([(Intake, "_put", _for_ever)]),
+    "priorities ignored": switch([(RichMessage, "place", lambda self: (0, self.due_us, self.sequence))]),
+    "labels half withdrawn": switch([(Queue, "remove", _all_but_one)]),
+    "groups ignored": switch([(RichLines, "_line_up", _all_in_line)]),
+    "last of a group first": switch([(RichLines, "gone", _last_of_group)]),
+    "one too many in a full queue": switch([(intake, "_has_room", _one_too_many)]),
+    "dead letters lost": switch([(MessageExits, "exhausted", lambda *_: None)]),
+    "expired messages lost": switch([(MessageExits, "expired", lambda *_: None)]),
+    "redriven messages lost": switch([(MessageExits, "send", lambda *_: None)]),
+    "redriven messages doubled": switch([(MessageExits, "send", _twice)]),
+    "head taken for the tail": switch([(Queue, "_place", _not_to_the_head)]),
+    "retry delays ignored": switch([(Queue, "_place", _not_later)]),
+    "no copies for bound queues": switch([(Intake, "targets", _without_copies)]),
+    "settled pulls only leased": switch([(Queue, "pull_settled", _only_leased)]),
+    "transactions push into full queues": switch([(Room, "take", lambda *_: PushFlag.STORED)]),
+    "transactions settle what is gone": switch([(Transactions, "_settle", _settling_what_is_gone)]),
+    "snapshots without what is not due": switch(
+        [(RichLines, "lines", lambda self: [("waiting", self.waiting), ("held", self.held)])]
+    ),
+}
+"""By name, what to enter for the length of a run."""

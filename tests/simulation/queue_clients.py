@@ -1,0 +1,203 @@
+"""Clients that use all that queues can do beyond push, pull and ack, and the queues they use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lmqcluster.core import Op
+from lmqcluster.node.proposer import UNKNOWN_AFTER_S
+from tests.simulation.node_clients import Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lmqcluster.node.proposer import Group
+    from lmqcluster.wire.errors import LmqError
+    from tests.simulation.host import Host
+    from tests.simulation.queue_judge import QueueJudge
+
+__all__ = ["QUEUES", "QueueClient", "Requests"]
+
+SECOND_US = 1_000_000
+PAUSE_S = 0.35
+PULL_PAUSE_S = 0.3
+ANSWERED_AFTER_S = UNKNOWN_AFTER_S + 1.0
+RETRIES = 1_000_000
+ALL = 1_000
+LABELS = (b"", b"", b"red", b"blue")
+GROUPS = (b"one", b"two", b"three")
+
+TRAITS, GROUPED, BOUNDED, JOBS, DEAD = b"traits", b"grouped", b"bounded", b"jobs", b"dead"
+SOURCE, COPY, TAKEN, MADE = b"source", b"copy", b"taken", b"made"
+QUEUES: dict[bytes, list[list[Any]]] = {
+    TRAITS: [[b"expire_to_queue", DEAD], [b"retry", RETRIES], [b"timeout", 3]],
+    GROUPED: [[b"retry", RETRIES], [b"timeout", 2]],
+    BOUNDED: [[b"max_items", 4], [b"retry", RETRIES], [b"timeout", 3]],
+    JOBS: [[b"dead_letter_queue", DEAD], [b"retry", 1], [b"timeout", 1]],
+    DEAD: [[b"retry", RETRIES], [b"timeout", 3]],
+    SOURCE: [[b"retry", RETRIES], [b"timeout", 3]],
+    COPY: [[b"retry", RETRIES], [b"timeout", 3]],
+    TAKEN: [[b"retry", RETRIES], [b"timeout", 3]],
+    MADE: [[b"retry", RETRIES], [b"timeout", 3]],
+}
+"""By name, the properties."""
+PULLED = tuple(QUEUES)
+
+
+class Requests:
+    """Numbers the messages of all clients of a run."""
+
+    def __init__(self, judge: QueueJudge, is_at_rest: Callable[[], bool]) -> None:
+        self.judge = judge
+        self.is_at_rest = is_at_rest
+        self._pushed = 0
+
+    def content(self) -> bytes:
+        """The next message."""
+        self._pushed += 1
+        return b"#%07d#" % self._pushed
+
+
+class QueueClient:
+    """Does something every now and then at one node, and pulls all the time; a `Puller` of the node's pulls.
+
+    It begins when the node has machine version 3.
+    """
+
+    closed = False
+
+    def __init__(self, host: Host, replica: Any, requests: Requests) -> None:
+        self._replica = replica
+        self._requests = requests
+        self._rng = host.rng
+        self.waiting: set[Any] = set()
+        self._stale = 0
+        self._later(PAUSE_S, self._begin)
+
+    def _later(self, mean_s: float, callback: Callable[[], None]) -> None:
+        self._replica.loop.call_later(self._rng.expovariate(1.0 / mean_s), callback)
+
+    def _begin(self) -> None:
+        if self._replica.node.replica.machine.version < 3:
+            self._later(PAUSE_S, self._begin)
+            return
+        for queue, pairs in QUEUES.items():
+            self._send([Op.SET_PROPERTIES, queue, pairs])
+        self._act()
+        self._pull()
+
+    def _send(self, command: list[Any], sink: Any = None) -> None:
+        self._replica.submit(command, sink or Silent())
+
+    # --- what it does every now and then ----------------------------------------------------------------------------
+
+    def _act(self) -> None:
+        if self._requests.is_at_rest():
+            return
+        actions = [self._push, self._push_to_source, self._withdraw, self._redrive, self._bind]
+        self._rng.choices(actions, [10, 2, 1, 1, 1])[0]()
+        self._later(PAUSE_S, self._act)
+
+    def _push(self) -> None:
+        queue = self._rng.choice([TRAITS, TRAITS, GROUPED, GROUPED, BOUNDED, JOBS, TAKEN])
+        rows = [self._row(self._traits(queue)) for _ in range(self._rng.choice([1, 1, 3]))]
+        self._send([Op.PUSH_TRAITS, queue, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+
+    def _row(self, traits: list[Any]) -> list[Any]:
+        return [self._requests.content(), None, [], None, traits]
+
+    def _traits(self, queue: bytes) -> list[Any]:
+        """Delay, due time, ttl, priority, label and group."""
+        rng = self._rng
+        if queue == GROUPED:
+            return [-1, 0, 0, 0, b"", rng.choice(GROUPS)]
+        if queue != TRAITS:
+            return rng.choice([[], [-1, 0, 0, 0, rng.choice(LABELS), b""]])
+        delay_us = rng.choice([-1, -1, 0, SECOND_US, 3 * SECOND_US])
+        return [delay_us, 0, rng.choice([0, 0, 2 * SECOND_US]), rng.choice([0, 0, -1, 1]), rng.choice(LABELS), b""]
+
+    def _push_to_source(self) -> None:
+        rows = [self._row([])]
+        self._send([Op.PUSH_TRAITS, SOURCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+
+    def _withdraw(self) -> None:
+        self._send([Op.WITHDRAW, TRAITS, self._rng.choice(LABELS[2:]), ALL])
+
+    def _redrive(self) -> None:
+        self._send([Op.REDRIVE, DEAD, b"", b"", ALL])
+
+    def _bind(self) -> None:
+        self._send([self._rng.choice([Op.BIND, Op.BIND, Op.UNBIND]), SOURCE, COPY])
+
+    # --- pulling ----------------------------------------------------------------------------------------------------
+
+    def _pull(self) -> None:
+        if self._requests.is_at_rest():
+            return
+        rng, pulls = self._rng, self._replica.node.service.pulls
+        queue, count = rng.choice(PULLED), rng.choice([1, 1, 5])
+        ticket = (self, queue, count, rng.choice([0.0, 0.0, 0.5]))
+        way = rng.choice(["timeout", "timeout", "lease", "settled"])
+        if way == "settled" and queue != TAKEN:
+            self._send([Op.PULL_LEASE, queue, count, 0, True])
+            self._later(PULL_PAUSE_S, self._pull)
+        elif way == "lease":
+            pulls.start_with_lease(2 * SECOND_US, queue, ticket)
+        else:
+            pulls.start(queue, ticket)
+
+    def pulled(self, token: bytes, delivered: list[Any]) -> None:
+        for _queue, number, _remaining, _message in delivered:
+            if token == TAKEN:
+                self._replace(number)
+            else:
+                self._settle(token, number)
+        self._later(PULL_PAUSE_S, self._pull)
+
+    def pull_failed(self, token: bytes, error: LmqError) -> None:
+        self._later(PULL_PAUSE_S, self._pull)
+
+    def _settle(self, queue: bytes, number: int) -> None:
+        rng = self._rng
+        op = rng.choices([Op.ACK, Op.GIVE_BACK, Op.EXTEND_BY, None], [0.6, 0.2, 0.05, 0.15])[0]
+        if op == Op.ACK:
+            self._send([Op.ACK, queue, [number]])
+        elif op == Op.GIVE_BACK:
+            self._send([Op.GIVE_BACK, queue, [number], rng.choice([0, 1, 2]), rng.choice([-1, -1, SECOND_US])])
+        elif op == Op.EXTEND_BY:
+            self._send([Op.EXTEND_BY, queue, [number], 4 * SECOND_US])
+
+    def _replace(self, number: int) -> None:
+        """Ack a message and push another one elsewhere in one step; some of these steps cannot be done."""
+        row = self._row([])
+        operations: list[list[Any]] = [[Op.PUSH_TRAITS, MADE, row], [Op.ACK, TAKEN, number]]
+        flaw = self._rng.random()
+        if flaw < 0.1:
+            operations.append([Op.ACK, TAKEN, self._stale])
+        elif flaw < 0.4:
+            operations.append([Op.PUSH_TRAITS, BOUNDED, self._row([])])
+        self._stale = number
+        self._send([Op.TRANSACTION, operations], _Asked(self._replica, self._requests.judge, row[0]))
+
+
+class _Asked:
+    """Waits for the answer to a push or a transaction, which comes within the deadline as long as the process lives."""
+
+    def __init__(self, replica: Any, judge: QueueJudge, tag: bytes) -> None:
+        self._judge = judge
+        self._tag = tag
+        self._answered = False
+        replica.loop.call_later(ANSWERED_AFTER_S, self._check)
+
+    def completed(self, group: Group, result: Any) -> None:
+        self._answered = True
+        self._judge.answered(self._tag, result)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self._answered = True
+        if error.outcome == "not_applied":
+            self._judge.refused(self._tag)
+
+    def _check(self) -> None:
+        if not self._answered:
+            self._judge.unanswered(self._tag)

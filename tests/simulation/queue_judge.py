@@ -1,0 +1,254 @@
+"""What must hold of queues in the order of the log, whatever happens to nodes and network.
+
+The log is one history of commands and results. Each result is judged by what the commands before it did, once, when the first
+replica applies it. A client's answer must be the result that the log gave, and what it was told not to be applied must never
+be. So all operations, transactions included, take effect at one moment between request and answer, as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from lmqcluster.core import Fault, Op
+from lmqcluster.core.transactions import Conflict
+from tests.simulation.queue_copies import Copies
+
+if TYPE_CHECKING:
+    from tests.simulation.checkers import Checkers
+    from tests.simulation.queue_copies import Copy
+
+__all__ = ["QueueJudge", "number_of"]
+
+PUSHES = (Op.PUSH_TRAITS, Op.TRANSACTION)
+
+
+class QueueJudge:
+    """Follows the queues with the names that it is told; reports what does not add up."""
+
+    def __init__(self, checkers: Checkers, names: frozenset[bytes]) -> None:
+        self._checkers = checkers
+        self._names = names
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """The cluster has lost everything."""
+        self._index = 0
+        self._copies = Copies()
+        self._deliveries: set[int] = set()
+        self._results: dict[bytes, Any] = {}
+        self._refused: set[bytes] = set()
+
+    def _report(self, kind: str, detail: Any) -> None:
+        self._checkers.report(kind, f"{detail}, log time {self._copies.now_us}")
+
+    # --- what clients are told ------------------------------------------------------------------------------------
+
+    def answered(self, tag: bytes, result: Any) -> None:
+        """A client has the result of the command whose first message is `tag`."""
+        if tag not in self._results or self._results[tag] != result:
+            self._report("answer not in the log", f"{tag!r}: {result}, not {self._results.get(tag)}")
+
+    def refused(self, tag: bytes) -> None:
+        """A client was told that nothing of the command was done, nor will be."""
+        self._refused.add(tag)
+
+    def unanswered(self, tag: bytes) -> None:
+        self._report("not answered", tag)
+
+    # --- the log --------------------------------------------------------------------------------------------------
+
+    def applied(self, index: int, now_us: int, commands: list[Any], results: list[Any]) -> None:
+        """A replica has applied the entry; only the first one counts."""
+        if index <= self._index:
+            return
+        self._index = index
+        self._copies.advance(now_us)
+        for command, result in zip(commands, results, strict=False):
+            if command[0] in PUSHES:
+                self._note(command, result)
+            if command[0] == Op.TRANSACTION or (len(command) > 1 and command[1] in self._names):
+                self._judge(command, result)
+
+    def _note(self, command: list[Any], result: Any) -> None:
+        rows = (
+            command[2] if command[0] == Op.PUSH_TRAITS else [row[2] for row in command[1] if row[0] == Op.PUSH_TRAITS]
+        )
+        tag = number_of(rows[0][0])
+        if tag in self._results:
+            self._report("applied twice", tag)
+        self._results[tag] = result
+
+    def _judge(self, command: list[Any], result: Any) -> None:
+        op, queue, *arguments = command
+        copies = self._copies
+        if op in (Op.PULL, Op.PULL_LEASE):
+            self._pulled(queue, arguments, result or [])
+        elif op == Op.TRANSACTION:
+            self._transaction(queue, result)
+        elif op == Op.PUSH_TRAITS:
+            self._pushed(queue, arguments[0], result)
+        elif op in (Op.ACK, Op.GIVE_BACK, Op.EXTEND_BY, Op.PUT_BACK):
+            for delivery, settled in zip(arguments[0], result, strict=True):
+                self._settled(op, queue, delivery, arguments[1:], settled)
+        elif op == Op.SET_PROPERTIES:
+            copies.properties[queue] = dict(arguments[0])
+        elif op == Op.BIND:
+            self._expect("binding", result, (queue, arguments[0]) not in copies.bound)
+            copies.bound.add((queue, arguments[0]))
+        elif op == Op.UNBIND:
+            self._expect("binding", result, (queue, arguments[0]) in copies.bound)
+            copies.bound.discard((queue, arguments[0]))
+        elif op == Op.WITHDRAW:
+            found = [copy for copy in copies.waiting(queue) if copy.label == arguments[0]]
+            self._expect("withdrawn", result or 0, len(found))
+            for copy in found:
+                copies.remove(copy)
+        elif op == Op.REDRIVE:
+            found = [copy for copy in copies.waiting(queue) if copy.origin]
+            self._expect("redriven", result or 0, len(found))
+            for copy in found:
+                copies.send_back(copy)
+
+    def _expect(self, kind: str, result: Any, expected: Any) -> None:
+        if result != expected:
+            self._report(f"wrong result: {kind}", f"{result}, not {expected}")
+
+    # --- pushes ---------------------------------------------------------------------------------------------------
+
+    def _pushed(self, queue: bytes, rows: list[Any], result: Any) -> None:
+        if isinstance(result, Fault):
+            if not self._is_full(queue, len(rows)):
+                self._report("refused without cause", f"{queue!r}: {result}")
+            return
+        for row in rows:
+            self._stored(queue, row)
+
+    def _stored(self, queue: bytes, row: list[Any]) -> None:
+        if self._is_full(queue, 1):
+            self._report("bound exceeded", f"{queue!r} holds {len(self._copies.waiting(queue))}")
+        self._copies.push(queue, number_of(row[0]), row[4])
+
+    def _is_full(self, queue: bytes, more: int) -> bool:
+        most = self._copies.value(queue, b"max_items", None)
+        return most is not None and len(self._copies.waiting(queue)) + more > most
+
+    # --- deliveries -----------------------------------------------------------------------------------------------
+
+    def _pulled(self, queue: bytes, arguments: list[Any], delivered: list[Any]) -> None:
+        copies = self._copies
+        lease_us = arguments[1] if len(arguments) > 1 else 0
+        until_us = copies.now_us + (lease_us or copies.value(queue, b"timeout", 30) * 1_000_000)
+        for _queue, delivery, remaining, message in delivered:
+            number = number_of(message.content)
+            if delivery in self._deliveries:
+                self._report("delivery given twice", delivery)
+            self._deliveries.add(delivery)
+            copy = next((each for each in copies.of(queue) if each.number == number), None)
+            if copy is None:
+                self._report("delivered though gone", f"{number!r} from {queue!r}")
+                continue
+            self._check_delivery(copy, remaining, message)
+            if copy.delivery:
+                copies.held.pop(copy.delivery)
+            copies.lease(copy, delivery, until_us)
+            if len(arguments) > 2 and arguments[2]:
+                copies.remove(copy)
+
+    def _check_delivery(self, copy: Copy, remaining: int, message: Any) -> None:
+        traits = getattr(message, "traits", None)
+        told = (0, b"", b"") if traits is None else (traits.priority, traits.label, traits.group)
+        now_us = self._copies.now_us
+        for kind, is_wrong in (
+            ("delivered while held", copy.delivery),
+            ("delivered too early", copy.due_us > now_us),
+            ("delivered too late", self._copies.is_over(copy)),
+            ("deliveries miscounted", remaining != copy.remaining - 1),
+            ("traits changed", told != (copy.priority, copy.label, copy.group)),
+        ):
+            if is_wrong:
+                self._report(kind, copy)
+        if copy.group:
+            self._check_group(copy)
+            return
+        place = (copy.priority, copy.due_us)
+        for other in self._copies.waiting(copy.queue):
+            if other.due_us <= now_us and (other.priority, other.due_us) < place:
+                self._report("out of order", f"{copy} before {other}")
+                return
+
+    def _check_group(self, copy: Copy) -> None:
+        others = [each for each in self._copies.of(copy.queue) if each.group == copy.group and each is not copy]
+        if any(other.delivery for other in others):
+            self._report("two of a group at once", copy)
+        if any(other.arrival < copy.arrival for other in others):
+            self._report("group out of order", copy)
+
+    def _settled(self, op: Op, queue: bytes, delivery: int, arguments: list[Any], settled: bool) -> None:
+        copy = self._copies.live(queue, delivery)
+        if settled != (copy is not None):
+            self._report("settled wrongly", f"{op.name} of {delivery}: {settled}, held is {copy}")
+        if copy is not None:
+            self._settle(op, copy, arguments)
+
+    def _settle(self, op: Op, copy: Copy, arguments: list[Any]) -> None:
+        if op == Op.ACK:
+            self._copies.remove(copy)
+        elif op == Op.GIVE_BACK:
+            self._copies.give_back(copy, *arguments)
+        elif op == Op.EXTEND_BY:
+            copy.until_us = self._copies.now_us + arguments[0]
+        else:
+            self._copies.put_back(copy)
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def _transaction(self, operations: list[Any], result: Any) -> None:
+        if isinstance(result, Conflict):
+            if self._can(operations[: result.failed + 1]):
+                self._report("refused without cause", f"{operations}: {result}")
+            return
+        if not self._can(operations):
+            self._report("transaction in part", f"{operations}: {result}")
+        for op, queue, argument, *rest in operations:
+            if op == Op.PUSH_TRAITS:
+                self._stored(queue, argument)
+            elif (copy := self._copies.live(queue, argument)) is not None:
+                self._settle(op, copy, rest)
+
+    def _can(self, operations: list[Any]) -> bool:
+        """Whether all of these can be done one after the other."""
+        pushes: collections.Counter[bytes] = collections.Counter()
+        used: set[int] = set()
+        for op, queue, argument, *_ in operations:
+            if op == Op.PUSH_TRAITS:
+                pushes[queue] += 1
+                if self._is_full(queue, pushes[queue]):
+                    return False
+            elif argument in used or self._copies.live(queue, argument) is None:
+                return False
+            else:
+                used.add(argument)
+        return True
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def check(self, contents: dict[str, dict[bytes, collections.Counter[bytes]]]) -> None:
+        """`contents` are the numbers that each replica holds, by queue."""
+        expected: dict[bytes, collections.Counter[bytes]] = {name: collections.Counter() for name in self._names}
+        for copy in self._copies.copies:
+            expected[copy.queue][copy.number] += 1
+        for host, held in contents.items():
+            for name, numbers in expected.items():
+                found = held.get(name, collections.Counter())
+                for kind, wrong in (("message lost", numbers - found), ("message too many", found - numbers)):
+                    if wrong:
+                        self._report(kind, f"{host}: {name!r} {sorted(wrong)[:5]}")
+        applied = {tag for tag, result in self._results.items() if not isinstance(result, Fault)}
+        if wrong := self._refused & applied:
+            self._report("refused but applied", sorted(wrong)[:5])
+
+
+def number_of(content: bytes) -> bytes:
+    """What tells a message from all others."""
+    return content[:9]

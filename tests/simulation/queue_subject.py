@@ -1,0 +1,76 @@
+"""The whole node, driven also by clients that use all that queues can do."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.node_clients import Ledger
+from tests.simulation.node_stack import NodeReplica, NodeSubject
+from tests.simulation.queue_clients import QUEUES, QueueClient, Requests
+from tests.simulation.queue_judge import QueueJudge, number_of
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator, Sequence
+
+    from lmqcluster.core import Machine
+    from tests.simulation.host import Host
+    from tests.simulation.run import Simulation
+
+__all__ = ["QueueSubject"]
+
+
+class _Ledger(Ledger):
+    """Shows the log to the judge."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.checkers, simulation.is_at_rest)
+        self.judge = QueueJudge(simulation.checkers, frozenset(QUEUES))
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.judge.begin_anew()
+
+    def entry_applied(self, index: int, now_us: int, commands: list[Any], results: list[Any]) -> None:
+        self.judge.applied(index, now_us, commands, results)
+
+
+class QueueSubject(NodeSubject):
+    """As `NodeSubject`, with a client more at each node."""
+
+    name = "queues"
+
+    def _new_ledger(self, simulation: Simulation) -> Ledger:
+        ledger = _Ledger(simulation)
+        self._judge = ledger.judge
+        self._requests = Requests(ledger.judge, simulation.is_at_rest)
+        return ledger
+
+    def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> NodeReplica:
+        replica = super().start(host, peers, rng, joining=joining)
+        QueueClient(host, replica, self._requests)
+        return replica
+
+    def check_end(self, simulation: Simulation) -> None:
+        super().check_end(simulation)
+        replicas = {host.id: host.replica for host in simulation.voters() if host.replica}
+        self._judge.check({name: _contents(replica.node.replica.machine) for name, replica in replicas.items()})
+
+
+def _contents(machine: Machine) -> dict[bytes, collections.Counter[bytes]]:
+    """The numbers of the messages by queue."""
+    found: dict[bytes, collections.Counter[bytes]] = {}
+    for name in QUEUES:
+        if name in machine.queues:
+            found[name] = collections.Counter(number_of(content) for content in _bodies(machine, name))
+    return found
+
+
+def _bodies(machine: Machine, name: bytes) -> Iterator[bytes]:
+    queue = machine.queues[name]
+    yield from (message.content for message in queue.ready)
+    yield from (message.content for _due, _sequence, message in queue.delayed)
+    yield from (message.content for message in queue.leases.messages.values())
+    for _, line in [] if queue.rich is None else queue.rich.lines():
+        yield from (entry[-1].content for block in line.frozen() for entry in block)

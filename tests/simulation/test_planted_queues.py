@@ -1,0 +1,45 @@
+"""Bugs planted into what queues can do beyond push, pull and ack: the judge of the log convicts each within a few runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted_queues import PLANTED_QUEUES
+from tests.simulation.tasks import Task
+
+SEEDS = range(1, 9)
+KINDS = {
+    "delays ignored": {"delivered too early"},
+    "time to live ignored": {"delivered though gone"},
+    "priorities ignored": {"out of order"},
+    "labels half withdrawn": {"delivered though gone"},
+    "groups ignored": {"two of a group at once", "group out of order"},
+    "last of a group first": {"group out of order"},
+    "one too many in a full queue": {"bound exceeded"},
+    "dead letters lost": {"wrong result: redriven"},
+    "expired messages lost": {"wrong result: redriven"},
+    "redriven messages lost": {"message lost", "out of order", "wrong result: redriven"},
+    "redriven messages doubled": {"delivered while held", "message too many"},
+    "head taken for the tail": {"out of order"},
+    "retry delays ignored": {"delivered too early"},
+    "no copies for bound queues": {"message lost"},
+    "settled pulls only leased": {"delivered though gone"},
+    "transactions push into full queues": {"bound exceeded", "transaction in part"},
+    "transactions settle what is gone": {"transaction in part"},
+    "snapshots without what is not due": {"exception", "message lost", "answer not in the log"},
+}
+"""By bug, what it may be convicted of first."""
+
+
+def test_every_planted_bug_has_its_kinds() -> None:
+    assert KINDS.keys() == PLANTED_QUEUES.keys()
+
+
+@pytest.mark.parametrize("name", PLANTED_QUEUES)
+def test_the_bug_is_convicted(name: str) -> None:
+    """That the program keeps these promises is shown by the runs themselves."""
+    profile = "snapshot" if name.startswith("snapshots") else "calm"
+    with PLANTED_QUEUES[name]():
+        reports = (Task("queues", profile, seed).run()[0] for seed in SEEDS)
+        kinds = next((report.kinds for report in reports if report.violations), set())
+    assert kinds & KINDS[name], kinds
