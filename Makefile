@@ -90,6 +90,7 @@ bench: install ## Measure speed: make bench BENCH_ARGS=--quick
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.backlog $(BACKLOG_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.observed $(OBSERVED_BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.transactions $(TRANSACTION_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.spark $(SPARK_BENCH_ARGS)
 
 clean: ## Remove .venv, var and build

@@ -1,0 +1,27 @@
+"""A short run of the group loop; `python -m tests.integration.group_loop` is the long one."""
+
+import asyncio
+
+from .cluster import Cluster
+from .group_loop import Book, group_loop
+
+
+def test_groups_keep_their_order_over_kills(cluster: Cluster) -> None:
+    book = asyncio.run(group_loop(cluster, groups=60, size=20, consumers=9, kill_every_s=1.0, kills_min=2, seed=1))
+    print(book)
+    assert not book.violations
+    assert book.is_complete()
+
+
+def test_the_book_convicts_what_groups_must_not_do() -> None:
+    book = Book(groups=1, size=3)
+    book.delivered("g", 1)
+    book.delivered("g", 2)
+    assert "g: 2 came while 1 was held, after 0.0 s" in book.violations
+    book.settling("g")
+    book.done.add(("g", 2))
+    book.delivered("g", 2)
+    assert "g: 2 came after it was done" in book.violations
+    book.settling("g")
+    book.delivered("g", 1)
+    assert "g: 1 came after 2" in book.violations
