@@ -171,7 +171,15 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
     (
         "Incoming messages",
         (
-            Panel("Pushed a second", [(cluster_rate("lmq_messages_pushed_total"), "pushed")], "ops"),
+            Panel(
+                "Pushed a second",
+                [
+                    (cluster_rate("lmq_messages_pushed_total"), "pushed"),
+                    (cluster_rate("lmq_messages_refused_total"), "refused"),
+                ],
+                "ops",
+                "Refused are pushes to full queues.",
+            ),
             Panel(
                 "Operations a second",
                 [(rate("lmq_operation_duration_seconds_count", "operation"), "{{operation}}")],
@@ -218,9 +226,29 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
             Panel(
                 "Dropped a second",
-                [(cluster_rate("lmq_messages_dropped_total"), "dropped")],
+                [
+                    (cluster_rate("lmq_messages_dropped_total"), "dropped"),
+                    (cluster_rate("lmq_messages_dead_lettered_total"), "dead letters"),
+                ],
                 "ops",
-                "After their last delivery.",
+                "After their last delivery: dropped, or put into the dead-letter queue.",
+            ),
+            Panel(
+                "Expired a second",
+                [
+                    (cluster_rate("lmq_messages_expired_total"), "expired"),
+                    (cluster_rate("lmq_messages_discarded_total"), "discarded"),
+                ],
+                "ops",
+                "Not delivered in time, or discarded to make room for new ones.",
+            ),
+            Panel(
+                "Held behind their groups",
+                [
+                    (cluster_value("lmq_messages_held"), "messages"),
+                    (cluster_value("lmq_groups_busy"), "busy groups"),
+                ],
+                text="Of a group one message is delivered at a time; the others are held.",
             ),
         ),
     ),
@@ -244,6 +272,15 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Pulled a second by queue", [(rate_of_queues("lmq_queue_messages_pulled_total"), "{{queue}}")], "ops"
             ),
+            Panel(
+                "Dead letters a second by queue",
+                [(rate_of_queues("lmq_queue_messages_dead_lettered_total"), "{{queue}}")],
+                "ops",
+            ),
+            Panel(
+                "Refused a second by queue", [(rate_of_queues("lmq_queue_messages_refused_total"), "{{queue}}")], "ops"
+            ),
+            Panel("Held by queue", [(of_queues("lmq_queue_messages_held"), "{{queue}}")]),
             Panel(
                 "Waiting pulls by queue",
                 [(f'topk(20, sum by (cluster, queue) (lmq_queue_waiters{{{_HERE},queue=~"$queue"}}))', "{{queue}}")],

@@ -76,7 +76,15 @@ class Book:
 
 
 async def group_loop(
-    cluster: Cluster, *, groups: int, size: int, consumers: int, kill_every_s: float, kills_min: int, seed: int
+    cluster: Cluster,
+    *,
+    groups: int,
+    size: int,
+    consumers: int,
+    hold_s: float,
+    kill_every_s: float,
+    kills_min: int,
+    seed: int,
 ) -> Book:
     """Push everything, then consume and kill until all is done, and at least so many were killed."""
     book, rng = Book(groups, size), random.Random(seed)
@@ -89,7 +97,7 @@ async def group_loop(
     orders = [addresses[turn:] + addresses[:turn] for turn in range(len(addresses))]
     async with asyncio.TaskGroup() as tasks:
         for number in range(consumers):
-            tasks.create_task(_consume(book, orders[number % len(orders)], empty))
+            tasks.create_task(_consume(book, orders[number % len(orders)], hold_s, empty))
         while not (book.is_complete() and book.kills >= kills_min):
             await asyncio.sleep(kill_every_s)
             await asyncio.to_thread(rng.choice(cluster.nodes).restart)
@@ -110,7 +118,7 @@ async def _fill(cluster: Cluster, groups: int, size: int) -> None:
             await client.push_many(QUEUE, contents, options=[{"group": name} for name in names])
 
 
-async def _consume(book: Book, addresses: list[str], empty: asyncio.Event) -> None:
+async def _consume(book: Book, addresses: list[str], hold_s: float, empty: asyncio.Event) -> None:
     async with AsyncClient(addresses) as client:
 
         async def settle(message: Message) -> None:
@@ -132,8 +140,8 @@ async def _consume(book: Book, addresses: list[str], empty: asyncio.Event) -> No
             for message in pulled:
                 group, _, number = message.content.decode().partition(":")
                 book.delivered(group, int(number))
-            # Whoever works on a message holds it for a while, in which the next one of its group must not come.
-            await asyncio.sleep(0)
+            # While somebody works on a message the next one of its group must not come.
+            await asyncio.sleep(hold_s)
             await asyncio.gather(*map(settle, pulled))
 
 
@@ -198,6 +206,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=1000, help="how many (default 1000)")
     parser.add_argument("--size", type=int, default=100, help="messages of each (default 100)")
     parser.add_argument("--consumers", type=int, default=50, help="over all nodes (default 50)")
+    parser.add_argument("--hold", type=float, default=0.5, metavar="S", help="how long work takes (default 0.5)")
     parser.add_argument("--kill-every", type=float, default=5.0, metavar="S", help="seconds between kills (default 5)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses the victims (default: the clock)")
     parser.add_argument("--fairness", action="store_true", help="measure what a large group costs the others")
@@ -215,6 +224,7 @@ def main() -> int:
                 groups=options.groups,
                 size=options.size,
                 consumers=options.consumers,
+                hold_s=options.hold,
                 kill_every_s=options.kill_every,
                 kills_min=1,
                 seed=options.seed,

@@ -7,7 +7,9 @@ from .group_loop import Book, group_loop
 
 
 def test_groups_keep_their_order_over_kills(cluster: Cluster) -> None:
-    book = asyncio.run(group_loop(cluster, groups=60, size=20, consumers=9, kill_every_s=1.0, kills_min=2, seed=1))
+    book = asyncio.run(
+        group_loop(cluster, groups=60, size=20, consumers=9, hold_s=0.05, kill_every_s=1.0, kills_min=2, seed=1)
+    )
     print(book)
     assert not book.violations
     assert book.is_complete()

@@ -111,3 +111,16 @@ def test_any_name_makes_a_label() -> None:
         "not utf-8 \\xff",
         "größe",
     }
+
+
+def test_held_messages_and_busy_groups_are_counted() -> None:
+    machine = Machine(compile_pattern)
+    rows = [[b"body", None, [], None, [-1, 0, 0, 0, b"", group]] for group in (b"g", b"g", b"g", b"h")]
+    machine.apply(SECOND_US, b"n1", 1, 1, [[Op.UPGRADE, 2], [Op.UPGRADE, 3]])
+    commands = [[Op.PUSH_TRAITS, b"q", rows], [Op.PUSH, b"plain", None, [b"body"], None, 0], [Op.PULL, b"q", 1]]
+    machine.apply(SECOND_US, b"n1", 1, 2, commands)
+    totals = asyncio.run(sum_queues(machine))
+    assert (totals.ready, totals.leased, totals.held, totals.busy_groups) == (2, 1, 2, 2)
+    page = samples(asyncio.run(queues_page(node_of(machine, SECOND_US))))
+    assert page["lmq_queue_messages_held", "q", None] == page["lmq_queue_groups_busy", "q", None] == 2
+    assert page["lmq_queue_messages_held", "plain", None] == page["lmq_queue_groups_busy", "plain", None] == 0

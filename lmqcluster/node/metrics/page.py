@@ -62,6 +62,8 @@ class _Scrape:
         page.value("lmq_queues", totals.queues)
         states = {"ready": totals.ready, "delayed": totals.delayed, "leased": totals.leased}
         page.values("lmq_messages", (((state,), count) for state, count in states.items()))
+        page.value("lmq_messages_held", totals.held)
+        page.value("lmq_groups_busy", totals.busy_groups)
         page.value("lmq_message_bytes", totals.body_bytes)
         for counter, count in totals.counters.items():
             page.value(f"lmq_messages_{counter}", count)

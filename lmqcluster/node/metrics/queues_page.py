@@ -79,6 +79,9 @@ class _Page:
                 for name, count in zip(names, counts, strict=True)
             ]
         ages = [age_s(queue.earliest_us(), now_us) or 0.0 for queue in queues]
+        rich = [queue.rich for queue in queues]
+        self._add("lmq_queue_messages_held", names, [0 if one is None else len(one.held) for one in rich])
+        self._add("lmq_queue_groups_busy", names, [0 if one is None else len(one.current) for one in rich])
         self._add("lmq_queue_message_bytes", names, [queue.body_bytes for queue in queues])
         self._add("lmq_queue_oldest_message_age_seconds", names, ages)
         self._add("lmq_queue_suspended", names, [int(queue.suspended) for queue in queues])

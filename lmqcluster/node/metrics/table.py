@@ -54,8 +54,18 @@ SECTIONS: Final = (
             Definition(
                 "lmq_messages",
                 "gauge",
-                "Messages by state: ready to be pulled, delayed (accumulating, or put back), leased to a consumer.",
+                "Messages by state: ready to be pulled, delayed (not due yet, accumulating, or held), leased to a consumer.",
                 ("state",),
+            ),
+            Definition(
+                "lmq_messages_held",
+                "gauge",
+                "Delayed messages that are due and wait for the one before them of their group.",
+            ),
+            Definition(
+                "lmq_groups_busy",
+                "gauge",
+                "Groups of which a message is ready or leased, so that the others of it are held.",
             ),
             Definition("lmq_message_bytes", "gauge", "Bytes of all bodies."),
             *(Definition(f"lmq_messages_{counter}", "counter", what) for counter, what in COUNTERS.items()),
@@ -258,6 +268,8 @@ QUEUE_SECTION: Final = Section(
     "`/metrics` so that nothing is counted twice when one job scrapes both.",
     (
         Definition("lmq_queue_messages", "gauge", "Messages by state, as in lmq_messages.", ("queue", "state")),
+        Definition("lmq_queue_messages_held", "gauge", "As lmq_messages_held.", ("queue",)),
+        Definition("lmq_queue_groups_busy", "gauge", "As lmq_groups_busy.", ("queue",)),
         Definition("lmq_queue_message_bytes", "gauge", "Bytes of its bodies.", ("queue",)),
         Definition(
             "lmq_queue_oldest_message_age_seconds",

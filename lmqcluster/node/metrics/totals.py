@@ -30,6 +30,8 @@ class QueueTotals:
 
     Attributes:
         ready: messages that can be pulled now, but for those whose leases have ended.
+        held: delayed messages that wait for the one before them of their group.
+        busy_groups: groups of which a message is ready or leased.
         oldest_us: the earliest due time of all messages, or None if there are none.
         counters: by the names of `COUNTERS`; deleted queues included.
     """
@@ -39,6 +41,8 @@ class QueueTotals:
     ready: int = 0
     delayed: int = 0
     leased: int = 0
+    held: int = 0
+    busy_groups: int = 0
     body_bytes: int = 0
     oldest_us: int | None = None
 
@@ -49,6 +53,9 @@ class QueueTotals:
             self.ready += ready
             self.delayed += queue.waiting() - ready
             self.leased += len(queue.leases.messages)
+            if queue.rich is not None:
+                self.held += len(queue.rich.held)
+                self.busy_groups += len(queue.rich.current)
             self.body_bytes += queue.body_bytes
             earliest_us = queue.earliest_us()
             if earliest_us is not None and (self.oldest_us is None or earliest_us < self.oldest_us):
