@@ -20,6 +20,7 @@ from .node.node import Node
 from .node.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
 from .protocols.msgpack_rpc import RpcFrontEnd
+from .protocols.queued import QueuedFrontEnd
 from .replication.node_storage import DurabilityError
 from .replication.salvage import is_alone
 from .replication.storage.disk import DamagedFileError, Folder
@@ -62,6 +63,8 @@ async def serve(config: NodeConfig) -> int:
             front_ends.append(RpcFrontEnd(node, config.rpc.host, config.rpc.port))
         if config.http is not None:
             front_ends.append(HttpFrontEnd(node, config.http.host, config.http.port))
+        if config.queued is not None:
+            front_ends.append(QueuedFrontEnd(node, config.queued.host, config.queued.port))
         for front_end in front_ends:
             await front_end.start()
         pid_file = _write_pid(config.data_dir)
@@ -78,7 +81,15 @@ async def serve(config: NodeConfig) -> int:
         log.critical("cannot start", reason=str(exc))
         return EXIT_CONFIG
     loop.add_signal_handler(signal.SIGHUP, _reload, node, manager)
-    log.info("started", name=config.name, id=node.id, http=str(config.http), rpc=str(config.rpc), raft=str(config.raft))
+    log.info(
+        "started",
+        name=config.name,
+        id=node.id,
+        http=str(config.http),
+        rpc=str(config.rpc),
+        raft=str(config.raft),
+        queued=str(config.queued),
+    )
     manager.ready()
     reports = asyncio.ensure_future(manager.report(partial(_described, node)))
     try:

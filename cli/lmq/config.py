@@ -40,7 +40,7 @@ def check_ports(config: NodeConfig) -> None:
     Raises:
         ConfigError: one of them is.
     """
-    for name, address in (("http", config.http), ("rpc", config.rpc), ("raft", config.raft)):
+    for name, address in (("http", config.http), ("rpc", config.rpc), ("queued", config.queued), ("raft", config.raft)):
         if address is not None:
             check_free(address, name, f"choose another address with --{name}")
 

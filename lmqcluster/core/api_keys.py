@@ -24,6 +24,10 @@ class ApiKeys:
     def __len__(self) -> int:
         return len(self._prefixes)
 
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """All keys with their prefixes, sorted."""
+        return iter(sorted(self._prefixes.items()))
+
     def prefix(self, key: bytes) -> bytes | None:
         """What the names of the queues begin with that the key opens; None if there is no such key."""
         return self._prefixes.get(key)
@@ -48,7 +52,7 @@ class ApiKeys:
 
     def rows(self) -> Iterator[list[object]]:
         """All keys with their prefixes, sorted, as of now."""
-        return iter([[key, self._prefixes[key]] for key in sorted(self._prefixes)])
+        return ([key, prefix] for key, prefix in sorted(self._prefixes.items()))
 
     def load(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Add the rows of a snapshot."""

@@ -86,6 +86,10 @@ class LeaseTable:
         head = self._head()
         return None if head is None else head[0]
 
+    def bound_us(self) -> int:
+        """A time at which all leases that stand in order have ended; 0 without such."""
+        return self._runs[-1][0] if self._runs else 0
+
     def pop_head(self) -> tuple[int, Message]:
         """Remove the lease with the smallest (deadline, number), which must be there; returns its number and message."""
         head = self._head()

@@ -71,6 +71,10 @@ class SortedLine(Generic[M]):
         """The thing with the smallest key."""
         return self._blocks[0][0][-1] if self._blocks else None
 
+    def last(self) -> M | None:
+        """The thing with the largest key."""
+        return self._blocks[-1][-1][-1] if self._blocks else None
+
     def first_key(self) -> Key | None:
         """The smallest key."""
         return self._blocks[0][0][:-1] if self._blocks else None

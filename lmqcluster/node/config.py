@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from ..wire.address import Address
 from ..wire.limits import MESSAGE_BYTES_MAX
 from . import config_values as values
+from .config_option import Option, option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["OPTIONS", "Address", "ConfigError", "NodeConfig", "Option"]
 
@@ -37,18 +38,6 @@ class ConfigError(Exception):
     exit_code: Final = 78
 
 
-def _option(
-    parse: Callable[[object], object],
-    help: str,  # noqa: A002  the word that click and argparse use
-    *,
-    extremes: str,
-    metavar: str,
-    default: str,
-) -> dict[str, Any]:
-    """The metadata that makes a field of `NodeConfig` an option; `default` is the default value as people read it."""
-    return {"parse": parse, "help": help, "extremes": extremes, "metavar": metavar, "default": default}
-
-
 @dataclass(frozen=True, kw_only=True)
 class NodeConfig:
     """Everything a node needs to know to start. An instance has passed `validate`.
@@ -59,7 +48,7 @@ class NodeConfig:
 
     name: str = field(
         default_factory=lambda: f"lmq@{socket.gethostname()}",
-        metadata=_option(
+        metadata=option(
             values.text,
             "Name of the node, for people: shown in logs, status and statistics.",
             extremes="Nodes of the same name work but cannot be told apart. At most 100 characters.",
@@ -69,7 +58,7 @@ class NodeConfig:
     )
     data_dir: Path = field(
         default=Path("var/lmq"),
-        metadata=_option(
+        metadata=option(
             values.path,
             "Directory of the node's own files; created if absent. Never shared by two nodes.",
             extremes="A second node in the same directory is refused at start.",
@@ -79,7 +68,7 @@ class NodeConfig:
     )
     peers: tuple[Address, ...] = field(
         default=(),
-        metadata=_option(
+        metadata=option(
             values.addresses,
             "Raft addresses of all founding members, own one included or not. "
             "Without it a fresh node is a cluster of one, which others can join.",
@@ -91,7 +80,7 @@ class NodeConfig:
     )
     await_join: str = field(
         default="off",
-        metadata=_option(
+        metadata=option(
             values.choice("on", "off"),
             "on for a fresh node without peers that is to join a cluster: until then it serves nobody, instead of being a "
             "cluster of its own.",
@@ -102,7 +91,7 @@ class NodeConfig:
     )
     http: Address | None = field(
         default=Address("127.0.0.1", 9980),
-        metadata=_option(
+        metadata=option(
             values.address_or_off,
             "Address of the HTTP interface, or off.",
             extremes="0.0.0.0 means all interfaces. Clients from elsewhere need a token: see Access control.",
@@ -112,7 +101,7 @@ class NodeConfig:
     )
     http_hosts: tuple[str, ...] = field(
         default=(),
-        metadata=_option(
+        metadata=option(
             values.hosts,
             "Further host names by which clients on the node's own machine may address the HTTP interface while no token is "
             "needed. Always allowed are localhost, loopback addresses, and the hosts of http and advertise_raft.",
@@ -124,7 +113,7 @@ class NodeConfig:
     )
     rpc: Address | None = field(
         default=Address("127.0.0.1", 18800),
-        metadata=_option(
+        metadata=option(
             values.address_or_off,
             "Address of the MessagePack-RPC interface, or off.",
             extremes="As for http.",
@@ -132,9 +121,19 @@ class NodeConfig:
             default="127.0.0.1:18800",
         ),
     )
+    queued: Address | None = field(
+        default=None,
+        metadata=option(
+            values.address_or_off,
+            "Address of the interface for clients of queued (HTTP), or off; such clients expect port 3333.",
+            extremes="As for http.",
+            metavar="ADDR",
+            default="off",
+        ),
+    )
     raft: Address | None = field(
         default=Address("127.0.0.1", 19980),
-        metadata=_option(
+        metadata=option(
             values.address_or_off,
             "Address on which peers connect, or off for a node that stays alone.",
             extremes="Beyond loopback a cluster secret or raft_tls_ca is required. Port 0 is refused: peers must know the port.",
@@ -144,7 +143,7 @@ class NodeConfig:
     )
     advertise_raft: Address | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.address,
             "Raft address that peers dial, where it differs from the one listened on (0.0.0.0, containers, NAT). "
             "It is the node's identity in the cluster.",
@@ -155,7 +154,7 @@ class NodeConfig:
     )
     durability: str = field(
         default="disk",
-        metadata=_option(
+        metadata=option(
             values.choice(*DURABILITIES),
             "What an acknowledged write has survived: disk means that a majority of the nodes has synced it to disk, process "
             "that a majority has handed it to the operating system, memory that a majority holds it in memory.",
@@ -167,7 +166,7 @@ class NodeConfig:
     cluster_secret: str | None = field(
         default=None,
         repr=False,
-        metadata=_option(
+        metadata=option(
             values.text,
             "Secret that all nodes of the cluster share; peers prove that they know it before anything else is read, and what "
             "they say to each other is encrypted with keys made from it. "
@@ -180,7 +179,7 @@ class NodeConfig:
     )
     cluster_secret_file: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File that holds the cluster secret; white space around it is ignored.",
             extremes="Giving both a secret and a file is an error.",
@@ -190,7 +189,7 @@ class NodeConfig:
     )
     admin_token_file: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File that holds a token with which everything may be done through this node, and with which the first tokens of the "
             "cluster can be made; white space around it is ignored. Read again on SIGHUP.",
@@ -201,7 +200,7 @@ class NodeConfig:
     )
     tls_cert: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File with the certificate of the client ports in PEM, followed by those between it and its authority. With it HTTP "
             "and MessagePack-RPC speak TLS only, 1.2 or newer. Read again on SIGHUP.",
@@ -212,7 +211,7 @@ class NodeConfig:
     )
     tls_key: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File with the private key of tls_cert in PEM, without a password. Read again on SIGHUP.",
             extremes="Whoever can read it can pass for the node.",
@@ -222,7 +221,7 @@ class NodeConfig:
     )
     tls_client_ca: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File with the certificate of the authority that clients have to have a certificate of; a token is needed besides. "
             "Read at the start only.",
@@ -233,7 +232,7 @@ class NodeConfig:
     )
     raft_tls_ca: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File with the certificate of the authority of the cluster's nodes. With it peers speak TLS 1.3 and show each other "
             "certificates of that authority that are marked as a node's (lmq-admin tls init). Read again on SIGHUP.",
@@ -244,7 +243,7 @@ class NodeConfig:
     )
     raft_tls_cert: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File with the certificate that this node shows to its peers, in PEM. Read again on SIGHUP.",
             extremes="Peers refuse one that has expired.",
@@ -254,7 +253,7 @@ class NodeConfig:
     )
     raft_tls_key: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path,
             "File with the private key of raft_tls_cert, in PEM and without a password. Read again on SIGHUP.",
             extremes="Whoever can read it can pass for the node.",
@@ -264,7 +263,7 @@ class NodeConfig:
     )
     raft_tls: str = field(
         default="required",
-        metadata=_option(
+        metadata=option(
             values.choice(*RAFT_TLS),
             "Whether peers have to speak TLS where raft_tls_ca is given: required, or optional while a cluster changes over.",
             extremes="optional protects nobody: who stands in between can keep peers from speaking TLS.",
@@ -276,7 +275,7 @@ class NodeConfig:
     """What ``admin_token_file`` holds."""
     message_bytes_max: int = field(
         default=MESSAGE_BYTES_MAX,
-        metadata=_option(
+        metadata=option(
             values.size,
             "Largest body of one message, in bytes or with KiB, MiB, GiB. A larger push is refused.",
             extremes="1 to 32MiB. Large messages delay the small ones behind them.",
@@ -286,7 +285,7 @@ class NodeConfig:
     )
     connections_per_client_max: int = field(
         default=4000,
-        metadata=_option(
+        metadata=option(
             values.count,
             "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. For one "
             "more the oldest goes on which nothing was asked yet; if there is none, the new one is closed at once.",
@@ -298,7 +297,7 @@ class NodeConfig:
     )
     requests_per_client_max: int = field(
         default=0,
-        metadata=_option(
+        metadata=option(
             values.count,
             "How many requests a second one client address may send to each of the two client ports; more are refused, over HTTP "
             "with 429 and Retry-After, over MessagePack-RPC as overloaded. 0 for any number.",
@@ -309,7 +308,7 @@ class NodeConfig:
     )
     request_seconds_max: int = field(
         default=30,
-        metadata=_option(
+        metadata=option(
             values.count,
             "Seconds that a request may take to arrive, and one more for every 64 KiB of it; then its connection ends. It also "
             "ends when nothing comes of a MessagePack-RPC request for 5 s or of an HTTP head within 5 s.",
@@ -320,7 +319,7 @@ class NodeConfig:
     )
     idle_seconds_max: int = field(
         default=3600,
-        metadata=_option(
+        metadata=option(
             values.count,
             "Seconds after which a MessagePack-RPC connection ends on which nothing has come and no pull waits. HTTP connections "
             "end after 5 s, and those whose client owes a token after 10 s or request_seconds_max, whichever is shorter.",
@@ -331,7 +330,7 @@ class NodeConfig:
     )
     memory_bytes_max: int = field(
         default_factory=lambda: max(values.memory_of_machine() // 2, MEMORY_BYTES_MIN),
-        metadata=_option(
+        metadata=option(
             values.size,
             "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB. "
             "Beyond it this node refuses pushes as overload until messages are acknowledged.",
@@ -342,7 +341,7 @@ class NodeConfig:
     )
     event_journal: Path | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.path_or_off,
             "Directory in which the node writes what happens to messages (push, pull, ack and so on), as gzip JSON lines; "
             "created if absent. Nodes of different names may share it. off for none.",
@@ -354,7 +353,7 @@ class NodeConfig:
     )
     event_journal_bytes_max: int = field(
         default=64 * 1024 * 1024,
-        metadata=_option(
+        metadata=option(
             values.size,
             "Compressed size at which a file of the event journal is followed by another, in bytes or with KiB, MiB, GiB.",
             extremes="At least 64KiB. A gzip file cannot be split: large ones keep one reader busy for long.",
@@ -364,7 +363,7 @@ class NodeConfig:
     )
     event_journal_files_max: int = field(
         default=16,
-        metadata=_option(
+        metadata=option(
             values.count,
             "How many files of its event journal a node keeps; the oldest are deleted. Every start of the node begins a file.",
             extremes="At least 1. Too few, and events are gone before they were evaluated.",
@@ -374,7 +373,7 @@ class NodeConfig:
     )
     statsd: Address | None = field(
         default=None,
-        metadata=_option(
+        metadata=option(
             values.address_or_off,
             "Address of a StatsD server, which is sent the counters and gauges that LMQ sent, by UDP; or off.",
             extremes="Datagrams are lost silently when nothing listens.",
@@ -384,7 +383,7 @@ class NodeConfig:
     )
     statsd_prefix: str = field(
         default="lmq",
-        metadata=_option(
+        metadata=option(
             values.text,
             "What the names of StatsD's metrics begin with; the queue's name follows.",
             extremes="Without colons, bars, at signs and white space. At most 100 characters.",
@@ -394,7 +393,7 @@ class NodeConfig:
     )
     statsd_interval: int = field(
         default=20,
-        metadata=_option(
+        metadata=option(
             values.count,
             "Seconds between the gauges of all queues that StatsD is sent; counters are sent every second.",
             extremes="0 for no gauges. Short intervals and very many queues fill the network.",
@@ -404,7 +403,7 @@ class NodeConfig:
     )
     log_level: str = field(
         default="info",
-        metadata=_option(
+        metadata=option(
             values.choice(*LOG_LEVELS),
             "Least severe log lines to write: debug, info, warning or error.",
             extremes="debug also tells what is wrong with single requests. lmq-admin log-level changes it while the node runs.",
@@ -414,7 +413,7 @@ class NodeConfig:
     )
     log_format: str = field(
         default="auto",
-        metadata=_option(
+        metadata=option(
             values.choice(*LOG_FORMATS),
             "Form of the log on standard error: human, json, or auto (human on a terminal, else json).",
             extremes="human lines are for reading, their form may change; json is for machines.",
@@ -424,7 +423,7 @@ class NodeConfig:
     )
     request_log: str = field(
         default="off",
-        metadata=_option(
+        metadata=option(
             values.choice("on", "off"),
             "on to log every request at level info: what was asked for, by whom, and of HTTP status and duration; or off.",
             extremes="on costs a busy node most of its speed, and fills disks.",
@@ -501,7 +500,8 @@ class NodeConfig:
         if self.http is None and self.rpc is None:
             self._fail("http", "and rpc are both off: the node could not be reached")
         taken: dict[int, list[tuple[str, Address]]] = {}
-        for name, address in (("http", self.http), ("rpc", self.rpc), ("raft", self.raft)):
+        for name in ("http", "rpc", "queued", "raft"):
+            address: Address | None = getattr(self, name)
             if address is None or address.port == 0:
                 continue
             for other, used in taken.setdefault(address.port, []):
@@ -568,28 +568,6 @@ class NodeConfig:
 
     def _fail(self, name: str, reason: str) -> NoReturn:
         raise ConfigError(f"{name} {reason} ({self.origin(name)})")
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option of a node as people see it; derived from a field of `NodeConfig`."""
-
-    name: str
-    parse: Callable[[object], object]
-    help: str
-    extremes: str
-    metavar: str
-    default: str
-
-    @property
-    def flag(self) -> str:
-        """The flag of ``lmq start``."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def environment(self) -> str:
-        """The environment variable."""
-        return "LMQ_" + self.name.upper()
 
 
 def _to_option(item: Field[Any]) -> Option:

@@ -20,7 +20,7 @@ class Shares:
     Attributes:
         limit: descriptors that the process may have.
         reserve: those of them for the journal, snapshots, connections to peers and whatever else is no accepted connection.
-        client_port: connections on each of the two client ports.
+        client_port: connections on each client port.
         raft_port: connections on the Raft port.
     """
 
@@ -30,15 +30,15 @@ class Shares:
     raft_port: int
 
     @classmethod
-    def of(cls, limit: int) -> Self:
-        """The shares for this many descriptors."""
+    def of(cls, limit: int, client_ports: int = 2) -> Self:
+        """The shares for this many descriptors, and so many client ports."""
         reserve = min(max(RESERVE_MIN, limit // 8), RESERVE_MAX)
         free = max(limit - reserve, 48)
         raft = min(RAFT_PORT_MAX, free // 8)
-        return cls(limit, reserve, min(CLIENT_PORT_MAX, (free - raft) // 2), raft)
+        return cls(limit, reserve, min(CLIENT_PORT_MAX, (free - raft) // client_ports), raft)
 
     @classmethod
-    def of_process(cls) -> Self:
+    def of_process(cls, client_ports: int = 2) -> Self:
         """The shares for the limit that this process has now."""
         limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return cls.of((1 << 20) if limit == resource.RLIM_INFINITY else limit)
+        return cls.of((1 << 20) if limit == resource.RLIM_INFINITY else limit, client_ports)

@@ -181,6 +181,7 @@ class NodeProcess:
         self.log_path = directory / f"{name}.log"
         self.http = f"127.0.0.1:{ports.take()}"
         self.rpc = f"127.0.0.1:{ports.take()}"
+        self.queued = f"127.0.0.1:{ports.take()}"
         self.raft = raft or f"127.0.0.1:{ports.take()}"
         self.peers = tuple(peers)
         self.arguments = tuple(arguments)
@@ -204,6 +205,7 @@ class NodeProcess:
         """The command line of the node."""
         command = [*_LMQ, "start", "--name", self.name]
         command += ["--data-dir", str(self.data_dir), "--http", self.http, "--rpc", self.rpc, "--raft", self.raft]
+        command += ["--queued", self.queued]
         if self.peers:
             command += ["--peers", ",".join(self.peers)]
         return [*command, *self.arguments]

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...core import Machine, Op
+from ...core import Machine, Op, Queue
 from ...core.commands import Command, Delivered
+from ...core.poll_limits import Endpoint
 from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError
 from ..proposer import Group
@@ -148,6 +149,8 @@ class LeaseLine(QueueLine):
     def head(self) -> tuple[int | None, int]:
         machine, session = self._machine(), self.session()
         queue = machine.queues.get(self.key)
+        if self._op == Op.POLL and (queue is None or polls_are_suspended(machine, queue)):
+            return None, 0
         if session is None or queue is None or not queue.is_exclusive():
             return super().head()
         # The others hear of it when it is their turn.
@@ -166,6 +169,13 @@ class LeaseLine(QueueLine):
             del lines[asked]
             if not lines:
                 del self._by_queue[self.key]
+
+
+def polls_are_suspended(machine: Machine, queue: Queue) -> bool:
+    """Whether polls of a queue are refused for the time being."""
+    index = None if queue.rich is None else queue.rich.index
+    own = index is not None and index.limits.suspended[Endpoint.POLL]
+    return own or machine.poll_limits.suspended[Endpoint.POLL]
 
 
 class PatternLine(Line):

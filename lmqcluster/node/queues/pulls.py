@@ -240,7 +240,8 @@ class Pulls:
     def _pull_again(self, group: Group) -> None:
         """The pull met only exhausted messages, as many as one command may drop."""
         tickets, group.tickets = group.tickets, []
-        again = Group(group.command, tickets, self)
+        op, queue, count, *_ = group.command
+        again = Group([op, queue, count, *_asked(group.command)[1:]], tickets, self)
         try:
             self._proposer.add(again, 64)
         except LmqError as exc:
@@ -439,6 +440,9 @@ class Pulls:
 
 
 def _asked(command: Command) -> Asked:
+    """What a pull asks for when it is sent again for those who wait: a poll is counted once."""
+    if command[0] == Op.POLL:
+        return (command[0], *command[3:5], True)
     return (command[0], *command[3:])
 
 

@@ -26,6 +26,7 @@ from .notice_board import NoticeBoard
 from .operations import QueueOperations
 from .pattern_views import PatternViews
 from .patterns import check_pattern
+from .polls import PolledQueues
 from .proposals import Proposals
 from .pulls import Pulls, Ticket, Waiter
 from .push_copies import push_copies
@@ -52,6 +53,7 @@ class QueueService(Proposals):
         subscriptions: batch leases.
         operations: purge, move, suspend and resume.
         jobs: pushes of writers that number what they write.
+        polled: queues whose messages are named by id and tag.
         sessions: pulls, exclusive queues and locks that end with their client.
         board: who waits for something other than messages.
     """
@@ -85,6 +87,7 @@ class QueueService(Proposals):
         self._flags = _FlagSink()
         self.board = NoticeBoard(machine)
         self.board.session_ended.append(self._session_ended)
+        self.polled = PolledQueues(self, self.receipts, lambda: self.pulls, self._wait_for)
         self.sessions = Sessions(self, self.board, self.receipts, self._pull_in_session)
         self._waiting_pushes = WaitingPushes(self, self.board)
 

@@ -60,7 +60,11 @@ class Resource:
                 return self.refuse(405 if self.any_method or request.method in KNOWN_METHODS else 501)
             return await handler(request, *values)
         except LmqError as exc:
-            return self.on_error(exc)
+            return self.refused(request, exc)
+
+    def refused(self, request: Request, error: LmqError) -> Reply:  # noqa: ARG002 - some answer in the request's format
+        """The answer to a request that fails."""
+        return self.on_error(error)
 
     def _authorise(self, request: Request, values: list[bytes]) -> None:
         """Refuse what the client may not do.
@@ -89,7 +93,9 @@ class _Place:
 class Router:
     """Finds the resource of a path, in one step per segment."""
 
-    def __init__(self) -> None:
+    def __init__(self, permissions: Callable[[str], Mapping[str, Permission]] = permissions_of) -> None:
+        """Take what the routes ask of clients, by path."""
+        self._permissions = permissions
         self._root = _Place()
         self._paths: dict[str, Resource] = {}
 
@@ -109,7 +115,7 @@ class Router:
                 place = place.literals.setdefault(segment.encode(), _Place())
         if place.resource is not None:
             raise ValueError(f"there is a resource at {path} already")
-        place.resource = self._paths[path] = replace(resource, path=path, permissions=permissions_of(path))
+        place.resource = self._paths[path] = replace(resource, path=path, permissions=self._permissions(path))
 
     def find(self, segments: list[bytes]) -> tuple[Resource | None, list[bytes]]:
         """The resource at a path, or None, and the values of its variables. Literal segments win."""

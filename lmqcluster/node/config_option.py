@@ -1,0 +1,45 @@
+"""One option of a node: what a field of `NodeConfig` says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Option", "option"]
+
+
+def option(
+    parse: Callable[[object], object],
+    help: str,  # noqa: A002  the word that click and argparse use
+    *,
+    extremes: str,
+    metavar: str,
+    default: str,
+) -> dict[str, Any]:
+    """The metadata that makes a field of `NodeConfig` an option; `default` is the default value as people read it."""
+    return {"parse": parse, "help": help, "extremes": extremes, "metavar": metavar, "default": default}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a node as people see it; derived from a field of `NodeConfig`."""
+
+    name: str
+    parse: Callable[[object], object]
+    help: str
+    extremes: str
+    metavar: str
+    default: str
+
+    @property
+    def flag(self) -> str:
+        """The flag of ``lmq start``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def environment(self) -> str:
+        """The environment variable."""
+        return "LMQ_" + self.name.upper()

@@ -1,0 +1,265 @@
+"""Queues whose messages are named by id and tag, as front ends call them: polls, updates, deletions, limits, API keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core import Op, Queue
+from ...core.message_index import tag_of
+from ...core.poll_limits import POLL_COUNTERS, Endpoint, PollLimits
+from ...wire.errors import LmqError
+from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
+from .naming import no_queue
+
+if TYPE_CHECKING:
+    from ...wire.ids import ReceiptFormat
+    from .deliveries import Delivery
+    from .proposals import Proposals
+    from .pulls import Pulls, Ticket
+    from .push_items import PushItem
+
+__all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
+
+HasRoom = Callable[[int], bool]
+WaitFor = Callable[
+    [Callable[[bytes, "Ticket"], None], bytes, tuple[int, float | None], HasRoom | None],
+    Coroutine[Any, Any, "list[Delivery]"],
+]
+"""How the service waits for messages; see `QueueService.pull`."""
+
+RETRY_WITHOUT_END = (1 << 31) - 1
+"""How often messages of a queue that is made here are delivered again unless its properties are changed: as good as for ever."""
+SECONDS_MAX = 1 << 39
+"""Longer times are taken for this one."""
+EXACT_LEASES_MAX = 10_000
+
+
+class Polled(NamedTuple):
+    """A message that was polled, and the tag with which it is named from now on."""
+
+    delivery: Delivery
+    tag: int
+
+
+class Limits(NamedTuple):
+    """What bounds requests on a queue, or on all.
+
+    Attributes:
+        suspended: by the names ``delete``, ``poll``, ``push``, ``update``.
+        throttle: most polls, and in how many seconds; None for any number.
+    """
+
+    suspended: dict[str, bool]
+    throttle: tuple[int, int] | None
+
+
+class QueueMetrics(NamedTuple):
+    """Figures of one queue; times are in seconds from now."""
+
+    messages: int
+    counters: Mapping[str, int]
+    first_in_s: float
+    last_in_s: float
+    waiting_s: float
+
+
+class PolledQueues:
+    """The operations. Every asynchronous method raises `LmqError`."""
+
+    def __init__(
+        self,
+        service: Proposals,
+        receipts: Callable[[], ReceiptFormat],
+        pulls: Callable[[], Pulls],
+        wait_for: WaitFor,
+    ) -> None:
+        self._service = service
+        self._receipts = receipts
+        self._pulls = pulls
+        self._wait_for = wait_for
+        # Polls that found nothing and left no trace in the log, since the node was started.
+        self._empty: Counter[bytes] = Counter()
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    async def create(self, queue: bytes, owner: bytes = b"") -> bool:
+        """Make a queue; False if it exists already."""
+        self._service.check_version(3)
+        self._service.check_name(queue, b"")
+        pairs = [["retry", RETRY_WITHOUT_END]]
+        return bool(await self._service.propose([Op.CREATE_INDEXED, queue, pairs, owner], 96))
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[int]:
+        """Store messages in a queue that exists, all of them or none; returns their ids."""
+        service = self._service
+        self._check(queue)
+        if len(items) > PUSH_COUNT_MAX:
+            raise LmqError("too_large", f"a push may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
+        for item in items:
+            service.check_item(item)
+        size = sum(item.size_bytes() for item in items)
+        rows = [item.row_with_options() for item in items]
+        results = await service.propose([Op.PUSH_EXISTING, queue, rows, *service.owned(owner)], size)
+        return [sequence for _flag, sequence in results]
+
+    async def poll(
+        self,
+        queue: bytes,
+        *,
+        count: int,
+        hide_s: int,
+        takes_hidden: bool = False,
+        wait_s: float = 0.0,
+        has_room: HasRoom | None = None,
+    ) -> list[Polled]:
+        """Take up to `count` messages, and hide them for so many seconds; see `QueueService.pull` for the rest.
+
+        Args:
+            queue: one that exists.
+            count: most messages; more than a pull may take are not taken.
+            hide_s: for how long; with 0 or less they can be polled again at once.
+            takes_hidden: take hidden ones too; such a poll does not wait.
+            wait_s: how long to wait for the first message.
+            has_room: as in a pull.
+        """
+        self._check(queue)
+        asked = (Op.POLL, _microseconds(hide_s), takes_hidden, False)
+        wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
+        delivered = await self._wait_for(partial(self._pulls().start_asking, asked), queue, wanted, has_room)
+        parse = self._receipts().parse
+        return [Polled(one, tag_of(parse(one.id))) for one in delivered]
+
+    def give_back(self, polled: Sequence[Polled]) -> None:
+        """Return what did not reach its client: nobody waits for it."""
+        parse = self._receipts().parse
+        by_queue: dict[bytes, list[int]] = {}
+        for one in polled:
+            by_queue.setdefault(one.delivery.queue, []).append(parse(one.delivery.id))
+        self._pulls().put_back_numbers(by_queue)
+
+    async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> int | None:
+        """Hide a message for another while; returns its new tag, None if it is not there or has another tag."""
+        self._check(queue)
+        number = await self._service.propose([Op.UPDATE, queue, message, tag, _microseconds(hide_s)], 96)
+        return None if number is None else tag_of(number)
+
+    async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
+        """Delete messages by id and tag; False for those that are not there or have another tag."""
+        self._check(queue)
+        if len(pairs) > PULL_COUNT_MAX:
+            raise LmqError("too_large", f"a request may delete at most {PULL_COUNT_MAX} messages, not {len(pairs)}")
+        done: list[bool] = await self._service.propose([Op.DELETE_POLLED, queue, pairs], 64 + 20 * len(pairs))
+        return done
+
+    def _check(self, queue: bytes) -> None:
+        self._service.check_version(3)
+        if len(queue) > NAME_BYTES_MAX:
+            raise no_queue(queue)
+
+    # --- limits ---------------------------------------------------------------------------------------------------
+
+    async def suspend(self, queue: bytes, switches: Mapping[str, bool | None]) -> dict[str, bool]:
+        """Suspend or resume kinds of requests on a queue, or, with an empty name, on all; returns what is suspended now."""
+        self._check(queue)
+        given = [switches.get(endpoint.name.lower()) for endpoint in Endpoint]
+        return _named(await self._service.propose([Op.SUSPEND_ENDPOINTS, queue, given], 64 + len(queue)))
+
+    async def throttle(self, queue: bytes, throttle: tuple[int, int] | None) -> None:
+        """Bound the polls of a queue, or, with an empty name, those of all together: so many in so many seconds."""
+        self._check(queue)
+        polls, seconds = throttle or (None, 1)
+        await self._service.propose([Op.THROTTLE, queue, polls, seconds * 1_000_000], 64 + len(queue))
+
+    async def limits(self, queue: bytes) -> Limits:
+        """What bounds requests on a queue, or, with an empty name, on all."""
+        await self._service.barrier()
+        limits = self._limits(queue)
+        throttle = limits.throttle and (limits.throttle[0], limits.throttle[1] // 1_000_000)
+        return Limits(_named(limits.suspended), throttle)
+
+    def _limits(self, name: bytes) -> PollLimits:
+        machine = self._service.machine()
+        return _limits_of(self._existing(name)) if name else machine.poll_limits
+
+    def _existing(self, name: bytes) -> Queue:
+        queue = self._service.machine().queues.get(name)
+        if queue is None:
+            raise no_queue(name)
+        return queue
+
+    # --- figures --------------------------------------------------------------------------------------------------
+
+    async def metrics(self, name: bytes) -> QueueMetrics:
+        """Figures of a queue."""
+        await self._service.barrier()
+        queue = self._existing(name)
+        now_us = self._pulls().clock.now_us()
+        first_us = queue.earliest_us()
+        last_us = _last_us(queue)
+        counters = dict(zip(POLL_COUNTERS, _limits_of(queue).counters, strict=True))
+        counters["empty_poll"] += self._empty[name]
+        counters |= {"push": queue.pushed_total, "poll": queue.pulled_total, "delete": queue.acked_total}
+        return QueueMetrics(
+            len(queue),
+            counters,
+            0.0 if first_us is None else max(0.0, (first_us - now_us) / 1e6),
+            0.0 if last_us is None else max(0.0, (last_us - now_us) / 1e6),
+            0.0 if first_us is None else max(0.0, (now_us - first_us) / 1e6),
+        )
+
+    def totals(self) -> dict[str, int]:
+        """The counters of all queues together, deleted ones included, as this node knows them."""
+        counters = dict(zip(POLL_COUNTERS, self._service.machine().poll_limits.counters, strict=True))
+        counters["empty_poll"] += self._empty.total()
+        return counters
+
+    # --- API keys -------------------------------------------------------------------------------------------------
+
+    async def api_keys(self) -> list[tuple[bytes, bytes]]:
+        """All keys, with what the names of the queues begin with that they open."""
+        await self._service.barrier()
+        return [(key, prefix) for key, prefix in self._service.machine().api_keys]
+
+    async def set_api_key(self, key: bytes, prefix: bytes) -> None:
+        """Add a key, or give it another prefix."""
+        self._service.check_version(3)
+        await self._service.propose([Op.SET_API_KEY, key, prefix], 64 + len(key) + len(prefix))
+
+    async def delete_api_key(self, key: bytes) -> bool:
+        """Delete a key; False if there is none."""
+        self._service.check_version(3)
+        return bool(await self._service.propose([Op.DELETE_API_KEY, key], 64 + len(key)))
+
+    def prefix_of(self, key: bytes) -> bytes | None:
+        """What the names of the queues begin with that a key opens; None if it is not known here."""
+        return self._service.machine().api_keys.prefix(key)
+
+
+def _microseconds(seconds: int) -> int:
+    return max(-SECONDS_MAX, min(SECONDS_MAX, seconds)) * 1_000_000
+
+
+def _named(suspended: Sequence[bool]) -> dict[str, bool]:
+    return {endpoint.name.lower(): bool(suspended[endpoint]) for endpoint in Endpoint}
+
+
+def _limits_of(queue: Queue) -> PollLimits:
+    """Of a queue that nobody has polled by id yet, those that it begins with."""
+    index = None if queue.rich is None else queue.rich.index
+    return PollLimits() if index is None else index.limits
+
+
+def _last_us(queue: Queue) -> int | None:
+    """When the last message becomes visible; of very many leased ones, not before any of them does."""
+    times = [] if queue.rich is None or (last := queue.rich.scheduled.last()) is None else [last.due_us]
+    if len(queue.leases) <= EXACT_LEASES_MAX:
+        times += [message.due_us for message in queue.leases.messages.values()]
+    else:
+        times.append(queue.leases.bound_us())
+    first_us = queue.earliest_us()
+    return max(times, default=first_us)

@@ -1,0 +1,231 @@
+"""One port that speaks HTTP: its life, its bounds, who asks, and which route answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import hdrs
+
+from ....node.access.tls import handshake
+from ....ports import Listener
+from ....wire.errors import LmqError
+from .anonymous import AnonymousRequests
+from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
+from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
+from .routing import KNOWN_METHODS, Router
+from .target import split_target
+from .waits import Waits
+
+if TYPE_CHECKING:
+    from ....node.access.access import Principal
+    from ....node.node import Node
+    from ....ports import Gate
+    from .request import Request
+
+__all__ = ["HttpPort"]
+
+_LINE_REST_BYTES = len("  HTTP/1.1")
+
+_log = structlog.get_logger("lmq.requests")
+
+
+class HttpPort(ABC):
+    """Serves HTTP on one port of a node; what it serves is in the router.
+
+    Attributes:
+        router: all routes.
+        gate: what the port takes.
+    """
+
+    def __init__(self, node: Node, host: str, port: int, gate: Gate, protocol: str, router: Router) -> None:
+        """Prepare to listen on `host` and `port`; port 0 takes a free one. `protocol` is its name in metrics and logs."""
+        self._host = host
+        self._port = port
+        self._protocol = protocol
+        self._waits = Waits()
+        self._access = node.access
+        self._anonymous = AnonymousRequests(node.config)
+        self._tls = node.tls
+        self.gate = gate
+        self._request_s = node.config.request_seconds_max
+        self.router = router
+        self._server: HttpServer | None = None
+        self._listener: Listener | None = None
+        self._observed = node.observed
+        self._observed.connections[protocol] = self._connections
+        self._in_flight = 0
+        self._logs_requests = node.config.request_log == "on"
+        self._observed.in_flight[protocol] = lambda: self._in_flight
+        node.membership.on_leave.append(self._end_connections)
+        node.access.on_change.append(self._waits.end_revoked)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._port
+
+    async def start(self) -> None:
+        """Start to listen.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        self._server = HttpServer(self._handle, self._request_s)
+        self._listener = Listener(self.gate, self._server.connect, handshake(self._tls))
+        self._port = await self._listener.start(self._host, self._port)
+
+    def retire(self) -> None:
+        """Stop listening; requests that wait for a message are answered at once, as if their time were up."""
+        if self._listener is None or self._server is None:
+            return
+        self._listener.close()
+        self._server.pre_shutdown()
+        self._waits.end()
+
+    async def stop(self, grace_s: float) -> None:
+        """Let requests under way be answered for up to `grace_s`, then close the connections."""
+        if self._listener is None or self._server is None:
+            return
+        # aiohttp grants the time once for the handler and once for writing its answer.
+        await self._server.shutdown(grace_s / 2)
+        self._listener = None
+
+    # --- what a port decides --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _refused(self, request: Request, error: LmqError) -> Reply:
+        """The answer to a request that reaches no resource because of an error."""
+
+    @abstractmethod
+    def _not_found(self, segments: list[bytes]) -> Reply:
+        """The answer to a path that does not exist."""
+
+    def _is_served_outside(self, target: str) -> bool:  # noqa: ARG002 - for those that serve something
+        """Whether a node that belongs to no cluster answers this all the same."""
+        return False
+
+    def _split(self, target: str) -> tuple[list[bytes], str]:
+        """The decoded segments of a request's path, and its query.
+
+        Raises:
+            LmqError: ``bad_request``.
+        """
+        return split_target(target)
+
+    def _authenticate(self, value: bytes) -> Principal:
+        """Who sends this header ``Authorization``.
+
+        Raises:
+            LmqError: ``unauthorized``, or ``no_leader`` if that cannot be known yet.
+        """
+        scheme, _space, secret = value.partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise self._access.refusal("a token is sent as Authorization: Bearer TOKEN")
+        return self._access.authenticate(secret.strip())
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def _end_connections(self) -> None:
+        """Close idle connections, and the others when they have been answered."""
+        if self._server is not None:
+            self._server.pre_shutdown()
+
+    def _connections(self) -> int:
+        return 0 if self._server is None else len(self._server.connections)
+
+    async def _handle(self, request: Request) -> Reply:
+        began_s = time.monotonic()
+        self._in_flight += 1
+        status = 499  # of a client that is gone before its answer, as web servers log it
+        try:
+            reply = await self._answer(request)
+            status = reply.status
+        finally:
+            self._in_flight -= 1
+            self._note(request, status, time.monotonic() - began_s)
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.served += 1
+            if connection.served >= REQUESTS_PER_CONNECTION_MAX:
+                reply.force_close()
+        return reply
+
+    def _note(self, request: Request, status: int, seconds: float) -> None:
+        method = request.method if request.method in KNOWN_METHODS else "other"
+        self._observed.request_done(self._protocol, f"{method} {request.route or 'unknown'}", str(status), seconds)
+        if self._logs_requests:
+            # Queries may hold what is nobody's business.
+            path = request.raw_path.partition("?")[0]
+            _log.info(
+                "request",
+                protocol=self._protocol,
+                method=request.method,
+                path=path,
+                status=status,
+                seconds=round(seconds, 6),
+                client=request.remote,
+            )
+
+    async def _answer(self, request: Request) -> Reply:
+        target = request.raw_path
+        if len(request.method) + len(target) + _LINE_REST_BYTES > REQUEST_LINE_BYTES_MAX:
+            return Reply(414, close=True)
+        for _name, value in request.raw_headers:
+            if len(value) > HEADER_VALUE_BYTES_MAX:
+                return Reply(400, close=True)
+        try:
+            segments, request.raw_query = self._split(target)
+        except LmqError as exc:
+            return self._refused(request, exc)
+        resource, values = self.router.find(segments)
+        if resource is not None:
+            request.route = resource.path
+        if self.gate.bounds.requests_per_s and (wait_s := self._take(request)):
+            error = LmqError("throttled", "this address sends more requests a second than it may; wait a little")
+            reply = self._refused(request, error)
+            reply.head += b"retry-after: %d\r\n" % math.ceil(wait_s)
+            return reply
+        if resource is None or not resource.is_open_to(request.method):
+            try:
+                if self._access.outside is not None and not self._is_served_outside(target):
+                    raise self._access.outside
+                request.principal = self._principal(request)
+                if isinstance(request.protocol, Connection):
+                    request.protocol.place.admit()
+            except LmqError as exc:
+                return self._refused(request, exc) if resource is None else resource.refused(request, exc)
+        else:
+            # Nobody is refused here; who is known may be told more.
+            with contextlib.suppress(LmqError):
+                request.principal = self._principal(request)
+        if resource is not None:
+            return await resource.answer(request, values)
+        return self._not_found(segments)
+
+    def _take(self, request: Request) -> float:
+        """Charge the client for a request; returns 0, or the seconds that it has to wait."""
+        connection = request.protocol
+        if not isinstance(connection, Connection):
+            return 0.0
+        return connection.place.client.take(asyncio.get_running_loop().time())
+
+    def _principal(self, request: Request) -> Principal:
+        """Who asks.
+
+        Raises:
+            LmqError: ``unauthorized``, ``unknown_host``, ``foreign_origin``, or ``no_leader`` if that cannot be known yet.
+        """
+        connection = request.protocol
+        if self._access.anonymous is not None and isinstance(connection, Connection) and connection.is_local:
+            self._anonymous.check(request)
+            return self._access.anonymous
+        value = request.raw_header(hdrs.AUTHORIZATION)
+        if value is None:
+            raise self._access.refusal()
+        return self._authenticate(value)

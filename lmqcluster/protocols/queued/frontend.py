@@ -1,0 +1,53 @@
+"""The front end for queued's clients: its routes on a port of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..http.server.port import HttpPort
+from ..http.server.reply import Reply
+from ..http.server.routing import Router
+from ..http.server.target import split_target
+from .media import error_reply
+from .message_routes import MessageRoutes
+from .metrics_routes import MetricsRoutes
+from .permissions import KeyHolder, permissions_of
+from .queue_routes import QueueRoutes
+
+if TYPE_CHECKING:
+    from ...node.access.access import Principal
+    from ...node.node import Node
+    from ...wire.errors import LmqError
+    from ..http.server.request import Request
+
+__all__ = ["QueuedFrontEnd"]
+
+
+class QueuedFrontEnd(HttpPort):
+    """Serves queued's clients for one node."""
+
+    def __init__(self, node: Node, host: str, port: int) -> None:
+        """Prepare to listen on `host` and `port`; port 0 takes a free one."""
+        super().__init__(node, host, port, node.gates.queued, "queued", Router(permissions_of))
+        self._polled = node.service.polled
+        MessageRoutes(node, self._waits).add_to(self.router)
+        QueueRoutes(node).add_to(self.router)
+        MetricsRoutes(node).add_to(self.router)
+
+    def _refused(self, request: Request, error: LmqError) -> Reply:
+        return error_reply(request, error)
+
+    def _not_found(self, segments: list[bytes]) -> Reply:  # noqa: ARG002 - whatever it is
+        return Reply(404)
+
+    def _split(self, target: str) -> tuple[list[bytes], str]:
+        # Here a plus sign is a plus sign.
+        path, mark, query = target.partition("?")
+        return split_target(path.replace("+", "%2B") + mark + query)
+
+    def _authenticate(self, value: bytes) -> Principal:
+        """A client shows a token, or an API key, bare or as a bearer."""
+        scheme, _space, secret = value.partition(b" ")
+        shown = secret.strip() if scheme.lower() == b"bearer" else value.strip()
+        prefix = self._polled.prefix_of(shown)
+        return self._access.authenticate(shown) if prefix is None else KeyHolder(prefix)

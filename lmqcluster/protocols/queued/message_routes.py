@@ -1,0 +1,142 @@
+"""Messages: push, poll, update, delete."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from ...node.queues.push_items import PushItem, PushOptions
+from ...wire.errors import LmqError
+from .media import Media, QueuedError, read_object, reply_media
+from .members import contents_of, count_of, flag_of, list_of, number_of, object_of
+from .names import checked
+from .resource import resource
+
+if TYPE_CHECKING:
+    from ...node.node import Node
+    from ...node.queues.polls import Polled
+    from ..http.server.reply import Reply
+    from ..http.server.request import Request
+    from ..http.server.routing import Router
+    from ..http.server.waits import Waits
+
+__all__ = ["MessageRoutes"]
+
+_DELAY_MAX = (1 << 32) - 1
+_SIGNED = (-(1 << 63), (1 << 63) - 1)
+_ID_MAX = (1 << 64) - 1
+_TAG_MAX = (1 << 32) - 1
+WAIT_S_MAX = 3_600
+_KEY_BYTES_MAX = 240
+
+
+class MessageRoutes:
+    """Translates requests to the node's service."""
+
+    def __init__(self, node: Node, waits: Waits) -> None:
+        self._service = node.service
+        self._polled = node.service.polled
+        self._waits = waits
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        table = {"push": self.push, "poll": self.poll, "update": self.update, "delete": self.delete}
+        for verb, handler in table.items():
+            router.add(f"/queue/{{name}}/messages/{verb}", resource({"POST": handler}))
+
+    async def push(self, request: Request, name: bytes) -> Reply:
+        """Store messages, all of them or none."""
+        checked(name)
+        body = await read_object(request)
+        key = request.idempotency_key()
+        if key is not None and len(key) > _KEY_BYTES_MAX:
+            raise LmqError("bad_request", f"an Idempotency-Key has at most {_KEY_BYTES_MAX} bytes here")
+        items = [
+            _item(object_of(one, "a message"), key and b"%s %d" % (key, index))
+            for index, one in enumerate(list_of(body, "messages"))
+        ]
+        ids = await self._polled.push(name, items, request.principal.owner)
+        return reply_media(request).reply({"ids": ids, "id": ids[0]} if len(ids) == 1 else {"ids": ids})
+
+    async def poll(self, request: Request, name: bytes) -> Reply:
+        """Take visible messages and hide them for a while."""
+        checked(name)
+        body = await read_object(request)
+        wait_s = _wait_s(body)
+        operation = self._polled.poll(
+            name,
+            count=count_of(body, "count", 1),
+            hide_s=number_of(body, "visibility_timeout_secs", *_SIGNED),
+            takes_hidden=flag_of(body, "ignore_existing_visibility_timeouts"),
+            wait_s=wait_s,
+            has_room=request.has_room,
+        )
+        polled = await (self._waits.run(request.principal, operation, []) if wait_s else operation)
+        media = reply_media(request)
+        try:
+            return media.reply({"messages": [_shown(one, media) for one in polled]})
+        except BaseException:
+            self._polled.give_back(polled)
+            raise
+
+    async def update(self, request: Request, name: bytes) -> Reply:
+        """Hide a message for another while, under a new tag."""
+        checked(name)
+        body = await read_object(request)
+        message, tag = _named(body)
+        new_tag = await self._polled.update(name, message, tag, number_of(body, "visibility_timeout_secs", *_SIGNED))
+        if new_tag is None:
+            raise QueuedError(404, "MessageNotFound")
+        return reply_media(request).reply({"new_poll_tag": new_tag})
+
+    async def delete(self, request: Request, name: bytes) -> Reply:
+        """Delete messages; those that are named wrongly are skipped, and told if that is asked for."""
+        checked(name)
+        body = await read_object(request)
+        pairs = [_named(object_of(one, "a message")) for one in list_of(body, "messages")]
+        tells = flag_of(body, "report_skipped")
+        done = await self._polled.delete(name, pairs)
+        skipped = [
+            {"id": message, "poll_tag": tag} for (message, tag), is_done in zip(pairs, done, strict=True) if not is_done
+        ]
+        return reply_media(request).reply({"skipped": skipped} if tells else {})
+
+
+def _item(message: dict[str, Any], key: bytes | None) -> PushItem:
+    delay_s = number_of(message, "visibility_timeout_secs", 0, _DELAY_MAX)
+    # A delay beyond what the queue's own would be is set; 0 too, so that a queue with the property delay obeys its producer.
+    return PushItem(contents_of(message), key=key, options=_options(delay_s))
+
+
+def _options(delay_s: int) -> PushOptions:
+    return PushOptions(delay_s=min(delay_s, 1e9))
+
+
+def _wait_s(body: dict[str, Any]) -> float:
+    value = body.get("wait_secs", 0)
+    if type(value) not in (int, float) or not 0 <= value <= WAIT_S_MAX:
+        raise LmqError("bad_request", f"wait_secs must be a number from 0 to {WAIT_S_MAX}")
+    return float(value)
+
+
+def _named(given: dict[str, Any]) -> tuple[int, int]:
+    return number_of(given, "id", 0, _ID_MAX), number_of(given, "poll_tag", 0, _TAG_MAX)
+
+
+def _shown(polled: Polled, media: Media) -> dict[str, Any]:
+    delivery = polled.delivery
+    body = delivery.content
+    if delivery.compound:
+        # What LMQ's clients had accumulated is one message here.
+        body = msgpack.packb([part.content for part in delivery.parts], use_bin_type=True)
+    seconds, fraction = divmod(delivery.pushed_s, 1)
+    created = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(fraction * 1e6):06d}Z"
+    return {
+        **media.contents(body),
+        "id": delivery.sequence,
+        "poll_tag": polled.tag,
+        "created": created,
+        "poll_count": delivery.delivery,
+    }

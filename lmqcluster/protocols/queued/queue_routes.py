@@ -1,0 +1,147 @@
+"""Queues: create, delete, list; suspension, throttles; API keys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ...wire.errors import LmqError
+from .media import NOTHING, QueuedError, read_object, reply_media
+from .members import number_of, object_of, text_of
+from .names import checked
+from .resource import resource
+
+if TYPE_CHECKING:
+    from ...node.node import Node
+    from ..http.server.reply import Reply
+    from ..http.server.request import Request
+    from ..http.server.routing import Router
+
+__all__ = ["QueueRoutes"]
+
+_ENDPOINTS = ("delete", "poll", "push", "update")
+_POLLS_MAX = (1 << 62) - 1
+_WINDOW_S_MAX = 1 << 39
+_KEY_BYTES_MAX = 255
+_NAMES_PER_SLICE = 1_000
+
+
+class QueueRoutes:
+    """Translates requests to the node's service."""
+
+    def __init__(self, node: Node) -> None:
+        self._service = node.service
+        self._polled = node.service.polled
+        self._access = node.access
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        router.add("/queues", resource({"GET": self.list}))
+        router.add("/queue/{name}", resource({"PUT": self.create, "DELETE": self.delete}))
+        for path in ("/queue/{name}", ""):
+            router.add(f"{path}/suspend", resource({"GET": self.suspension, "POST": self.suspend}))
+            router.add(f"{path}/throttle", resource({"GET": self.throttle, "POST": self.set_throttle}))
+        router.add("/api-keys", resource({"GET": self.keys}))
+        router.add("/api-key/{key}", resource({"PUT": self.set_key, "DELETE": self.delete_key}))
+
+    async def create(self, request: Request, name: bytes) -> Reply:
+        """Make an empty queue."""
+        if not await self._polled.create(checked(name), request.principal.owner):
+            raise QueuedError(409, "QueueAlreadyExists")
+        return reply_media(request).reply(NOTHING)
+
+    async def delete(self, request: Request, name: bytes) -> Reply:
+        """Delete a queue with all that it holds."""
+        if not await self._service.delete(checked(name)):
+            raise QueuedError(404, "NotFound")
+        return reply_media(request).reply(NOTHING)
+
+    async def list(self, request: Request) -> Reply:
+        """The names of all queues that the client may see."""
+        await self._service.barrier()
+        media, covers = reply_media(request), request.principal.covers
+        names = list(self._service.machine().queues)
+        shown: list[dict[str, Any]] = []
+        for start in range(0, len(names), _NAMES_PER_SLICE):
+            some = names[start : start + _NAMES_PER_SLICE]
+            shown += [{"name": media.text(name)} for name in some if covers(name)]
+            await asyncio.sleep(0)
+        return media.reply({"queues": shown})
+
+    # --- limits ---------------------------------------------------------------------------------------------------
+
+    async def suspension(self, request: Request, name: bytes = b"") -> Reply:
+        """Which kinds of requests are suspended."""
+        return reply_media(request).reply((await self._polled.limits(_subject(request, name))).suspended)
+
+    async def suspend(self, request: Request, name: bytes = b"") -> Reply:
+        """Suspend or resume kinds of requests."""
+        queue = _subject(request, name)
+        body = await read_object(request)
+        switches = {endpoint: body.get(endpoint) for endpoint in _ENDPOINTS}
+        for endpoint, value in switches.items():
+            if type(value) not in (bool, type(None)):
+                raise LmqError("bad_request", f"{endpoint} must be true, false or null")
+        return reply_media(request).reply(await self._polled.suspend(queue, switches))
+
+    async def throttle(self, request: Request, name: bytes = b"") -> Reply:
+        """How often may be polled."""
+        return reply_media(request).reply(
+            _throttle_shown((await self._polled.limits(_subject(request, name))).throttle)
+        )
+
+    async def set_throttle(self, request: Request, name: bytes = b"") -> Reply:
+        """Bound how often may be polled, or end that."""
+        queue = _subject(request, name)
+        given = (await read_object(request)).get("throttle")
+        throttle: tuple[int, int] | None = None
+        if given is not None:
+            setting = object_of(given, "throttle")
+            throttle = (
+                number_of(setting, "max_polls_per_time_window", 0, _POLLS_MAX),
+                number_of(setting, "time_window_sec", 1, _WINDOW_S_MAX),
+            )
+        await self._polled.throttle(queue, throttle)
+        return reply_media(request).reply(_throttle_shown(throttle))
+
+    # --- API keys -------------------------------------------------------------------------------------------------
+
+    async def keys(self, request: Request) -> Reply:
+        """All API keys."""
+        self._check_keys()
+        media = reply_media(request)
+        rows = [{"key": media.text(key), "prefix": media.text(prefix)} for key, prefix in await self._polled.api_keys()]
+        return media.reply({"keys": rows})
+
+    async def set_key(self, request: Request, key: bytes) -> Reply:
+        """Add an API key, or give it another prefix."""
+        self._check_keys()
+        prefix = text_of(await read_object(request), "prefix")
+        if not 0 < len(key) <= _KEY_BYTES_MAX or len(prefix) > _KEY_BYTES_MAX:
+            raise LmqError("bad_request", f"a key has 1 to {_KEY_BYTES_MAX} bytes, and its prefix at most as many")
+        await self._polled.set_api_key(key, prefix)
+        return reply_media(request).reply(NOTHING)
+
+    async def delete_key(self, request: Request, key: bytes) -> Reply:
+        """Delete an API key."""
+        self._check_keys()
+        if not await self._polled.delete_api_key(key):
+            raise QueuedError(404, "NotFound")
+        return reply_media(request).reply(NOTHING)
+
+    def _check_keys(self) -> None:
+        """There is nothing that a key could open as long as nobody needs one."""
+        if self._access.anonymous is not None:
+            raise QueuedError(404, "NotFound")
+
+
+def _subject(request: Request, name: bytes) -> bytes:
+    """The queue that a request is about, empty for all of them."""
+    return checked(name) if request.route.startswith("/queue/") else b""
+
+
+def _throttle_shown(throttle: tuple[int, int] | None) -> dict[str, Any]:
+    if throttle is None:
+        return {"throttle": None}
+    polls, seconds = throttle
+    return {"throttle": {"max_polls_per_time_window": polls, "time_window_sec": seconds}}

@@ -1,0 +1,345 @@
+"""The port for queued's clients, route by route, in both formats."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .cluster import Cluster, NodeProcess, wait_for
+from .queued_http import QueuedHttp
+
+
+@pytest.fixture(params=["json", "msgpack"])
+def api(request: pytest.FixtureRequest, node: NodeProcess) -> QueuedHttp:
+    return QueuedHttp(node.queued, request.param)
+
+
+@pytest.fixture
+def queue(api: QueuedHttp, queue_name: str) -> str:
+    assert api("PUT", f"/queue/{queue_name}").status == 200
+    return queue_name
+
+
+def text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_made_once_listed_and_deleted(api: QueuedHttp, queue_name: str) -> None:
+    made = api("PUT", f"/queue/{queue_name}", b"whatever this is")
+    assert made.status == 200
+    assert made.value == ({} if api.media == "json" else None)
+    again = api("PUT", f"/queue/{queue_name}")
+    assert (again.status, again.value) == (409, {"error": "QueueAlreadyExists", "error_details": None})
+    assert {"name": queue_name} in api.ok("GET", "/queues")["queues"]
+    assert api("DELETE", f"/queue/{queue_name}").status == 200
+    gone = api("DELETE", f"/queue/{queue_name}")
+    assert (gone.status, gone.value["error"]) == (404, "NotFound")
+    assert {"name": queue_name} not in api.ok("GET", "/queues")["queues"]
+
+
+@pytest.mark.parametrize("verb", ["push", "poll", "update", "delete"])
+def test_nothing_makes_a_queue_by_the_way(api: QueuedHttp, queue_name: str, verb: str) -> None:
+    body = {"messages": [], "visibility_timeout_secs": 1, "id": 1, "poll_tag": 0}
+    answer = api("POST", f"/queue/{queue_name}/messages/{verb}", body)
+    assert (answer.status, answer.value["error"]) == (404, "QueueNotFound")
+    assert api("GET", f"/queue/{queue_name}/metrics").status == 404
+
+
+@pytest.mark.parametrize("name", ["%2E", "..%2Fx", "a%2Fb", "a%00b", "x" * 256, "%zz"])
+def test_names_that_are_refused(api: QueuedHttp, name: str) -> None:
+    answer = api("PUT", f"/queue/{name}")
+    assert answer.status == 400
+    assert answer.body
+
+
+@pytest.mark.parametrize("name", ["a+b%20c", "%C3%A9.t%C3%A9", "%25", "x" * 255])
+def test_names_that_are_allowed(api: QueuedHttp, name: str) -> None:
+    assert api("PUT", f"/queue/{name}").status == 200
+    assert api.push(name, "x")
+    assert api("DELETE", f"/queue/{name}").status == 200
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_push_poll_delete(api: QueuedHttp, queue: str) -> None:
+    ids = api.push(queue, "one", "two", "")
+    assert ids == [ids[0], ids[0] + 1, ids[0] + 2]
+    polled = api.poll(queue)
+    assert [text(one["contents"]) for one in polled] == ["one", "two", ""]
+    assert [one["id"] for one in polled] == ids
+    assert all(one["poll_count"] == 1 and one["created"].endswith("Z") for one in polled)
+    assert api.poll(queue) == []
+    assert api.delete(queue, *polled) == {}
+    assert api.ok("GET", f"/queue/{queue}/metrics", Accept=f"application/{api.media}")["message_counter"] == 0
+
+
+def test_one_message_has_an_id_of_its_own_and_count_is_one(api: QueuedHttp, queue: str) -> None:
+    body = {"messages": [{"contents": "x", "visibility_timeout_secs": 0, "unknown": 1}]}
+    pushed = api.ok("POST", f"/queue/{queue}/messages/push", body)
+    assert pushed["id"] == pushed["ids"][0]
+    api.push(queue, "y")
+    polled = api.ok("POST", f"/queue/{queue}/messages/poll", {"visibility_timeout_secs": 9})["messages"]
+    assert [text(one["contents"]) for one in polled] == ["x"]
+    assert api.poll(queue, count=0) == []
+    assert len(api.poll(queue, count=(1 << 63))) == 1
+
+
+def test_contents_that_are_no_text(node: NodeProcess, queue_name: str) -> None:
+    packed, plain = QueuedHttp(node.queued, "msgpack"), QueuedHttp(node.queued)
+    packed("PUT", f"/queue/{queue_name}")
+    packed.push(queue_name, b"\xff\x00")
+    (polled,) = plain.poll(queue_name, hide=0)
+    assert polled["contents_base64"] == "/wA="
+    assert "contents" not in polled
+    body = {"messages": [{"contents_base64": "/wA=", "visibility_timeout_secs": 0}]}
+    plain.ok("POST", f"/queue/{queue_name}/messages/push", body)
+    assert [one["contents"] for one in packed.poll(queue_name)] == [b"\xff\x00"] * 2
+
+
+def test_tags_fence_and_late_consumers_are_heard(api: QueuedHttp, queue: str) -> None:
+    (identifier,) = api.push(queue, "x")
+    (first,) = api.poll(queue, hide=0)
+    (second,) = api.poll(queue, hide=0)
+    assert first["poll_tag"] != second["poll_tag"]
+    path = f"/queue/{queue}/messages/update"
+    stale = api("POST", path, {"id": identifier, "poll_tag": first["poll_tag"], "visibility_timeout_secs": 5})
+    assert (stale.status, stale.value["error"]) == (404, "MessageNotFound")
+    # The time of the second one is over, but nobody else has polled.
+    late = api.ok("POST", path, {"id": identifier, "poll_tag": second["poll_tag"], "visibility_timeout_secs": 60})
+    assert api.poll(queue) == []
+    assert api.delete(queue, second, report_skipped=True) == {
+        "skipped": [{"id": identifier, "poll_tag": second["poll_tag"]}]
+    }
+    third = {"id": identifier, "poll_tag": late["new_poll_tag"]}
+    assert api.delete(queue, third, third, report_skipped=True) == {"skipped": [third]}
+
+
+def test_tag_0_cancels_and_puts_off_what_was_never_polled(api: QueuedHttp, queue: str) -> None:
+    cancelled, put_off = api.push(queue, "cancelled", "put off", delay=60)
+    path = f"/queue/{queue}/messages/update"
+    api.ok("POST", path, {"id": put_off, "poll_tag": 0, "visibility_timeout_secs": 0})
+    api.delete(queue, {"id": cancelled, "poll_tag": 0})
+    assert [text(one["contents"]) for one in api.poll(queue, ignore_existing_visibility_timeouts=True)] == ["put off"]
+
+
+def test_hidden_messages_can_be_polled_on_request(api: QueuedHttp, queue: str) -> None:
+    api.push(queue, "later", delay=600)
+    api.push(queue, "sooner", delay=60)
+    assert api.poll(queue) == []
+    polled = api.poll(queue, hide=1000, ignore_existing_visibility_timeouts=True)
+    assert [text(one["contents"]) for one in polled] == ["sooner", "later"]
+
+
+def test_a_push_with_a_key_can_be_repeated(api: QueuedHttp, queue: str) -> None:
+    body = {"messages": [{"contents": one, "visibility_timeout_secs": 0} for one in "ab"]}
+    path = f"/queue/{queue}/messages/push"
+    first = api.ok("POST", path, body, Idempotency_Key="k1")
+    assert api.ok("POST", path, body, Idempotency_Key="k1") == first
+    assert len(api.poll(queue)) == 2
+
+
+def test_messages_of_lmq_can_be_polled_and_the_other_way_round(
+    api: QueuedHttp, node: NodeProcess, queue_name: str
+) -> None:
+    lmq = f"/v1/queues/{queue_name}"
+    native = QueuedHttp(node.http)
+    assert native("POST", f"{lmq}/messages", {"messages": [{"content": "from lmq"}]}).status in (200, 201)
+    (polled,) = api.poll(queue_name)
+    assert text(polled["contents"]) == "from lmq"
+    api.delete(queue_name, polled)
+    api.push(queue_name, "from queued")
+    (pulled,) = native.ok("POST", f"{lmq}/pull", {"max": 5})["messages"]
+    assert pulled["content"] == "from queued"
+    assert native.ok("POST", f"{lmq}/ack", {"ids": [pulled["id"]]})["results"] == [True]
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_poll_can_wait(api: QueuedHttp, queue: str) -> None:
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.extend(api.poll(queue, wait_secs=60)))
+    waiting.start()
+    api.push(queue, "x")
+    waiting.join(60)
+    assert [text(one["contents"]) for one in got] == ["x"]
+    assert api.poll(queue, wait_secs=0.05) == []
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_requests_of_a_kind_are_suspended(api: QueuedHttp, queue: str) -> None:
+    path = f"/queue/{queue}/suspend"
+    off = {"delete": False, "poll": False, "push": False, "update": False}
+    assert api.ok("GET", path) == off
+    assert api.ok("POST", path, {"push": True, "poll": None}) == {**off, "push": True}
+    body = {"messages": [{"contents": "x", "visibility_timeout_secs": 0}]}
+    refused = api("POST", f"/queue/{queue}/messages/push", body)
+    assert (refused.status, refused.value["error"]) == (503, "Suspended")
+    assert api.poll(queue) == []
+    assert api.ok("POST", path, {"push": False}) == off
+    api.push(queue, "x")
+    assert api("POST", path, {"push": 1}).status == 400
+
+
+def test_polls_are_throttled_exactly(api: QueuedHttp, queue: str) -> None:
+    path = f"/queue/{queue}/throttle"
+    setting = {"throttle": {"max_polls_per_time_window": 3, "time_window_sec": 1 << 30}}
+    assert api.ok("GET", path) == {"throttle": None}
+    assert api.ok("POST", path, setting) == setting
+    assert api.ok("GET", path) == setting
+    body = {"count": 1, "visibility_timeout_secs": 1}
+    answers = [api("POST", f"/queue/{queue}/messages/poll", body) for _ in range(5)]
+    assert [one.status for one in answers] == [200, 200, 200, 429, 429]
+    assert answers[-1].value["error"] == "Throttled"
+    for wrong in (0, -1):
+        bad = {"throttle": {"max_polls_per_time_window": 3, "time_window_sec": wrong}}
+        assert api("POST", path, bad).status == 400
+    assert api.ok("POST", path, {"throttle": None}) == {"throttle": None}
+    assert api.poll(queue) == []
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_of_a_queue_in_three_formats(api: QueuedHttp, queue: str) -> None:
+    first, _ = api.push(queue, "a", "b", delay=100)
+    api.poll(queue)
+    api.delete(queue, {"id": first, "poll_tag": 7})
+    path = f"/queue/{queue}/metrics"
+    shown = api.ok("GET", path, Accept=f"application/{api.media}")
+    assert shown["message_counter"] == 2
+    assert shown["successful_push_counter"] == 2
+    assert shown["empty_poll_counter"] == 1
+    assert shown["missing_delete_counter"] == 1
+    assert 50 < shown["first_message_visibility_timeout_sec_gauge"] <= 100
+    plain = api("GET", path, Accept="*/*")
+    assert plain.headers["content-type"].startswith("text/plain")
+    lines = dict(line.split(" ") for line in plain.body.decode().splitlines())
+    assert lines.keys() == shown.keys()
+    assert lines["message_counter"] == "2"
+
+
+def test_metrics_of_all_queues(api: QueuedHttp, queue: str) -> None:
+    api.push(queue, "x")
+    shown = api.ok("GET", "/metrics", Accept="application/json")
+    assert shown["values"]["successful_push"]["value"] >= 1
+    assert shown["values"]["vacant"]["type"] == "gauge"
+    plain = api("GET", "/metrics", Accept="text/plain").body.decode()
+    assert "# TYPE queued_visible gauge\nqueued_visible " in plain
+
+
+def test_health_and_unknown_paths(api: QueuedHttp) -> None:
+    assert api.ok("GET", "/healthz")["version"]
+    missing = api("GET", "/nothing/here")
+    assert (missing.status, missing.body) == (404, b"")
+    assert api("POST", "/queues").status == 405
+    assert api("GET", "/api-keys").status == 404
+
+
+# --- malformed input --------------------------------------------------------------------------------------------------
+
+BAD = [
+    ("push", {}),
+    ("push", {"messages": {}}),
+    ("push", {"messages": [{"contents": "x"}]}),
+    ("push", {"messages": [{"visibility_timeout_secs": 0}]}),
+    ("push", {"messages": [{"contents": "x", "visibility_timeout_secs": -1}]}),
+    ("push", {"messages": [{"contents": "x", "visibility_timeout_secs": 1 << 32}]}),
+    (
+        "push",
+        {"messages": [{"contents": "x", "visibility_timeout_secs": 0}, {"contents": 5, "visibility_timeout_secs": 0}]},
+    ),
+    ("poll", {"count": 1}),
+    ("poll", {"count": -1, "visibility_timeout_secs": 0}),
+    ("poll", {"count": True, "visibility_timeout_secs": 0}),
+    ("poll", {"count": 1, "visibility_timeout_secs": 1.5}),
+    ("poll", {"count": 1, "visibility_timeout_secs": 1, "wait_secs": -1}),
+    ("poll", {"count": 1, "visibility_timeout_secs": 1, "ignore_existing_visibility_timeouts": 1}),
+    ("update", {"id": -1, "poll_tag": 0, "visibility_timeout_secs": 0}),
+    ("update", {"id": 1, "poll_tag": 1 << 32, "visibility_timeout_secs": 0}),
+    ("delete", {"messages": [{"id": 1}]}),
+    ("delete", {"messages": [7]}),
+    ("delete", []),
+]
+
+
+@pytest.mark.parametrize(("verb", "body"), BAD)
+def test_malformed_requests_store_nothing(api: QueuedHttp, queue: str, verb: str, body: Any) -> None:
+    answer = api("POST", f"/queue/{queue}/messages/{verb}", body)
+    assert answer.status == 400
+    assert answer.body
+    assert api.poll(queue, ignore_existing_visibility_timeouts=True) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xc1", b"\xff" * 100, b"[" * 100_000])
+def test_bodies_that_cannot_be_decoded(api: QueuedHttp, queue: str, body: bytes) -> None:
+    answer = api("POST", f"/queue/{queue}/messages/poll", body)
+    assert answer.status == 400
+    assert answer.body
+
+
+def test_too_many_values_and_too_many_messages(api: QueuedHttp, queue: str) -> None:
+    many = {"messages": [{"contents": "", "visibility_timeout_secs": 0}] * 10_001}
+    assert api("POST", f"/queue/{queue}/messages/push", many).status == 413
+    assert api("POST", f"/queue/{queue}/messages/delete", {"messages": [0] * 300_000}).status == 413
+
+
+def test_pages_of_browsers_are_refused(api: QueuedHttp, queue: str) -> None:
+    assert api("PUT", f"/queue/{queue}-2", Origin="http://evil.example").status in (401, 403)
+    assert api("PUT", f"/queue/{queue}-2", Host="evil.example").status in (401, 421)
+
+
+# --- several nodes ----------------------------------------------------------------------------------------------------
+
+
+def test_every_node_shows_the_same(shared_cluster: Cluster, new_queue_name: Callable[[], str]) -> None:
+    apis = [QueuedHttp(node.queued, "msgpack") for node in shared_cluster]
+    queue = new_queue_name()
+    assert apis[0]("PUT", f"/queue/{queue}").status == 200
+    for round_ in range(10):
+        writer, reader = apis[round_ % 3], apis[(round_ + 1) % 3]
+        writer.push(queue, b"%d" % round_)
+        (polled,) = reader.poll(queue)
+        assert polled["contents"] == b"%d" % round_
+        apis[(round_ + 2) % 3].delete(queue, polled)
+        assert {"name": queue} in reader.ok("GET", "/queues")["queues"]
+
+
+def test_keys_and_tokens(secret_cluster: Cluster) -> None:
+    first, second, _ = secret_cluster.nodes
+    first.wait_upgraded()
+    open_api = QueuedHttp(first.queued)
+    assert open_api("PUT", "/queue/orders-1").status == 200
+    secret = QueuedHttp(first.http)("POST", "/v1/tokens", {"name": "boss", "role": "admin"}).value["token"]
+    admin = QueuedHttp(first.queued, headers={"Authorization": secret})
+    wait_for(lambda: open_api("GET", "/queues").status == 401, "a token is needed")
+    assert open_api("GET", "/healthz").status == 200
+    assert admin("PUT", "/api-key/k%2F1", {"prefix": "orders-"}).status == 200
+    assert admin.ok("GET", "/api-keys") == {"keys": [{"key": "k/1", "prefix": "orders-"}]}
+    holder = QueuedHttp(second.queued, headers={"Authorization": "k/1"})
+    wait_for(lambda: holder("GET", "/queue/orders-1/suspend").status == 200, "the key is known everywhere")
+    holder.push("orders-1", "x")
+    assert len(holder.poll("orders-1")) == 1
+    for method, path in (
+        ("GET", "/queues"),
+        ("GET", "/metrics"),
+        ("POST", "/suspend"),
+        ("PUT", "/queue/orders-2"),
+        ("DELETE", "/queue/orders-1"),
+        ("GET", "/api-keys"),
+        ("DELETE", "/api-key/k%2F1"),
+        ("GET", "/queue/unknown/metrics"),
+    ):
+        assert holder(method, path).status == 401, path
+    assert QueuedHttp(second.http, headers={"Authorization": "Bearer k/1"})("GET", "/v1/queues").status == 401
+    assert admin("DELETE", "/api-key/k%2F1").status == 200
+    wait_for(lambda: holder("GET", "/queue/orders-1/suspend").status == 401, "the key is good no more")
