@@ -206,6 +206,7 @@ class Node:
         )
         self.session = NodeSession(self.service)
         self.open_reads = OpenReads(self.service, self.session)
+        self.service.fresh = self._is_fresh
         self.membership = Membership(
             self._present,
             self.service,
@@ -249,6 +250,9 @@ class Node:
 
     def _machine(self) -> Machine:
         return self.replica.machine
+
+    async def _is_fresh(self) -> bool:
+        return await self.replica.fresh()
 
     def _present(self) -> Replica:
         return self.replica

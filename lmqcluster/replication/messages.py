@@ -72,6 +72,9 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     "ask": (11, (("verb", str), ("arguments", list))),
     "answer": (12, (("ok", bool), ("result", (dict, str)))),
     "pre_vote": (13, (("term", int), ("round", int), ("last_log_index", int), ("last_log_term", int))),
+    # How far logs reach; sent by machine version 3 on only, which all members know then.
+    "where": (15, (("round", int),)),
+    "here": (16, (("round", int), ("last", int), ("members", bytes))),
     "pre_vote_reply": (14, (("term", int), ("round", int), ("granted", bool), ("stranger", bool))),
 }
 AFTER_SYNC = frozenset({"append_reply", "snapshot_reply"})

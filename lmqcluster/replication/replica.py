@@ -21,6 +21,7 @@ from ..core import Applied, Machine
 from ..core.commands import Command, Compile
 from . import handshake
 from .about import About
+from .fresh_reads import FreshReads
 from .handshake import Identity
 from .histogram import Histogram
 from .log_clock import LogClock
@@ -45,6 +46,8 @@ log = structlog.get_logger("lmq.replica")
 TICK_S = 0.02
 _WITHOUT_OLD_HANDSHAKE = 2
 """The machine version from which on all members know the present handshake."""
+_FRESH_READS = 3
+"""The machine version from which on all members tell how far their logs reach."""
 
 
 class ReplicaListener(Protocol):
@@ -155,6 +158,7 @@ class Replica:
             forgetful=storage.forgetful,
         )
         self.core.link_changed = self._link_changed
+        self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
 
     # --- life cycle -----------------------------------------------------------------------------------------------
 
@@ -252,6 +256,7 @@ class Replica:
         core = self.core
         self.transport.flush()
         core.compact()
+        self._fresh_reads.applied()
         self._note_changes()
         self._tend_files()
         unapplied = core.applied_index() < core.commit_index() and not core.is_installing()
@@ -372,6 +377,10 @@ class Replica:
                 self.transport.send(node, {"type": "not_leader", "sequence": message["sequence"]})
         elif kind == "not_leader":
             self._listener.batch_refused(message["sequence"])
+        elif kind == "where":
+            self._fresh_reads.asked(node, message["round"])
+        elif kind == "here":
+            self._fresh_reads.answered(node.id, message["round"], message["last"], message["members"])
         elif kind == "about":
             fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
             self.peers[node.id] = About(**{name: message[name] for name in fields})
@@ -415,6 +424,15 @@ class Replica:
         if leader is None or leader == self.meta.node_id:
             return False
         sent = self.transport.send(PeerNode(leader), {"type": "propose", "sequence": sequence, "batch": batch})
+        self.wake()
+        return sent
+
+    async def fresh(self) -> bool:
+        """Wait until this replica shows all that was acknowledged before the call; False if that cannot be found out soon."""
+        return self.machine.version >= _FRESH_READS and await self._fresh_reads.fresh()
+
+    def _send_at_once(self, node: PeerNode, message: dict[str, Any]) -> bool:
+        sent = self.transport.send(node, message)
         self.wake()
         return sent
 

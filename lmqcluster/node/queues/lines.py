@@ -16,7 +16,10 @@ from ...wire.errors import LmqError
 from ..proposer import Group
 from .pattern_views import PatternViews, View
 
-__all__ = ["CANDIDATES_MAX", "Asked", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter"]
+__all__ = [
+    "CANDIDATES_MAX", "Asked", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter",
+    "polls_are_suspended",
+]  # fmt: skip
 
 CANDIDATES_MAX = 16
 """Most queues that one claim for a pattern names."""

@@ -12,6 +12,7 @@ from ...core.message_index import tag_of
 from ...core.poll_limits import POLL_COUNTERS, Endpoint, PollLimits
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
+from .lines import polls_are_suspended
 from .naming import no_queue
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ RETRY_WITHOUT_END = (1 << 31) - 1
 SECONDS_MAX = 1 << 39
 """Longer times are taken for this one."""
 EXACT_LEASES_MAX = 10_000
+_SWEEP_MIN = 64
 
 
 class Polled(NamedTuple):
@@ -130,9 +132,37 @@ class PolledQueues:
         self._check(queue)
         asked = (Op.POLL, _microseconds(hide_s), takes_hidden, False)
         wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
-        delivered = await self._wait_for(partial(self._pulls().start_asking, asked), queue, wanted, has_room)
+        start = self._pulls().start_asking
+        if not takes_hidden and await self._is_empty(queue):
+            if not wanted[1]:
+                self._note_empty(queue)
+                return []
+            start = self._pulls().wait_asking
+        delivered = await self._wait_for(partial(start, asked), queue, wanted, has_room)
         parse = self._receipts().parse
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
+
+    async def _is_empty(self, name: bytes) -> bool:
+        """Whether a poll would find nothing, and leave no trace: then the log need not know of it."""
+        if not self._seems_empty(name):
+            return False
+        await self._service.look_up()
+        return self._seems_empty(name)
+
+    def _seems_empty(self, name: bytes) -> bool:
+        machine = self._service.machine()
+        queue = machine.queues.get(name)
+        if queue is None or queue.is_exclusive() or machine.poll_limits.throttle or _limits_of(queue).throttle:
+            return False
+        head_us = queue.head_us()
+        is_due = head_us is not None and head_us <= self._pulls().clock.now_us()
+        return not is_due and not polls_are_suspended(machine, queue)
+
+    def _note_empty(self, name: bytes) -> None:
+        self._empty[name] += 1
+        queues = self._service.machine().queues
+        if len(self._empty) > 2 * len(queues) + _SWEEP_MIN:
+            self._empty = Counter({one: count for one, count in self._empty.items() if one in queues})
 
     def give_back(self, polled: Sequence[Polled]) -> None:
         """Return what did not reach its client: nobody waits for it."""
@@ -177,7 +207,7 @@ class PolledQueues:
 
     async def limits(self, queue: bytes) -> Limits:
         """What bounds requests on a queue, or, with an empty name, on all."""
-        await self._service.barrier()
+        await self._service.look_up()
         limits = self._limits(queue)
         throttle = limits.throttle and (limits.throttle[0], limits.throttle[1] // 1_000_000)
         return Limits(_named(limits.suspended), throttle)
@@ -196,7 +226,7 @@ class PolledQueues:
 
     async def metrics(self, name: bytes) -> QueueMetrics:
         """Figures of a queue."""
-        await self._service.barrier()
+        await self._service.look_up()
         queue = self._existing(name)
         now_us = self._pulls().clock.now_us()
         first_us = queue.earliest_us()
@@ -222,7 +252,7 @@ class PolledQueues:
 
     async def api_keys(self) -> list[tuple[bytes, bytes]]:
         """All keys, with what the names of the queues begin with that they open."""
-        await self._service.barrier()
+        await self._service.look_up()
         return [(key, prefix) for key, prefix in self._service.machine().api_keys]
 
     async def set_api_key(self, key: bytes, prefix: bytes) -> None:

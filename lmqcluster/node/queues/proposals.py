@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...core import Machine, Op
@@ -40,6 +40,7 @@ class Proposals:
         memory_bytes_max: above it pushes are refused.
 
     Attributes:
+        fresh: waits until the replica shows what was acknowledged before, or tells that it does not; None if there is no way to.
         stored_bytes: about how much memory the replicated state takes; the node keeps it up to date.
     """
 
@@ -61,6 +62,7 @@ class Proposals:
         self.stored_bytes = 0
         self._memory_bytes_max = memory_bytes_max
         self._loop = asyncio.get_running_loop()
+        self.fresh: Callable[[], Awaitable[bool]] | None = None
         self._futures = _FutureSink()
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -68,6 +70,11 @@ class Proposals:
     async def barrier(self) -> None:
         """Afterwards local reads show everything that was acknowledged anywhere before the call."""
         await self.propose([Op.BARRIER], 16)
+
+    async def look_up(self) -> None:
+        """As `barrier`, but without an entry of the log if the other members answer."""
+        if self.fresh is None or not await self.fresh():
+            await self.barrier()
 
     async def propose(self, command: list[Any], size_bytes: int) -> Any:
         """Have a command carried out; returns what the state machine returned."""

@@ -110,6 +110,12 @@ class Pulls:
         op, *arguments = asked
         self._proposer.add(Group([op, queue, ticket[2], *arguments], [ticket], self), 64 + _DELIVERY_BYTES * ticket[2])
 
+    def wait_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+        """Wait for a queue in which nothing is due, as if a pull had found that out."""
+        op, *arguments = asked
+        command = [op, queue, ticket[2], *arguments]
+        self.queue_up(self._line(command) or self._new_line(command), [ticket])
+
     def session_ended(self, session: int) -> None:
         """Answer all who wait in a session that it has ended."""
         error = LmqError("session_lost", "the session has ended, and what it held with it; open another one")

@@ -19,7 +19,9 @@ def number_of(given: dict[str, Any], name: str, low: int, high: int, default: An
     Raises:
         LmqError: ``bad_request``.
     """
-    value = given.get(name, default)
+    value = given.get(name)
+    if value is None and default is not _MISSING:
+        return int(default)
     if type(value) is not int or not low <= value <= high:
         raise LmqError("bad_request", f"{name} must be an integer from {low} to {high}")
     return value
@@ -31,8 +33,10 @@ def count_of(given: dict[str, Any], name: str, default: Any = _MISSING) -> int:
 
 
 def flag_of(given: dict[str, Any], name: str) -> bool:
-    """A boolean member, false if it is absent."""
-    value = given.get(name, False)
+    """A boolean member, false if it is absent or null."""
+    value = given.get(name)
+    if value is None:
+        return False
     if type(value) is not bool:
         raise LmqError("bad_request", f"{name} must be true or false")
     return value

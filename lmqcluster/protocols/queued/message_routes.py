@@ -58,13 +58,17 @@ class MessageRoutes:
             for index, one in enumerate(list_of(body, "messages"))
         ]
         ids = await self._polled.push(name, items, request.principal.owner)
-        return reply_media(request).reply({"ids": ids, "id": ids[0]} if len(ids) == 1 else {"ids": ids})
+        media = reply_media(request)
+        # queued's clients, which speak MessagePack, refuse members that they do not know.
+        return media.reply({"ids": ids, "id": ids[0]} if len(ids) == 1 and not media.is_msgpack else {"ids": ids})
 
     async def poll(self, request: Request, name: bytes) -> Reply:
         """Take visible messages and hide them for a while."""
         checked(name)
         body = await read_object(request)
         wait_s = _wait_s(body)
+        media = reply_media(request)
+        is_detailed = flag_of(body, "details") or not media.is_msgpack
         operation = self._polled.poll(
             name,
             count=count_of(body, "count", 1),
@@ -74,9 +78,8 @@ class MessageRoutes:
             has_room=request.has_room,
         )
         polled = await (self._waits.run(request.principal, operation, []) if wait_s else operation)
-        media = reply_media(request)
         try:
-            return media.reply({"messages": [_shown(one, media) for one in polled]})
+            return media.reply({"messages": [_shown(one, media, is_detailed=is_detailed) for one in polled]})
         except BaseException:
             self._polled.give_back(polled)
             raise
@@ -125,18 +128,15 @@ def _named(given: dict[str, Any]) -> tuple[int, int]:
     return number_of(given, "id", 0, _ID_MAX), number_of(given, "poll_tag", 0, _TAG_MAX)
 
 
-def _shown(polled: Polled, media: Media) -> dict[str, Any]:
+def _shown(polled: Polled, media: Media, *, is_detailed: bool) -> dict[str, Any]:
     delivery = polled.delivery
     body = delivery.content
     if delivery.compound:
         # What LMQ's clients had accumulated is one message here.
         body = msgpack.packb([part.content for part in delivery.parts], use_bin_type=True)
-    seconds, fraction = divmod(delivery.pushed_s, 1)
-    created = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(fraction * 1e6):06d}Z"
-    return {
-        **media.contents(body),
-        "id": delivery.sequence,
-        "poll_tag": polled.tag,
-        "created": created,
-        "poll_count": delivery.delivery,
-    }
+    shown = {**media.contents(body), "id": delivery.sequence, "poll_tag": polled.tag}
+    if is_detailed:
+        seconds, fraction = divmod(delivery.pushed_s, 1)
+        shown["created"] = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(fraction * 1e6):06d}Z"
+        shown["poll_count"] = delivery.delivery
+    return shown

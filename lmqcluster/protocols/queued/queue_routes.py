@@ -58,7 +58,7 @@ class QueueRoutes:
 
     async def list(self, request: Request) -> Reply:
         """The names of all queues that the client may see."""
-        await self._service.barrier()
+        await self._service.look_up()
         media, covers = reply_media(request), request.principal.covers
         names = list(self._service.machine().queues)
         shown: list[dict[str, Any]] = []
