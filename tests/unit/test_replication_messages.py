@@ -63,6 +63,8 @@ EVERY: list[dict[str, Any]] = [
     {"type": "answer", "ok": False, "result": "no"},
     {"type": "pre_vote", "term": 3, "round": 1, "last_log_index": 6, "last_log_term": 3},
     {"type": "pre_vote_reply", "term": 3, "round": 1, "granted": True, "stranger": False},
+    {"type": "where", "round": 2},
+    {"type": "here", "round": 2, "last": 70, "members": b"m" * 16},
 ]
 WRONG_VALUES: list[Any] = [None, True, 1, 1.5, "text", b"bytes", [1], {"k": 1}]
 
@@ -113,7 +115,7 @@ def test_missing_and_additional_fields_are_refused(message: dict[str, Any]) -> N
             messages.decode(msgpack.packb(wrong))
 
 
-@pytest.mark.parametrize("kind", [0, 15, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
+@pytest.mark.parametrize("kind", [0, 17, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
 def test_unknown_kinds_are_refused(kind: object) -> None:
     with pytest.raises(FrameError, match="not a message of a known kind"):
         messages.decode(msgpack.packb([kind, 1]))
