@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from .message import Delivery, Message, Origin
     from .messages import Messages
     from .options import PushOptions
+    from .session_calls import ClientSession
     from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
+    from .sync_session_calls import SyncSession
     from .transactions import SyncTransaction, Transaction
 else:
     __getattr__ = lazy_names(
@@ -32,6 +34,8 @@ else:
             "Client": "sync_client",
             "ClientOptions": "sync_client",
             "Delivery": "message",
+            "SyncSession": "sync_session_calls",
+            "ClientSession": "session_calls",
             "Mark": "job_calls",
             "Message": "message",
             "Messages": "messages",
@@ -54,6 +58,7 @@ __all__ = [
     "BatchMessage",
     "Client",
     "ClientOptions",
+    "ClientSession",
     "Delivery",
     "Mark",
     "Message",
@@ -63,6 +68,7 @@ __all__ = [
     "PushOptions",
     "SyncMessage",
     "SyncMessages",
+    "SyncSession",
     "SyncTransaction",
     "Transaction",
 ]

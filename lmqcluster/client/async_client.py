@@ -18,7 +18,19 @@ from .addresses import NodeAddress, parse_addresses
 from .backoff import Backoff
 from .batch_calls import BatchCalls
 from .call_base import ok
-from .calls import Call, Once, OptionPull, Pull, PullOptions, Push, PushMany, Settle, SettleMany, push_texts
+from .calls import (
+    Call,
+    Once,
+    OptionPull,
+    Pull,
+    PullOptions,
+    Push,
+    PushMany,
+    Settle,
+    SettleMany,
+    WaitingCall,
+    push_texts,
+)
 from .job_calls import JobCalls
 from .message import Message
 from .messages import Messages
@@ -27,6 +39,7 @@ from .queue_calls import QueueCalls
 from .replies import decode_strings, push_text
 from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
 from .session import Session
+from .session_calls import SessionClient
 from .transactions import TransactionCalls
 
 __all__ = ["AsyncClient"]
@@ -43,7 +56,7 @@ _WAIT_S_MAX = 1e8
 Name = str | bytes
 
 
-class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
+class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionClient):
     """A connection to the cluster through any of its nodes.
 
     ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit; without it the first call
@@ -171,7 +184,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
         Args:
             queue: name of the queue, which is made if it does not exist.
             content: any MessagePack value.
-            options: ``key``, ``delay``, ``due``, ``ttl``, ``priority``, ``label``, ``group``, see `PushOptions`.
+            options: ``key``, ``delay``, ``due``, ``ttl``, ``priority``, ``label``, ``group``, ``wait``, see `PushOptions`.
 
         Returns:
             Awaited: ``"ok"``, or in a queue that accumulates ``"packing started"`` or ``"packed"``.
@@ -195,8 +208,19 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
     def _push_with_options(self, queue: Name, content: Any, options: dict[str, Any]) -> Future[str]:
         # A push with options has no number of its producer, so it needs a key to be stored once.
         options.setdefault("key", random_key())
-        body = b"".join((self._option_push_heads[queue], encode_content(content), pack(options)))
-        return self._call(Call, body, push_text)
+        head = self._option_push_heads[queue] + encode_content(content)
+        wait_s = options.pop("wait", None)
+        if not wait_s:
+            return self._call(Call, head + pack(options), push_text)
+        return self._call_waiting(lambda left_s: head + pack({**options, "wait": left_s}), push_text, wait_s)
+
+    def _call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
+        if not 0 <= wait_s <= _WAIT_S_MAX:
+            raise ValueError(f"a wait must be 0 seconds or more, not {wait_s!r}")
+        loop = self._loop or self._bind()
+        future: Future[Any] = Future(loop=loop)
+        self._submit(WaitingCall(future, body, decode, loop.time(), wait_s, self._timeout_s))
+        return future
 
     def push_many(
         self,
@@ -286,7 +310,13 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
     # --- pull -----------------------------------------------------------------------------------------------------
 
     def pull(
-        self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
+        self,
+        queue: Name,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
     ) -> Coroutine[Any, Any, Message | None]:
         """Take the next message under a lease.
 
@@ -295,6 +325,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
             timeout: how long to wait for one, in seconds; 0 = not at all, None = without limit.
             lease: how long the lease lasts, in seconds; None = the queue's ``timeout``.
             auto_ack: have the node acknowledge the message before it sends it. If it does not arrive, it is lost.
+            session: id of a session with which the lease ends; see `session`.
 
         Returns:
             The message, or None if there was none in time.
@@ -302,9 +333,9 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
         Raises:
             LmqError: for instance ``bad_name``; with `auto_ack` ``unknown_outcome`` if the connection was lost before the answer.
         """
-        if lease is not None or auto_ack:
+        if lease is not None or auto_ack or session is not None:
             head, decode = self._option_pull_heads[queue], self._settled_message if auto_ack else self._message
-            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack))
+            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session))
         return self._pull(self._pull_heads[queue], self._message, timeout)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
@@ -324,6 +355,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
         *,
         lease: float | None = None,
         auto_ack: bool = False,
+        session: Name | None = None,
     ) -> Coroutine[Any, Any, list[Message]]:
         """Take up to `max` (1 to 10,000) messages; waits only while there is none at all.
 
@@ -331,14 +363,14 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls):
             queue: name of the queue.
             max: most messages to take.
             timeout: as in `pull`, but not waiting by default.
-            lease, auto_ack: as in `pull`.
+            lease, auto_ack, session: as in `pull`.
         """
         if not 1 <= max <= PULL_COUNT_MAX:
             raise ValueError(f"max must be 1 to {PULL_COUNT_MAX}, not {max!r}")
-        if lease is not None or auto_ack:
+        if lease is not None or auto_ack or session is not None:
             head = self._option_pull_many_heads[queue] + pack(max)
             decode = self._settled_messages if auto_ack else self._messages
-            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack))
+            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session))
         return self._pull(self._pull_many_heads[queue] + pack(max), self._messages, timeout)
 
     async def _pull(

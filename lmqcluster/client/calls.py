@@ -24,16 +24,17 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 
 from .replies import push_text
-from .requests import request_body, unpack_body
+from .requests import name_bytes, request_body, unpack_body
 
 __all__ = [
     "Call", "Control", "Moved", "Once", "OptionPull", "Pull", "PullOptions", "Push", "PushMany", "Settle", "SettleMany",
-    "Transaction", "push_texts",
+    "Transaction", "WaitingCall", "push_texts",
 ]  # fmt: skip
 
 _packed_wait = lru_cache(maxsize=256)(pack)
 _NO_LIMIT = pack(1e8)
 """Three years. The batch pull does not know a wait without limit, so no pull uses one."""
+_LEAST_WAIT_S = 0.001
 _ONE, _TWO = b"\x91", b"\x92"
 _GONE = frozenset({"not_found", "queue_not_found"})
 
@@ -82,6 +83,34 @@ class Call:
 
     def renew(self, now: float) -> None:
         """Called before the call is sent, first or again, other than on the straight path."""
+
+
+class WaitingCall(Call):
+    """A request that the node may hold back for a time that it names; sent again, it waits for what is left.
+
+    Attributes:
+        make: the body for so many seconds.
+        wait_until: loop time in seconds.
+    """
+
+    __slots__ = ("make", "wait_until")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        make: Callable[[float], bytes],
+        decode: Callable[[Any], Any],
+        now: float,
+        wait_s: float,
+        timeout_s: float,
+    ) -> None:
+        super().__init__(future, make(wait_s), decode, now + wait_s + timeout_s)
+        self.make = make
+        self.wait_until = now + wait_s
+
+    def renew(self, now: float) -> None:
+        """Wait at the node for what is left of the time."""
+        self.body = self.make(max(_LEAST_WAIT_S, self.wait_until - now))
 
 
 class Once(Call):
@@ -307,16 +336,20 @@ class PullOptions(NamedTuple):
     Attributes:
         lease: how long the lease lasts, in seconds; None for what the queue says.
         auto_ack: whether the node acknowledges what it sends.
+        session: id of the session with which the lease ends.
     """
 
     lease: float | None
     auto_ack: bool
+    session: str | bytes | None = None
 
     def packed(self) -> bytes:
         """As the last argument of a request."""
         options: dict[str, Any] = {"auto_ack": True} if self.auto_ack else {}
         if self.lease is not None:
             options["lease"] = self.lease
+        if self.session is not None:
+            options["session"] = name_bytes(self.session)
         return pack(options)
 
 

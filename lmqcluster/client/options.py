@@ -15,7 +15,7 @@ Place = Literal["tail", "keep", "head"]
 """Where a message goes that is given back."""
 _PLACES = ("tail", "keep", "head")
 _NAMES = frozenset(("key", "label", "group"))
-_NUMBERS = frozenset(("delay", "due", "ttl", "priority"))
+_NUMBERS = frozenset(("delay", "due", "ttl", "priority", "wait"))
 
 
 class PushOptions(TypedDict, total=False):
@@ -30,6 +30,7 @@ class PushOptions(TypedDict, total=False):
         priority: an integer of 32 bits; lower ones are delivered first, and 0 is that of messages without one.
         label: the producer's name for it, by which it can be counted and withdrawn while it waits; 1 to 255 bytes.
         group: messages of a group are delivered one at a time, in their order; 1 to 255 bytes.
+        wait: seconds for which the push waits for room if the queue is full, behind those that wait already; for `push` alone.
     """
 
     key: Name | None
@@ -39,6 +40,7 @@ class PushOptions(TypedDict, total=False):
     priority: int | None
     label: Name | None
     group: Name | None
+    wait: float | None
 
 
 def random_key() -> bytes:
@@ -124,4 +126,6 @@ def _without_key(options: PushOptions) -> dict[str, Any]:
     packed = packed_push_options(options)
     if "key" in packed:
         raise ValueError("the keys of a batch are given by keys")
+    if "wait" in packed:
+        raise ValueError("a batch does not wait for room")
     return packed

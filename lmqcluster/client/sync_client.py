@@ -23,6 +23,7 @@ from .message import Delivery, Message, logger
 from .messages import Messages
 from .options import Place, PushOptions
 from .sync_queue_calls import SyncQueueCalls
+from .sync_session_calls import SyncSession, SyncSessionCalls
 from .transactions import SyncTransaction
 
 __all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages"]
@@ -52,7 +53,7 @@ class ClientOptions(TypedDict, total=False):
     tls: ssl.SSLContext | None
 
 
-class Client(SyncQueueCalls):
+class Client(SyncSessionCalls, SyncQueueCalls):
     """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
 
     ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads,
@@ -170,10 +171,17 @@ class Client(SyncQueueCalls):
         return self._run(lambda: self._client.push_all(pattern, content))
 
     def pull(
-        self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
+        self,
+        queue: Name,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
     ) -> SyncMessage | None:
         """Take the next message, waiting up to `timeout` seconds (None = without limit), see `AsyncClient.pull`."""
-        return self._message(self._run(lambda: self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack)))
+        pulled = self._run(lambda: self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=session))
+        return self._message(pulled)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> SyncMessage | None:
         """Take one message from any queue whose name matches, see `AsyncClient.pull_any`."""
@@ -187,9 +195,12 @@ class Client(SyncQueueCalls):
         *,
         lease: float | None = None,
         auto_ack: bool = False,
+        session: Name | None = None,
     ) -> list[SyncMessage]:
         """Take up to `max` messages, see `AsyncClient.pull_many`."""
-        found = self._run(lambda: self._client.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack))
+        found = self._run(
+            lambda: self._client.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack, session=session)
+        )
         return [SyncMessage(self, message) for message in found]
 
     def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> SyncMessages:
@@ -291,6 +302,10 @@ class Client(SyncQueueCalls):
     def peek(self, queue: Name, count: int, start_sequence: int = 0) -> BatchColumns:
         """Look at messages without taking them, see `AsyncClient.peek`."""
         return self._run(lambda: self._client.peek(queue, count, start_sequence))
+
+    def session(self, ttl: float = 30.0) -> SyncSession:
+        """A session that is renewed in the background: ``with client.session() as session:``, see `AsyncClient.session`."""
+        return SyncSession(self, self._client.session(ttl), self._run)
 
     def transaction(self) -> SyncTransaction:
         """Several operations in one step, all of them or none: ``with client.transaction() as transaction:``.

@@ -16,7 +16,7 @@ from .raw_rpc import Rpc
 
 TEXT = PAGE.read_text(encoding="utf-8")
 QUEUE, ABSENT, CLAIMED, SETTLED = "docs-errors", "docs-absent", "docs-claimed", "docs-settled"
-FULL, ROOM_FOR_ONE = "docs-full", "docs-one"
+FULL, ROOM_FOR_ONE, EXCLUSIVE = "docs-full", "docs-one", "docs-exclusive"
 ID = "0" * 32
 OTHER_SESSION = 1 << 40
 BATCH = {"pattern": False, "count": 1, "lease": 60}
@@ -38,6 +38,12 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("pull", "bad_request"): [QUEUE, 0, {"lease": 0}],
     ("pull_many", "bad_name"): ["\n", 1],
     ("pull_many", "bad_request"): [QUEUE, 1, 0, {"lease": 0}],
+    **{(method, "exclusive"): [EXCLUSIVE, *more] for method, more in (("pull", [0]), ("pull_many", [1]))},
+    ("pull", "session_lost"): [QUEUE, 0, {"session": ID}],
+    ("pull_many", "session_lost"): [QUEUE, 1, 0, {"session": ID}],
+    ("open_session", "bad_request"): [0],
+    **{(method, "session_lost"): [QUEUE, ID] for method in ("leave_queue", "lock", "unlock")},
+    **{(method, "bad_name"): ["", ID] for method in ("lock", "unlock")},
     ("pull_any", "bad_pattern"): ["("],
     **{(method, "not_found"): [QUEUE, ID] for method in ("done", "release", "retain")},
     **{(method, "queue_not_found"): [ABSENT, ID] for method in ("done", "release", "retain")},
@@ -104,6 +110,7 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
         connection.call("push", QUEUE, 1, {"key": "k"})
         connection.call("update_props", FULL, {"max_items": 0})
         connection.call("update_props", ROOM_FOR_ONE, {"max_items": 1})
+        connection.call("update_props", EXCLUSIVE, {"exclusive": True})
         connection.call("claim_subscription", CLAIMED)
         connection.call("settle_batches", SETTLED, 1)
         yield connection

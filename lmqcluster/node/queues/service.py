@@ -141,8 +141,7 @@ class QueueService(Proposals):
             self.check_item(item)
             has_options |= item.options is not None
         if wait_s:
-            self.check_version(3)
-            return await self._waiting_pushes.push(queue, items, wait_s, owner)
+            return await self.push_or_wait(queue, items, wait_s, owner)
         if has_options:
             self.check_version(3)
         elif len(items) == 1 and not items[0].headers and items[0].key is None:
@@ -155,6 +154,16 @@ class QueueService(Proposals):
         flags: list[int] = await self.propose(command, size)
         check_all_stored(queue, flags)
         return [Stored(flag) for flag in flags]
+
+    def push_or_wait(
+        self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes = b""
+    ) -> Coroutine[Any, Any, list[Stored]]:
+        """As `push` with `wait_s`. It is sent at once, so that what is sent next takes effect behind it."""
+        self.check_version(3)
+        self.check_name(queue, owner)
+        for item in items:
+            self.check_item(item)
+        return self._waiting_pushes.push(queue, items, wait_s, owner)
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from ...core import Op
@@ -29,8 +29,12 @@ class WaitingPushes:
         self._waiting: dict[int, bytes] = {}
         self._closing: LmqError | None = None
 
-    async def push(self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes) -> list[Stored]:
+    def push(
+        self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes
+    ) -> Coroutine[Any, Any, list[Stored]]:
         """Store messages, all of them or none, waiting up to `wait_s` seconds of log time for room.
+
+        The command is sent at once; what is returned tells the outcome.
 
         Cancelling the task withdraws the push, unless it is stored meanwhile.
 
@@ -43,6 +47,9 @@ class WaitingPushes:
         answer: asyncio.Future[Any] = self._loop.create_future()
         sink = _Sink(self._board)
         proposals.proposer.add(Group(command, [answer], sink), sum(item.size_bytes() for item in items))
+        return self._outcome(answer, sink, owner)
+
+    async def _outcome(self, answer: asyncio.Future[Any], sink: _Sink, owner: bytes) -> list[Stored]:
         result = await answer
         if isinstance(result, asyncio.Future):
             result = await self._waited(result, sink.ticket, owner)

@@ -19,6 +19,7 @@ from .job_methods import JOB_METHODS
 from .pull_methods import PULL_METHODS
 from .push_methods import PUSH_METHODS
 from .queue_methods import QUEUE_METHODS
+from .session_methods import SESSION_METHODS
 from .settle_methods import SETTLE_METHODS
 from .single_commands import propose, say_ok
 from .transaction_methods import TRANSACTION_METHODS
@@ -138,6 +139,7 @@ METHODS: dict[bytes, Handler] = {
     **PULL_METHODS,
     **SETTLE_METHODS,
     **TRANSACTION_METHODS,
+    **SESSION_METHODS,
     b"forget_keys": _forget_keys,
     b"delete": _delete,
     b"update_props": _update_props,

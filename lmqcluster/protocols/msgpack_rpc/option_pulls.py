@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...core import Op
 from ...node.queues.pulls import Puller
 from ...node.queues.times import lease_us
 from ...wire.errors import LmqError
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["pull_many", "pull_with_options"]
 
-_OPTIONS = frozenset((b"lease", b"auto_ack"))
+_OPTIONS = frozenset((b"lease", b"auto_ack", b"session"))
 
 
 def pull_with_options(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
-    """``pull(name, timeout, {lease, auto_ack})``."""
+    """``pull(name, timeout, {lease, auto_ack, session})``."""
     arity(arguments, 3, 3)
     name, wait_s, options = text(arguments[0]), wait(arguments[1]), given(arguments[2], _OPTIONS)
     settles = _settles(connection, msgid, options)
@@ -29,7 +30,7 @@ def pull_with_options(connection: Connection, msgid: Any, arguments: list[Any]) 
 
 
 def pull_many(connection: Connection, msgid: Any, name: bytes, wanted: tuple[int, float], more: list[Any]) -> None:
-    """``pull_many(name, max, timeout[, {lease, auto_ack}])``; `more` holds the options, if there are any."""
+    """``pull_many(name, max, timeout[, {lease, auto_ack, session}])``; `more` holds the options, if there are any."""
     options = given(more[0], _OPTIONS) if more else {}
     settles = _settles(connection, msgid, options)
     puller = SettlingPuller(connection, is_many=True) if settles else ManyPuller(connection)
@@ -49,6 +50,14 @@ def _start(
     service = connection.service
     lease_s = seconds_of(options, b"lease")
     connection.check_waiters()
+    if b"session" in options:
+        own_lease_us = 0 if lease_s is None else lease_us(lease_s)
+        number = service.sessions.number(text(options[b"session"]))
+        service.check_version(3)
+        service.check_name(name, connection.kept_for())
+        asked = (Op.PULL_IN_SESSION, own_lease_us, number, 1, *connection.owned())
+        service.pulls.start_asking(asked, name, ticket)
+        return
     if lease_s is None:
         service.check_name(name, connection.kept_for())
         service.receipts()

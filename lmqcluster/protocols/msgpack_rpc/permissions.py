@@ -68,6 +68,14 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"bindings": LOOK_AT_QUEUE,
     # Each operation is checked by itself.
     b"transaction": Permission(Role.WRITE, Scope.ANYTHING),
+    # Sessions are their owner's; what is pulled or locked in them is checked with each request.
+    b"open_session": Permission(Role.WRITE, Scope.ANYTHING),
+    b"renew_session": Permission(Role.WRITE, Scope.ANYTHING),
+    b"end_session": Permission(Role.WRITE, Scope.ANYTHING),
+    b"leave_queue": USE,
+    # The names of locks are matched as those of queues.
+    b"lock": USE,
+    b"unlock": USE,
     b"suspend": MANAGE_QUEUE,
     b"resume": MANAGE_QUEUE,
     # Queues that properties name are checked by the method itself.

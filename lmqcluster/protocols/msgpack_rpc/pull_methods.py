@@ -87,7 +87,7 @@ def _cancel(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 
 
 def _pull_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``pull_many(name, max[, timeout[, {lease, auto_ack}]])``."""
+    """``pull_many(name, max[, timeout[, {lease, auto_ack, session}]])``."""
     arity(arguments, 2, 4)
     name, most = text(arguments[0]), count(arguments[1], PULL_COUNT_MAX)
     wait_s = 0.0 if len(arguments) == 2 else wait(arguments[2])

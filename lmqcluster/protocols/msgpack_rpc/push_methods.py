@@ -15,13 +15,14 @@ from ...wire.limits import PUSH_COUNT_MAX
 from . import replies
 from .arguments import arity, body_of, content_types_of, key_of, plain_item, text
 from .connection import Connection, Handler
-from .option_arguments import PUSH_OPTIONS, given, push_options
+from .option_arguments import PUSH_OPTIONS, given, push_options, seconds_of
 from .single_commands import propose
 
 __all__ = ["PUSH_METHODS", "item_of"]
 
 Arguments = list[Any]
 _ITEM_OPTIONS = PUSH_OPTIONS | {b"key"}
+_PUSH_OPTIONS = _ITEM_OPTIONS | {b"wait"}
 _BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"options"))
 _SHOWN_MAX = 10
 
@@ -40,12 +41,17 @@ def item_of(content: Any, options: Any) -> PushItem:
 
 
 def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``push(name, content[, {key, delay, due, ttl, priority, label, group}])``."""
+    """``push(name, content[, {key, delay, due, ttl, priority, label, group, wait}])``."""
     if len(arguments) == 2:
         connection.push(msgid, arguments)
         return
     arity(arguments, 3, 3)
-    name, options = text(arguments[0]), given(arguments[2], _ITEM_OPTIONS)
+    name, options = text(arguments[0]), given(arguments[2], _PUSH_OPTIONS)
+    wait_s = seconds_of(options, b"wait")
+    options.pop(b"wait", None)
+    if wait_s:
+        _push_or_wait(connection, msgid, name, item_of(arguments[1], options), wait_s)
+        return
     if not options:
         connection.push(msgid, arguments[:2])
         return
@@ -58,6 +64,17 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         _push_keyed(connection, msgid, name, [arguments[1]], [key_of(options[b"key"])], render)
     else:
         _push_items(connection, msgid, name, [item_of(arguments[1], options)], render)
+
+
+def _push_or_wait(connection: Connection, msgid: Any, name: bytes, item: PushItem, wait_s: float) -> None:
+    connection.slow.check()
+    outcome = connection.service.push_or_wait(name, [item], wait_s, connection.known_principal().owner)
+
+    async def shown() -> bytes:
+        (stored,) = await outcome
+        return replies.FLAG_TEXTS[stored.flag & 3]
+
+    connection.run(msgid, shown())
 
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:

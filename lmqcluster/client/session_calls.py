@@ -1,0 +1,250 @@
+"""Sessions: what a client holds until it gives it back, or is not heard of any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from abc import abstractmethod
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lmqcluster.wire.errors import LmqError
+
+from .call_base import CallBase, Name
+from .calls import Call
+from .replies import name_text
+from .requests import name_bytes, request_body
+
+if TYPE_CHECKING:
+    from .message import Message
+
+__all__ = ["ClientSession", "SessionCalls"]
+
+logger = logging.getLogger("lmqcluster.client")
+
+_NO_LIMIT_S = 1e8
+_LEAST_WAIT_S = 0.001
+
+
+class SessionCalls(CallBase):
+    """Sessions, exclusive queues and locks. Most programs use them through `AsyncClient.session`."""
+
+    def open_session(self, ttl: float) -> Future[str]:
+        """Begin a session that ends `ttl` seconds after its last renewal, at most 3,600. Awaited: its id.
+
+        Raises:
+            LmqError: awaited: ``bad_request``, ``quota_exceeded``.
+        """
+        return self._call(Call, request_body(b"open_session", [ttl]), name_text)
+
+    def renew_session(self, session: Name) -> Future[bool]:
+        """Let a session live its whole time from now. Awaited: False if it has ended."""
+        return self._call(Call, request_body(b"renew_session", [name_bytes(session)]), bool)
+
+    def end_session(self, session: Name) -> Future[bool]:
+        """End a session with all that it holds. Awaited: False if it has ended before."""
+        return self._call(Call, request_body(b"end_session", [name_bytes(session)]), bool)
+
+    def leave_queue(self, queue: Name, session: Name) -> Future[bool]:
+        """Give up the turn, or the place in line, at an exclusive queue; what the session holds of it goes back.
+
+        Returns:
+            Awaited: whether the session stood in line.
+
+        Raises:
+            LmqError: awaited: ``session_lost``.
+        """
+        return self._call(Call, request_body(b"leave_queue", [name_bytes(queue), name_bytes(session)]), bool)
+
+    def lock(self, name: Name, session: Name, wait: float | None = None) -> Future[int | None]:
+        """Get a named lock for a session, in the order of requests.
+
+        Args:
+            name: 1 to 255 bytes.
+            session: id of the session, with which the lock ends.
+            wait: how long to wait for it, in seconds; 0 = not at all, None = without limit.
+
+        Returns:
+            Awaited: the fencing token, larger than all tokens before it; the same as before if the session has the lock already.
+            None if another session had it all the time.
+
+        Raises:
+            LmqError: awaited: ``session_lost``, ``quota_exceeded``.
+        """
+        wait_s = _NO_LIMIT_S if wait is None else wait
+        arguments = [name_bytes(name), name_bytes(session)]
+
+        def body(left_s: float) -> bytes:
+            return request_body(b"lock", [*arguments, left_s] if wait_s else arguments)
+
+        return self._call_waiting(body, _token, wait_s)
+
+    def unlock(self, name: Name, session: Name) -> Future[bool]:
+        """Free a lock. Awaited: whether the session had it, or stood in line for it; of a repeated call perhaps not.
+
+        Raises:
+            LmqError: awaited: ``session_lost``.
+        """
+        return self._call(Call, request_body(b"unlock", [name_bytes(name), name_bytes(session)]), bool)
+
+    @abstractmethod
+    def _call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
+        """Send a request that the node may hold back for so long; `body` makes it for what is left of the time."""
+
+
+def _token(result: Any) -> int | None:
+    return None if result is None else int(result)
+
+
+class ClientSession:
+    """A session that is renewed in the background: ``async with client.session() as session:``.
+
+    It is part of the cluster's state: the loss of a node does not end it. It ends with the block, or when the client could not
+    renew it for `ttl` seconds; then `lost` is true, its messages are back in their queues, and its calls raise
+    ``session_lost``.
+
+    Attributes:
+        id: known within the block.
+        ttl: the longest time for which the client may be silent, in seconds.
+    """
+
+    def __init__(self, client: SessionClient, ttl: float) -> None:
+        self._client = client
+        self._lost = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+        self.ttl = ttl
+        self.id = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the session has ended although the block has not."""
+        return self._lost.is_set()
+
+    async def wait_lost(self) -> None:
+        """Return when the session is lost."""
+        await self._lost.wait()
+
+    async def __aenter__(self) -> Self:
+        self.id = await self._client.open_session(self.ttl)
+        self._renewing = asyncio.create_task(self._renew())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._renewing
+        if not self.lost:
+            try:
+                await self._client.end_session(self.id)
+            except LmqError as exc:
+                logger.warning("a session ends later, because the cluster could not be told: %s", exc)
+
+    async def _renew(self) -> None:
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        while not self.lost:
+            await asyncio.sleep(self.ttl / 3)
+            began = loop.time()
+            try:
+                async with asyncio.timeout_at(renewed + self.ttl):
+                    alive = await self._client.renew_session(self.id)
+            except TimeoutError:
+                alive = False
+            except LmqError as exc:
+                # Until its time is over the next attempt may succeed.
+                alive = loop.time() < renewed + self.ttl
+                logger.info("a session could not be renewed: %s", exc)
+            else:
+                renewed = began
+            if not alive:
+                logger.warning("a session was lost: the cluster has not heard of it for %g seconds", self.ttl)
+                self._lost.set()
+
+    def pull(
+        self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
+    ) -> Coroutine[Any, Any, Message | None]:
+        """Take the next message until it is settled, or the session ends; see `AsyncClient.pull`.
+
+        Of several sessions that pull from a queue with the property ``exclusive`` one gets messages; the others stand by in the
+        order in which they first asked.
+        """
+        return self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id)
+
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+    ) -> Coroutine[Any, Any, list[Message]]:
+        """Take up to `max` messages, see `pull` and `AsyncClient.pull_many`."""
+        return self._client.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack, session=self.id)
+
+    def leave(self, queue: Name) -> Future[bool]:
+        """Let the next in line have an exclusive queue, see `AsyncClient.leave_queue`."""
+        return self._client.leave_queue(queue, self.id)
+
+    @contextlib.asynccontextmanager
+    async def lock(self, name: Name, wait: float | None = None) -> AsyncIterator[int]:
+        """Hold a lock in a block: ``async with session.lock("report") as token:``; see `AsyncClient.lock`.
+
+        Raises:
+            TimeoutError: another session had it all the time.
+        """
+        token = await self._client.lock(name, self.id, wait)
+        if token is None:
+            raise TimeoutError(f"the lock {name!r} was not free within {wait} seconds")
+        try:
+            yield token
+        finally:
+            if not self.lost:
+                try:
+                    await self._client.unlock(name, self.id)
+                except LmqError as exc:
+                    if exc.code != "session_lost":
+                        raise
+
+
+class SessionClient(SessionCalls):
+    """What a session needs of its client."""
+
+    @abstractmethod
+    def pull(
+        self,
+        queue: Name,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+    ) -> Coroutine[Any, Any, Message | None]:
+        """Take a message."""
+
+    @abstractmethod
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+    ) -> Coroutine[Any, Any, list[Message]]:
+        """Take messages."""
+
+    def session(self, ttl: float = 30.0) -> ClientSession:
+        """A session that is renewed in the background: ``async with client.session() as session:``.
+
+        Args:
+            ttl: how long the client may be silent before others get what the session holds, in seconds; at most 3,600.
+        """
+        return ClientSession(self, ttl)
