@@ -102,6 +102,8 @@ class Session:
         self._sweeper: asyncio.TimerHandle | None = None
         self._progress: asyncio.Event | None = None  # while closing
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.watchers: list[Callable[[bool], None]] = []
+        """Told on the event loop whether there is a connection, whenever that changes; they must not raise."""
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -299,6 +301,7 @@ class Session:
             self._trouble = LmqError("unreachable", f"{connection.address}: {reason}")
         self._leave_straight_path()
         self._connection = None
+        self._tell_watchers()
         self._drain_sweeps = 0
         self._step(stood_s=self.loop.time() - connection.since)
         again += [call for call in self._refused if call.doubt]
@@ -385,8 +388,13 @@ class Session:
         self._denied_by.clear()
         if connection.is_open:
             self._connection = connection
+            self._tell_watchers()
         else:
             self._step(stood_s=0.0)
+
+    def _tell_watchers(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher(self._connection is not None)
 
     async def _open(self, connection: Connection) -> None:
         host, port = connection.address

@@ -1,0 +1,273 @@
+"""The loop that hands items to a consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from lmqcluster.wire.errors import LmqError
+
+from ..async_client import AsyncClient
+from ..message import Message
+from ..options import Place, PushOptions
+from .callers import Caller, logger
+from .envelope import pack_items, unpack_items
+from .errors import CorruptItemError
+from .options import ErrorMode, QueueOptions
+from .serializers import Serializer
+
+__all__ = ["DELIVERIES_MAX", "Consumption", "content_bytes", "dead_letters"]
+
+T = TypeVar("T")
+
+DELIVERIES_MAX = 1 << 40
+"""How often a message may come again where nothing else is asked for."""
+_PAUSE_S = 0.5
+"""After a pull that the cluster refused."""
+
+
+def content_bytes(message: Message) -> bytes:
+    """The content of a message that is bytes; raises `CorruptItemError` if it is something else."""
+    content = message.content
+    if isinstance(content, str):
+        return content.encode()  # The client decodes what is UTF-8, which loses nothing.
+    if not isinstance(content, bytes):
+        raise CorruptItemError(f"the content is not bytes but {type(content).__name__}")
+    return content
+
+
+class _Held:
+    """A message under lease, and the time of the event loop until which it is ours for sure."""
+
+    __slots__ = ("message", "until")
+
+    def __init__(self, message: Message, until: float) -> None:
+        self.message = message
+        self.until = until
+
+
+class Consumption(Generic[T]):
+    """Pulls messages of one queue and hands their items out.
+
+    Args:
+        consume: the application's function.
+        mode: what to do when it raised, at this moment.
+        place: where an item goes that comes again.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        queue: str,
+        options: QueueOptions,
+        serializer: Serializer[T],
+        consume: Callable[[T], Any],
+        caller: Caller,
+        mode: Callable[[], ErrorMode],
+        place: Place,
+    ) -> None:
+        self._client = client
+        self._queue = queue
+        self._options = options
+        self._serializer = serializer
+        self._consume = consume
+        self._caller = caller
+        self._mode = mode
+        self._place = place
+        self._free = caller.concurrency or options.concurrency
+        self._freed = asyncio.Event()
+        self._held: dict[str, _Held] = {}
+        self._ready: deque[_Held] = deque()
+        self._working: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+        self._stop: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to pull."""
+        self._loops = [asyncio.create_task(self._run()), asyncio.create_task(self._renew())]
+
+    async def close(self) -> None:
+        """Stop pulling, give back what was not begun, end or wait for what was.
+
+        Raises:
+            BaseException: a consumer ended with an exit or an interruption, this one.
+        """
+        puller, renewer = self._loops
+        await _ended([puller])
+        ready, self._ready = self._ready, deque()
+        await self._give_back([held.message for held in ready])
+        working = self._working - {asyncio.current_task()}
+        if working and not self._caller.interruptible:
+            await asyncio.wait(working, timeout=self._options.final_flush)
+        await _ended([task for task in working if not task.done()])
+        await _ended([renewer])
+        if self._stop is not None:
+            raise self._stop
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while self._stop is None:
+            if self._free == 0:
+                self._freed.clear()
+                await self._freed.wait()
+                continue
+            held = self._ready.popleft() if self._ready else await self._pull()
+            if held is None:
+                continue
+            if held.until <= asyncio.get_running_loop().time():
+                self._held.pop(held.message.id, None)
+                logger.warning("the lease of an item of %r ended before it was handed out", self._queue)
+                continue
+            self._free -= 1
+            task = asyncio.create_task(self._work(held))
+            self._working.add(task)
+            task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        self._free += 1
+        self._freed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("an item of the queue %r could not be handled", self._queue, exc_info=error)
+
+    async def _pull(self) -> _Held | None:
+        count = max(self._options.prefetch, self._free)
+        lease_s = self._options.lease
+        try:
+            messages = await self._client.pull_many(self._queue, count, None, lease=lease_s)
+        except LmqError as error:
+            logger.warning("no items can be taken from the queue %r, it is tried again: %s", self._queue, error)
+            await asyncio.sleep(_PAUSE_S)
+            return None
+        # The leases began when the node sent the messages; what they took to arrive is within the third that is left out.
+        until = asyncio.get_running_loop().time() + lease_s * 2 / 3
+        for message in messages:
+            held = self._held[message.id] = _Held(message, until)
+            self._ready.append(held)
+        return self._ready.popleft() if self._ready else None
+
+    async def _renew(self) -> None:
+        loop, lease_s = asyncio.get_running_loop(), self._options.lease
+        while True:
+            await asyncio.sleep(lease_s / 3)
+            ids = list(self._held)
+            if not ids:
+                continue
+            asked = loop.time()
+            try:
+                alive = await self._client.retain_many(self._queue, ids, lease=lease_s)
+            except LmqError as error:
+                logger.warning("leases of the queue %r could not be renewed: %s", self._queue, error)
+                continue
+            for message_id, lives in zip(ids, alive, strict=True):
+                held = self._held.get(message_id)
+                if held is not None and lives:
+                    held.until = asked + lease_s
+                elif held is not None:
+                    held.until = asked
+                    logger.warning("the lease of an item of %r ended while it was held", self._queue)
+
+    async def _give_back(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._held.pop(message.id, None)
+        try:
+            await self._client.put_back_many(self._queue, [message.id for message in messages])
+        except LmqError as error:
+            logger.warning("items of %r could not be given back, their leases have to run out: %s", self._queue, error)
+
+    # --- items ----------------------------------------------------------------------------------------------------
+
+    async def _work(self, held: _Held) -> None:
+        message = held.message
+        try:
+            items = self._items(message)
+            if items is None:
+                await self._bury(message)
+            elif self._options.safe:
+                await self._consume_safely(message, items)
+            elif await message.ack():
+                for _, item in items:
+                    await self._hand_over(message, item)
+        except LmqError as error:
+            logger.warning("an item of %r was not settled, it may come again: %s", self._queue, error)
+        except asyncio.CancelledError:
+            if self._caller.interruptible and self._options.safe:
+                await self._give_back([message])
+            raise
+        finally:
+            self._held.pop(message.id, None)
+
+    def _items(self, message: Message) -> list[tuple[bytes, T]] | None:
+        """The items of a message as they are stored and as they are; None if they cannot be read."""
+        try:
+            data = unpack_items(content_bytes(message))
+            return [(item, self._serializer.deserialize(item)) for item in data]
+        except Exception as error:  # noqa: BLE001 - whatever the application's serializer raises
+            logger.error("a message of the queue %r cannot be read: %r", self._queue, error)
+            return None
+
+    async def _bury(self, message: Message) -> None:
+        if self._options.max_attempts is None:
+            await message.ack()
+            return
+        async with self._client.transaction() as transaction:
+            transaction.push(dead_letters(self._queue), message.content)
+            transaction.done(message)
+
+    async def _hand_over(self, message: Message, item: T) -> BaseException | None:
+        error = await self._caller.consume(self._consume, item)
+        if error is None:
+            return None
+        if not isinstance(error, Exception):
+            self._stop = error
+            self._freed.set()
+            self._loops[0].cancel()
+        attempt = (self._options.max_attempts or DELIVERIES_MAX + 1) - message.retry
+        logger.error("the consumer of the queue %r failed, attempt %d", self._queue, attempt, exc_info=error)
+        return error
+
+    async def _consume_safely(self, message: Message, items: list[tuple[bytes, T]]) -> None:
+        for done, (_, item) in enumerate(items):
+            error = await self._hand_over(message, item)
+            if error is None:
+                continue
+            if not isinstance(error, Exception):
+                await self._give_back([message])
+                return
+            if self._mode() is not ErrorMode.DELETE:
+                await self._return(message, [data for data, _ in items], done)
+                return
+        if not await message.ack():
+            logger.warning("the lease of an item of %r ended before its ack, it comes again", self._queue)
+
+    async def _return(self, message: Message, items: list[bytes], done: int) -> None:
+        delay = self._options.retry_delay or None
+        if done and self._mode() is ErrorMode.REQUEUE:
+            options: PushOptions = {"priority": message.priority, "label": message.label, "delay": delay}
+            try:
+                async with self._client.transaction() as transaction:
+                    transaction.push(self._queue, pack_items(items[done:]), **options)
+                    transaction.done(message)
+            except LmqError as error:
+                if error.code != "full":
+                    raise
+            else:
+                return
+        if not await message.nack(delay=delay, place=self._place):
+            logger.warning("the lease of an item of %r ended before it was given back", self._queue)
+
+
+def dead_letters(queue: str) -> str:
+    """The queue for what cannot be handled."""
+    return f"{queue}.dead"
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

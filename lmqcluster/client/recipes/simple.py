@@ -1,0 +1,76 @@
+"""The simple queue, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..async_client import AsyncClient
+from .base import deadline_of
+from .consumption import content_bytes
+from .errors import QueueEmpty
+
+__all__ = ["SimpleDistributedQueue"]
+
+_LEASE_S = 30.0
+
+
+class SimpleDistributedQueue:
+    """Bytes that are asked for one by one. There is nothing to start or to close."""
+
+    def __init__(self, client: AsyncClient, name: str) -> None:
+        self._client = client
+        self.name = name
+
+    async def offer(self, data: bytes) -> bool:
+        """Store an element at the tail; True."""
+        await self._client.push(self.name, bytes(data))
+        return True
+
+    async def peek(self) -> bytes | None:
+        """The head, which stays; None if there is none that nobody takes at this moment."""
+        # Looking is taking for a moment, because only a pull knows the order of messages that came back.
+        message = await self._client.pull(self.name, 0, lease=_LEASE_S)
+        if message is None:
+            return None
+        await message.put_back()
+        return content_bytes(message)
+
+    async def element(self) -> bytes:
+        """As `peek`.
+
+        Raises:
+            QueueEmpty: there is none.
+        """
+        return self._there(await self.peek())
+
+    async def poll(self, timeout: float = 0) -> bytes | None:
+        """Take the head; None if there is none for `timeout` seconds."""
+        return await self._take(deadline_of(timeout))
+
+    async def remove(self) -> bytes:
+        """Take the head.
+
+        Raises:
+            QueueEmpty: there is none.
+        """
+        return self._there(await self.poll())
+
+    async def take(self) -> bytes:
+        """Take the head, waiting without limit."""
+        return self._there(await self._take(None))
+
+    async def _take(self, deadline: float | None) -> bytes | None:
+        loop = asyncio.get_running_loop()
+        while True:
+            wait_s = None if deadline is None else max(0.0, deadline - loop.time())
+            message = await self._client.pull(self.name, wait_s, lease=_LEASE_S)
+            if message is None:
+                return None
+            # Acknowledged before it is given to the caller, so that nobody else gets it too.
+            if await message.ack():
+                return content_bytes(message)
+
+    def _there(self, data: bytes | None) -> bytes:
+        if data is None:
+            raise QueueEmpty(f"the queue {self.name!r} is empty")
+        return data

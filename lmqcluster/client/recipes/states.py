@@ -1,0 +1,85 @@
+"""How the client stands to the cluster, for all queues that use it, from one place."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable
+
+from lmqcluster.wire.errors import LmqError
+
+from ..async_client import AsyncClient
+from .options import ConnectionState
+
+__all__ = ["ConnectionStates"]
+
+Listener = Callable[[ConnectionState], None]
+_PAUSE_S = 0.1
+_known: weakref.WeakKeyDictionary[AsyncClient, ConnectionStates] = weakref.WeakKeyDictionary()
+
+
+class ConnectionStates:
+    """Watches one client while somebody listens; see `of`. Belongs to the client's event loop."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = weakref.ref(client)
+        self._leases: dict[Listener, float] = {}
+        self._state = ConnectionState.CONNECTED
+        self._probe: asyncio.Task[None] | None = None
+        self._loss: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def of(cls, client: AsyncClient) -> ConnectionStates:
+        """That of a client."""
+        found = _known.get(client)
+        if found is None:
+            found = _known[client] = cls(client)
+        return found
+
+    def listen(self, listener: Listener, lease_s: float) -> None:
+        """Tell a listener of every change. Its leases last `lease_s` seconds."""
+        client = self._client()
+        if client is not None and not self._leases:
+            client._session.watchers.append(self._changed)
+        self._leases[listener] = lease_s
+
+    def leave(self, listener: Listener) -> None:
+        """Tell it no more."""
+        self._leases.pop(listener, None)
+        client = self._client()
+        if not self._leases and client is not None and self._changed in client._session.watchers:
+            client._session.watchers.remove(self._changed)
+            self._stand()
+
+    def _stand(self) -> None:
+        for waiting in (self._probe, self._loss):
+            if waiting is not None:
+                waiting.cancel()
+        self._probe = self._loss = None
+
+    def _changed(self, connected: bool) -> None:
+        down = self._state in {ConnectionState.SUSPENDED, ConnectionState.LOST}
+        if connected and down:
+            self._stand()
+            self._tell(ConnectionState.RECONNECTED)
+        elif not connected and not down:
+            loop = asyncio.get_running_loop()
+            self._loss = loop.call_later(max(self._leases.values()), self._tell, ConnectionState.LOST)
+            self._probe = loop.create_task(self._reconnect())
+            self._tell(ConnectionState.SUSPENDED)
+
+    def _tell(self, state: ConnectionState) -> None:
+        self._state = state
+        for listener in tuple(self._leases):
+            listener(state)
+
+    async def _reconnect(self) -> None:
+        """A client connects when it has something to send."""
+        while (client := self._client()) is not None:
+            try:
+                await client.ping()
+            except LmqError:
+                # The outage outlasts a call; the state says so already.
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return
