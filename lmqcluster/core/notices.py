@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Ended", "Granted", "Notice", "Pushed"]
@@ -20,6 +21,8 @@ class Pushed(NamedTuple):
 
     ticket: int
     result: Any
+    queue: bytes
+    bodies: Sequence[bytes]
 
 
 class Ended(NamedTuple):

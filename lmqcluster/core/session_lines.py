@@ -35,6 +35,10 @@ class SessionLines:
         """The sessions in line, the one that has the thing first."""
         return list(self._lines.get(name, ()))
 
+    def length(self, name: bytes) -> int:
+        """How many sessions stand in line, the one that has the thing included."""
+        return len(self._lines.get(name, ()))
+
     def join(self, name: bytes, session: int, owner: bytes) -> None:
         """Let a session stand at the end of the line, unless it stands in it.
 

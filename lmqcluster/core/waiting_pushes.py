@@ -124,7 +124,8 @@ class WaitingPushes:
     def settle(self, push: WaitingPush, result: Any) -> None:
         """The push has its result, and waits no more."""
         self._take_out(push)
-        self._state.notices.append(Pushed(push.ticket, result))
+        bodies = [item.content for item, _ in push.items]
+        self._state.notices.append(Pushed(push.ticket, result, push.queue, bodies))
 
     def refuse(self, push: WaitingPush, reason: str) -> None:
         """The push waits no more, and nothing of it is stored."""

@@ -340,7 +340,7 @@ class Node:
         if self.events is not None:
             self.events.batch_applied(self.replica.machine, commands, applied, own=own)
         if own and self.statsd is not None:
-            self.statsd.batch_applied(now_us, commands, applied.results)
+            self.statsd.batch_applied(now_us, commands, applied.results, applied.notices)
         if own:
             proposer.applied(sequence, applied)
             if applied.status == "duplicate":

@@ -298,7 +298,8 @@ def test_one_queue(api: Api, queue_name: str) -> None:
     queue = api.ok("GET", f"/v1/queues/{queue_name}")
     assert queue.pop("oldest_age_s") >= 0
     assert queue == {
-        "name": queue_name, "suspended": False, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0, "size": 2, "bytes": 5,
+        "name": queue_name, "suspended": False, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0,
+        "pushes_waiting": 0, "size": 2, "bytes": 5, "exclusive_holder": None, "standing_by": 0,
         "pushed_total": 2, "pulled_total": 1, "acked_total": 0, "nacked_total": 0, "redelivered_total": 0, "dropped_total": 0,
         "purged_total": 0, "moved_out_total": 0, "moved_in_total": 0, "expired_total": 0, "dead_lettered_total": 0,
         "refused_total": 0, "discarded_total": 0, "withdrawn_total": 0,

@@ -200,6 +200,34 @@ def test_purges_and_moves_have_lines_where_there_was_something(world: World) -> 
     ]
 
 
+def test_a_push_that_waited_has_its_line_at_the_node_whose_batch_made_room(world: World) -> None:
+    def waiting(content: bytes) -> list[Any]:
+        return [Op.PUSH_OR_WAIT, Q, [[content, None, [], None, []]], SECOND]
+
+    world.batch([Op.UPGRADE, 3])
+    world.batch([Op.SET_PROPERTIES, Q, [["max_items", 1]]])
+    world.batch(waiting(b"1"))
+    world.batch(waiting(b"22"), waiting(b"333"), own=False)
+    world.batch(waiting(b"4444"))
+    world.batch([Op.PULL, Q, 1])
+    world.batch([Op.PULL, Q, 1], own=False)
+    world.now_us += SECOND
+    world.batch([Op.PULL, Q, 1])
+    # The last one has waited too long.
+    assert world.events("push") == [pushed("q", 1, 1), pushed("q", 1, 2)]
+
+
+def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -> None:
+    world.batch([Op.UPGRADE, 3])
+    world.push(Q, b"a")
+    (session,) = world.batch([Op.OPEN_SESSION, SECOND])
+    world.batch([Op.PULL_IN_SESSION, Q, 1, 0, session, 1])
+    world.batch([Op.END_SESSION, session])
+    assert world.machine.queues[Q].redelivered_total == 1
+    world.pull(Q)
+    assert world.events("pull") == [pull_event(1, 1, 0), pull_event(2, 1, 0, 1, True)]
+
+
 def test_what_goes_beyond_lmq_has_lines_too(world: World) -> None:
     world.batch([Op.UPGRADE, 3])
     labelled = [-1, 0, 0, 0, b"x", b""]

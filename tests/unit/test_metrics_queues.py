@@ -124,3 +124,12 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
     page = samples(asyncio.run(queues_page(node_of(machine, SECOND_US))))
     assert page["lmq_queue_messages_held", "q", None] == page["lmq_queue_groups_busy", "q", None] == 2
     assert page["lmq_queue_messages_held", "plain", None] == page["lmq_queue_groups_busy", "plain", None] == 0
+
+
+def test_pushes_that_wait_are_counted_by_queue() -> None:
+    machine = Machine(compile_pattern)
+    machine.apply(SECOND_US, b"n1", 1, 1, [[Op.UPGRADE, 3], [Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
+    waiting = [Op.PUSH_OR_WAIT, b"q", [[b"body", None, [], None, []]], SECOND_US]
+    machine.apply(SECOND_US, b"n1", 1, 2, [waiting, waiting, waiting])
+    page = samples(asyncio.run(queues_page(node_of(machine, SECOND_US))))
+    assert page["lmq_queue_pushes_waiting", "q", None] == 2

@@ -74,3 +74,22 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
         b"lmq.%b.push:30|c" % names[7],
     ]
     assert sum(b".retention:" in line and names[7] in line for line in lines) == RETENTIONS_MAX
+
+
+def test_a_push_that_waited_counts_when_it_is_stored(receiver: socket.socket) -> None:
+    machine = Machine(compile_pattern)
+    machine.apply(1, b"n1", 1, 1, [[Op.UPGRADE, 3], [Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
+    waiting = [Op.PUSH_OR_WAIT, b"q", [[b"body", None, [], None, []]], 1_000_000]
+    batches: list[list[Any]] = [[waiting, waiting, waiting], [[Op.PULL, b"q", 1]]]
+
+    async def send() -> bytes:
+        sender = StatsdSender(Address(*receiver.getsockname()), "lmq", 0, lambda: machine)
+        for sequence, commands in enumerate(batches, 2):
+            applied = machine.apply(sequence, b"n1", 1, sequence, commands)
+            sender.batch_applied(sequence, commands, applied.results, applied.notices)
+        task = asyncio.create_task(sender.run())
+        received = await asyncio.to_thread(receiver.recv, 65536)
+        task.cancel()
+        return received
+
+    assert asyncio.run(send()).split(b"\n")[:2] == [b"lmq.q.push:2|c", b"lmq.q.pull:1|c"]

@@ -19,7 +19,8 @@ Every line is a JSON object (ASCII). Fields of all events:
 - ``count``: how many messages. What was not stored because it had been before (a retry of a producer, or with an idempotency key)
   does not count, so the sum over all lines is the number of arrivals.
 - ``bytes``: sum of their bodies as stored (what comes over MessagePack-RPC is stored packed). Where part of what was pushed had
-  been stored before, that of the last ``count`` bodies of the batch.
+  been stored before, that of the last ``count`` bodies of the batch. A push that waited for room in a full queue is in the
+  journal of the node whose batch of commands made room, with that batch.
 - ``windows``: only if the queue accumulates: how many accumulation windows were opened, each of which becomes a compound message.
 
 ``pull``: a message was delivered. One line for each delivery, those included that the node took for a waiting pull.
@@ -56,8 +57,9 @@ messages at most.
 - ``count``: how many messages.
 - ``to``: only for ``move`` and ``redrive``: name of the other queue, null if each went to the one that it had come from.
 
-The end of a lease and the drop of a message after its last delivery are nobody's commands and have no line: they show as
-a pull with ``redelivery`` whose predecessor has neither nack nor put_back, and as a last pull without an ack.
+The end of a lease, also with the session that it belonged to, and the drop of a message after its last delivery are nobody's
+commands and have no line: they show as a pull with ``redelivery`` whose predecessor has neither nack nor put_back, and as a last
+pull without an ack.
 
 What may be missing, never doubled: when a node is killed, up to a second of events and those of its commands under way; the
 commands of a node that was cut off for so long that it got a snapshot instead; and what was dropped because the disk was full or
@@ -72,7 +74,9 @@ from typing import Any, Final
 
 from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
 from ...core.commands import COPIES, PULLS, Command, Delivered
+from ...core.notices import Pushed as StoredLater
 from ...core.transactions import single_commands
+from ...core.waiting_push_commands import Waits
 from ...wire.ids import ReceiptFormat
 from .batches import BatchWatch, Change, Run
 from .files import EventFiles
@@ -94,6 +98,7 @@ _MOVES: Final = {Op.MOVE: "move", Op.REDRIVE: "redrive"}
 _BATCHES: Final = (
     Op.RESERVE, Op.RESERVE_FROM, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES, Op.DELETE_SUBSCRIPTION,
 )  # fmt: skip
+_RICH_PUSHES: Final = (Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WAIT)
 _NOTED_SPARE: Final = 1_000
 
 
@@ -191,6 +196,10 @@ class EventJournal:
                     others.append(Moved(command[1], command[2], result, _MOVES[op]))
             else:
                 _note_offers(offered, command, result)
+        for notice in applied.notices:
+            # They are stored behind what the batch itself brings.
+            if isinstance(notice, StoredLater) and not isinstance(notice.result, Fault):
+                _note(offered, notice.queue, notice.bodies, [flag for flag, _sequence in notice.result])
         return [*self._pushes(offered, applied.ready), *others] if offered else others
 
     def _pushes(self, offered: dict[bytes, _Offer], ready: Iterable[Queue]) -> Iterable[Event]:
@@ -228,8 +237,9 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
         _note(offered, command[1], [item[0] for item in command[2]], [0] * result)
     elif op == Op.PUSH_ITEMS:
         _note(offered, command[1], [item[0] for item in command[2]], result)
-    elif op == Op.PUSH_TRAITS:
-        _note(offered, command[1], [row[0] for row in command[2]], [flag for flag, _sequence in result])
+    elif op in _RICH_PUSHES:
+        if not isinstance(result, Waits):
+            _note(offered, command[1], [row[0] for row in command[2]], [flag for flag, _sequence in result])
     elif op in COPIES:
         for queue, flag in result:
             _note(offered, queue, [command[2][0]], [flag])

@@ -71,6 +71,10 @@ class _Scrape:
         page.histogram("lmq_time_in_queue_seconds", self._node.observed.time_in_queue)
         page.value("lmq_idempotency_keys", len(machine.keys) + len(machine.key_scopes))
         page.value("lmq_subscriptions", len(machine.batches.subscriptions))
+        page.value("lmq_sessions", len(machine.sessions))
+        page.value("lmq_locks", len(machine.locks))
+        page.value("lmq_pushes_waiting", len(machine.waiting_pushes))
+        page.value("lmq_pushes_waiting_bytes", machine.waiting_pushes.size_bytes)
 
     def _requests(self) -> None:
         page = self._page

@@ -85,6 +85,7 @@ class _Page:
         self._add("lmq_queue_message_bytes", names, [queue.body_bytes for queue in queues])
         self._add("lmq_queue_oldest_message_age_seconds", names, ages)
         self._add("lmq_queue_suspended", names, [int(queue.suspended) for queue in queues])
+        self._add("lmq_queue_pushes_waiting", names, [queue.pushes_waiting for queue in queues])
         self._add("lmq_queue_waiters", names, [pulls.waiting_for(queue.name) for queue in queues])
         # Without queues there are no columns.
         for counter, column in zip(COUNTERS, zip(*map(counts_of, queues), strict=True), strict=False):

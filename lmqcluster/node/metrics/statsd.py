@@ -18,8 +18,10 @@ from typing import Any, Final
 import structlog
 
 from ...core import Machine, Op, PushFlag
-from ...core.commands import COPIES, PULLS, Command, Delivered
+from ...core.commands import COPIES, PULLS, Command, Delivered, Fault
+from ...core.notices import Notice, Pushed
 from ...core.transactions import single_commands
+from ...core.waiting_push_commands import Waits
 from ...wire.address import Address
 from ..memory import MESSAGE_OVERHEAD_BYTES
 
@@ -37,6 +39,7 @@ DATAGRAMS_PER_TURN: Final = 50
 QUEUES_PER_TURN: Final = 500
 _SEPARATORS: Final = bytes.maketrans(b":|@" + bytes(range(0x21)) + b"\x7f", b"_" * 37)
 _PUSHES: Final = frozenset((Op.PUSH, Op.PUSH_ITEMS))
+_RICH_PUSHES: Final = frozenset((Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WAIT))
 
 
 class StatsdSender:
@@ -68,22 +71,31 @@ class StatsdSender:
         self._resolved_s = -RESOLVE_S
         self._said = ""
 
-    def batch_applied(self, now_us: int, commands: Iterable[Command], results: Iterable[Any]) -> None:
+    def batch_applied(
+        self, now_us: int, commands: Iterable[Command], results: Iterable[Any], notices: Iterable[Notice] = ()
+    ) -> None:
         """Count what a batch of this node did."""
+        for notice in notices:
+            if isinstance(notice, Pushed) and not isinstance(notice.result, Fault):
+                self._count_pushes(notice.queue, notice.result)
         for command, result in single_commands(commands, results):
             op = command[0]
             if not result:
                 continue
             if op in _PUSHES:
                 self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag in result)
-            elif op == Op.PUSH_TRAITS:
-                self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag, _sequence in result)
+            elif op in _RICH_PUSHES:
+                if not isinstance(result, Waits):
+                    self._count_pushes(command[1], result)
             elif op == Op.PUSH_MARKED:
                 self._pushed[command[1]] += result
             elif op in COPIES:
                 self._pushed.update(name for name, flag in result if flag < PushFlag.REPLAYED)
             elif op in PULLS:
                 self._count_deliveries(now_us, result)
+
+    def _count_pushes(self, name: bytes, stored: Iterable[tuple[int, int]]) -> None:
+        self._pushed[name] += sum(flag < PushFlag.REPLAYED for flag, _sequence in stored)
 
     def _count_deliveries(self, now_us: int, delivered: list[Delivered]) -> None:
         for name, _number, _remaining, message in delivered:

@@ -82,6 +82,10 @@ SECTIONS: Final = (
             ),
             Definition("lmq_idempotency_keys", "gauge", "Idempotency keys that are remembered."),
             Definition("lmq_subscriptions", "gauge", "Subscriptions, which hold batch leases."),
+            Definition("lmq_sessions", "gauge", "Sessions that live, those of nodes included."),
+            Definition("lmq_locks", "gauge", "Locks that sessions hold."),
+            Definition("lmq_pushes_waiting", "gauge", "Pushes that wait for room in a full queue."),
+            Definition("lmq_pushes_waiting_bytes", "gauge", "Memory that they take, about."),
         ),
     ),
     Section(
@@ -278,6 +282,7 @@ QUEUE_SECTION: Final = Section(
             ("queue",),
         ),
         Definition("lmq_queue_suspended", "gauge", "1 if it hands out nothing until it is resumed.", ("queue",)),
+        Definition("lmq_queue_pushes_waiting", "gauge", "Pushes that wait for room in it.", ("queue",)),
         Definition("lmq_queue_waiters", "gauge", "Pulls that wait for it by name at this node.", ("queue",)),
         *(
             Definition(f"lmq_queue_messages_{counter}", "counter", what, ("queue",))

@@ -25,6 +25,7 @@ class QueueInfo:
         delayed: messages that become due later, or wait for the one before them of their group.
         leased: messages under live or ended leases.
         accumulating: parts in the open accumulation window.
+        pushes_waiting: pushes that wait for room.
         size: all messages, an open window counting as one.
         bytes: bytes of all bodies.
         oldest_age_s: for how many seconds the message that is next to be delivered has been due; None if none is.
@@ -37,6 +38,7 @@ class QueueInfo:
     delayed: int
     leased: int
     accumulating: int
+    pushes_waiting: int
     size: int
     bytes: int
     oldest_age_s: float | None
@@ -55,6 +57,7 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
         delayed=queue.waiting() - ready,
         leased=len(queue.leases),
         accumulating=parts,
+        pushes_waiting=queue.pushes_waiting,
         size=len(queue),
         bytes=queue.body_bytes,
         oldest_age_s=age_s(queue.earliest_us(), now_us),

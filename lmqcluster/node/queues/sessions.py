@@ -111,6 +111,12 @@ class Sessions:
             pass
         return bool(left)
 
+    def line(self, queue: bytes) -> tuple[bytes | None, int]:
+        """The session that has an exclusive queue, None if none has; and how many stand by."""
+        claims = self._service.machine().claims
+        holder = claims.holder(queue)
+        return (self._receipts().format(holder), claims.length(queue) - 1) if holder else (None, 0)
+
     # --- locks ----------------------------------------------------------------------------------------------------
 
     async def lock(self, name: bytes, session: bytes, wait_s: float | None = 0.0, owner: bytes = b"") -> int | None:

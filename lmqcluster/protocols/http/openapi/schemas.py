@@ -62,6 +62,7 @@ _QUEUE: Final[Json] = {
     "delayed": {**_COUNT, "description": "Messages that become due later, an open accumulation window among them."},
     "leased": {**_COUNT, "description": "Messages that were delivered and not settled."},
     "accumulating": {**_COUNT, "description": "Parts in the open accumulation window."},
+    "pushes_waiting": {**_COUNT, "description": "Pushes that wait for room in the full queue."},
     "size": {**_COUNT, "description": "All messages; an open window counts as one."},
     "bytes": {**_COUNT, "description": "Bytes of all bodies."},
     "oldest_age_s": {
@@ -208,6 +209,11 @@ SCHEMAS: Final[dict[str, Json]] = {
     "QueueDetail": _object(
         {
             **_QUEUE,
+            "exclusive_holder": {
+                "type": ["string", "null"],
+                "description": "Id of the session that has the exclusive queue; null if none has.",
+            },
+            "standing_by": {**_COUNT, "description": "Sessions that wait for their turn at the exclusive queue."},
             "properties": _ref("Properties"),
             "own_properties": {**_ref("Properties"), "description": "Those set on the queue itself."},
             "stale": _STALE,

@@ -71,7 +71,15 @@ class QueueViews:
         media = reply_media(request)
         properties = shown(sorted(self._service.properties(name).items()))
         own = shown(self._service.own_properties(name).items())
-        row = {**queue_row(info, media), "properties": properties, "own_properties": own, "stale": stale}
+        holder, standing_by = self._service.sessions.line(name)
+        row = {
+            **queue_row(info, media),
+            "exclusive_holder": None if holder is None else holder.decode(),
+            "standing_by": standing_by,
+            "properties": properties,
+            "own_properties": own,
+            "stale": stale,
+        }
         return marked(media.reply(row), stale=stale)
 
     async def peek(self, request: Request, name: bytes) -> Reply:
