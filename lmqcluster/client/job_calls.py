@@ -9,6 +9,7 @@ from typing import Any
 
 from .call_base import CallBase, Name, mappings
 from .calls import Call
+from .options import PushOptions, packed_push_options
 from .requests import name_bytes, request_body
 
 __all__ = ["JobCalls", "Mark"]
@@ -46,6 +47,7 @@ class JobCalls(CallBase):
         done: bool = False,
         content_types: Sequence[Name | None] | None = None,
         headers: Sequence[Iterable[_Header] | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
     ) -> Future[int]:
         """Push the next messages of a stream, all or none of them, in one request.
 
@@ -64,6 +66,7 @@ class JobCalls(CallBase):
                 to it later counts as stored.
             content_types: as in `push_many`, without keys.
             headers: for each content (name, value) pairs or None; those are kept that the queue's hooks name.
+            options: for each content those of `push`, but for the key, or None.
 
         Returns:
             Awaited: how many messages were stored now; 0 if they have been stored before, perhaps by a lost attempt of this call.
@@ -74,19 +77,21 @@ class JobCalls(CallBase):
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
-        options: dict[str, Any] = {"job": name_bytes(job), "stream": name_bytes(stream), "first": first}
+        request: dict[str, Any] = {"job": name_bytes(job), "stream": name_bytes(stream), "first": first}
         if note:
-            options["note"] = note
+            request["note"] = note
         if done:
-            options["done"] = True
+            request["done"] = True
+        if options is not None:
+            request["options"] = [None if one is None else packed_push_options(one) for one in options]
         if content_types is not None:
-            options["content_types"] = [None if kind is None else name_bytes(kind) for kind in content_types]
+            request["content_types"] = [None if kind is None else name_bytes(kind) for kind in content_types]
         if headers is not None:
-            options["headers"] = [
+            request["headers"] = [
                 None if one is None else [[name_bytes(name), name_bytes(value)] for name, value in one]
                 for one in headers
             ]
-        return self._call(Call, request_body(b"push_marked", [name_bytes(queue), list(contents), options]), int)
+        return self._call(Call, request_body(b"push_marked", [name_bytes(queue), list(contents), request]), int)
 
     def mark(self, job: Name, stream: Name) -> Future[Mark | None]:
         """How far a stream is stored, as of now; awaited: None if it is not known."""

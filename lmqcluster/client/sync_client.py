@@ -138,6 +138,7 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         done: bool = False,
         content_types: Sequence[Name | None] | None = None,
         headers: Sequence[Iterable[tuple[Name, Name]] | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
     ) -> int:
         """Push the next messages of a stream, all or none of them, see `AsyncClient.push_marked`."""
         return self._run(
@@ -151,6 +152,7 @@ class Client(SyncSessionCalls, SyncQueueCalls):
                 done=done,
                 content_types=content_types,
                 headers=headers,
+                options=options,
             )
         )
 

@@ -73,7 +73,7 @@ class Op(IntEnum):
     # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin, v2: time of day us -> TokenResult
     SET_TOKEN = 25
     DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
-    # v2: queue, [[content, content type or None, headers]], job, stream, first position, note, whether done, owner
+    # v2: queue, [[content, content type or None, headers, v3: traits]], job, stream, first position, note, whether done, owner
     # -> how many were stored
     PUSH_MARKED = 27
     END_JOBS = 28  # v2: [job], owner -> how many streams they had

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .commands import PushFlag, RefusedError
-from .intake import COPIES_MAX
+from .intake import COPIES_MAX, PLAIN_PUSH, Push
 from .items import Item, checked_item
 from .keys import KnownPush, digest_of
 from .message import Headers
@@ -144,10 +144,10 @@ class KeyedPushes:
         return store_item(self._state, queue, item)
 
 
-def store_item(state: State, queue: Queue, item: Item) -> int:
+def store_item(state: State, queue: Queue, item: Item, push: Push = PLAIN_PUSH) -> int:
     """Put a message into a queue, with those headers that it preserves; returns its flag."""
     meta = (item.content_type, _preserved(item.headers, queue.settings.preserved))
-    return state.store(queue, meta, [item.content])[0]
+    return state.store(queue, meta, [item.content], push)[0]
 
 
 def _preserved(headers: Headers, names: tuple[bytes, ...]) -> Headers:

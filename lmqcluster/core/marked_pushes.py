@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .intake import Room
-from .items import checked_item
+from .intake import PLAIN_PUSH, Push, Room
+from .items import Item, checked_item
 from .keyed_pushes import store_item
 from .marks import NOTE_BYTES_MAX, checked_position
 from .quotas import checked_owner
 from .state import State
+from .trait_commands import checked_push
 
 __all__ = ["MarkedPushes"]
 
@@ -39,7 +40,8 @@ class MarkedPushes:
 
         Args:
             name: the queue.
-            items: [content, content type or None, headers] of each.
+            items: [content, content type or None, headers] of each; from machine version 3 on also traits, as in
+                ``PUSH_TRAITS``.
             job: by its name streams are ended together.
             stream: the stream's name within the job.
             first: position of the first message.
@@ -61,19 +63,26 @@ class MarkedPushes:
             raise ValueError(
                 f"a note must be bytes, at most {NOTE_BYTES_MAX}, and whether a stream is done true or false"
             )
-        checked = [checked_item([*item, None]) for item in items]
+        checked = [self._checked(item) for item in items]
         is_new = state.marks.is_new(checked_owner(owner), job, stream, checked_position(first), len(checked), note)
         queue = state.queue(name)
         if not is_new:
             return 0
         room = Room(state.intake)
-        for item in checked:
+        for item, _ in checked:
             room.require(queue, len(item.content))
-        for item in checked:
-            store_item(state, queue, item)
+        for item, push in checked:
+            store_item(state, queue, item, push)
         state.marks.advance(owner, job, stream, len(checked), note, state.now_us, done=done)
         state.expiry.at(state.now_us + state.marks.REMEMBER_US)
         return len(checked)
+
+    def _checked(self, item: list[Any]) -> tuple[Item, Push]:
+        if self._state.version < 3:
+            return checked_item([*item, None]), PLAIN_PUSH
+        content, content_type, headers, *traits = item
+        push = checked_push(*traits) if traits else PLAIN_PUSH
+        return checked_item([content, content_type, headers, None]), push
 
     def end_jobs(self, jobs: list[bytes], owner: bytes = b"") -> int:
         """Forget the owner's jobs; returns how many streams they had."""

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from lmqcluster.client import PushOptions
 from lmqcluster.client.addresses import parse_addresses
 from lmqcluster.wire.limits import NAME_BYTES_MAX, PATTERN_BYTES_MAX, PUSH_COUNT_MAX
 
+from .delivery import constant_options
 from .errors import OptionError
 from .given import Given
 from .reference import Operation
@@ -180,13 +182,19 @@ class BatchRead:
 
 @dataclass(frozen=True)
 class Write:
-    """Options of batch and streaming writes. `push_bytes` is a size at which to send, not a bound."""
+    """Options of batch and streaming writes.
+
+    Attributes:
+        push_bytes: a size at which to send, not a bound.
+        delivery: how rows are to be delivered that do not say it themselves.
+    """
 
     connection: Connection
     queue: str | None
     push_count: int
     push_bytes: int
     write_id: str | None
+    delivery: PushOptions
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Write:
@@ -202,6 +210,7 @@ class Write:
             push_count=given.integer("lmq.batchSize", 1, PUSH_COUNT_MAX, default=4000),
             push_bytes=given.integer("lmq.batchBytes", 1, _PUSH_BYTES_MAX, default=1024 * 1024),
             write_id=given.name("lmq.writeId", _WRITE_ID_BYTES_MAX),
+            delivery=constant_options(given),
         )
 
 

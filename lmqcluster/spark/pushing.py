@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from lmqcluster import LmqError
+from lmqcluster.client import PushOptions
 from lmqcluster.wire.limits import NAME_BYTES_MAX
 
 from .connecting import Cluster
@@ -39,14 +40,17 @@ _KEYS_S: Final = 300.0
 _DIGEST_BYTES: Final = 8
 
 
-def digest(value: bytes, content_type: str | None, headers: Headers) -> bytes:
+def digest(value: bytes, content_type: str | None, headers: Headers, options: PushOptions | None = None) -> bytes:
     """What tells a row from others in a note."""
-    if content_type is None and not headers:
+    if content_type is None and not headers and not options:
         return blake2b(value, digest_size=_DIGEST_BYTES).digest()
     state = blake2b(digest_size=_DIGEST_BYTES, person=b"typed")
     for text in (content_type or "", *(text for header in headers for text in header)):
         data = text.encode("utf-8", "surrogateescape")
         state.update(b"%d:%b" % (len(data), data))
+    if options:
+        data = repr(sorted(options.items())).encode()
+        state.update(b"o%d:%b" % (len(data), data))
     state.update(value)
     return state.digest()
 
@@ -85,18 +89,27 @@ class _Rows:
         self.values: list[bytes] = []
         self.types: list[str | None] = []
         self.headers: list[Headers] = []
+        self.options: list[PushOptions | None] = []
         self.keys: list[bytes] = []
         self.digests: list[bytes] = []
         self.size = 0
 
-    def append(self, value: bytes, content_type: str | None, headers: Headers, key: bytes | None) -> None:
+    def append(
+        self,
+        value: bytes,
+        content_type: str | None,
+        headers: Headers,
+        key: bytes | None,
+        options: PushOptions | None,
+    ) -> None:
         self.values.append(value)
         self.types.append(content_type)
         self.headers.append(headers)
+        self.options.append(options)
         if key is not None:
             self.keys.append(key)
         else:
-            self.digests.append(digest(value, content_type, headers))
+            self.digests.append(digest(value, content_type, headers, options))
         self.size += len(value)
 
     def without(self, stored: Counter[bytes]) -> tuple[_Rows, list[bytes]]:
@@ -112,6 +125,7 @@ class _Rows:
                 left.values.append(self.values[index])
                 left.types.append(self.types[index])
                 left.headers.append(self.headers[index])
+                left.options.append(self.options[index])
                 left.digests.append(one)
         return left, found
 
@@ -191,8 +205,9 @@ class Pusher:
         keys: Sequence[bytes | None] | None = None,
         types: Sequence[str | None] | None = None,
         headers: Sequence[Headers] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
     ) -> None:
-        """Take rows of one queue, some or all of which may have idempotency keys, content types and headers.
+        """Take rows of one queue, some or all of which may have idempotency keys, content types, headers and options.
 
         Raises:
             LmqError: an earlier request failed.
@@ -208,7 +223,11 @@ class Pusher:
                 self._send(stream)
             unsent = stream.unsent
             unsent.append(
-                value, None if types is None else types[index], () if headers is None else headers[index], key
+                value,
+                None if types is None else types[index],
+                () if headers is None else headers[index],
+                key,
+                None if options is None else options[index],
             )
             self._unsent_bytes += len(value)
             if unsent.size >= bytes_max or len(unsent.values) >= count_max:
@@ -273,6 +292,7 @@ class Pusher:
                     note=note,
                     content_types=_unless_none(rows.types),
                     headers=rows.headers if any(rows.headers) else None,
+                    options=rows.options if any(rows.options) else None,
                 )
             )
         except LmqError as exc:
@@ -298,7 +318,13 @@ class Pusher:
         types = _unless_none(rows.types)
         try:
             self.cluster.call(
-                lambda client: client.push_many(queue, rows.values, keys=rows.keys, content_types=types),
+                lambda client: client.push_many(
+                    queue,
+                    rows.values,
+                    keys=rows.keys,
+                    content_types=types,
+                    options=rows.options if any(rows.options) else None,
+                ),
                 within_s=_KEYS_S,
             )
         except LmqError as exc:

@@ -109,6 +109,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("maxTriggerDelay", "900", _STREAM, "Seconds that minOffsetsPerTrigger may hold a micro-batch back."),
     Option("mode", "peek", _BATCH, "peek, the only one: looks at messages and leaves them where they are."),
     Option("queue", "", _WRITE, "The queue to write to; overrides the column queue."),
+    Option(
+        "priority", "", _WRITE, "Priority of rows without a column priority: 32 bits, lower ones are delivered first."
+    ),
+    Option("delay", "", _WRITE, "Seconds after which rows can be pulled that have neither a column delay nor due."),
+    Option("ttl", "", _WRITE, "Seconds after which rows without a column ttl are not delivered any more."),
+    Option("group", "", _WRITE, "Group of rows without a column group: those of a group are delivered one at a time."),
+    Option(
+        "label", "", _WRITE, "Label of rows without a column label, by which they can be withdrawn while they wait."
+    ),
     Option("lmq.batchSize", "4000", _WRITE, "Most messages in one request, at most 10000."),
     Option("lmq.batchBytes", "1048576", _WRITE, "Bytes after which a request is sent, at most 8388608."),
     Option(

@@ -11,6 +11,10 @@
 | content_type    | string    | the content type of `value`                              | stored with `value` as it is         |
 | headers         | map       | only with ``includeHeaders``: strings to strings         | see below                            |
 | idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
+| priority        | int       | not there                                                | see `delivery`; null: the option     |
+| delay, ttl      | double    | not there                                                | seconds; null: the option            |
+| due             | timestamp | not there                                                | or Unix seconds; null: none          |
+| group, label    | string    | not there                                                | or binary; null: the option          |
 
 What a read yields can be written as it is; a column of another name is refused, because it would be lost. So is ``key``, which in
 Kafka is stored with a record and chooses its partition.
@@ -40,10 +44,14 @@ from typing import Final
 
 from pyspark.sql.types import (
     BinaryType,
+    ByteType,
     DataType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -64,12 +72,19 @@ _COLUMNS: Final = (
     StructField("message_id", StringType()),
     StructField("content_type", StringType()),
 )
+_SECONDS: Final = (DoubleType, FloatType, ByteType, ShortType, IntegerType, LongType)
 _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
     "idempotency_key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
     "queue": (StringType,),
     "content_type": (StringType,),
     "headers": (MapType,),
+    "priority": (ByteType, ShortType, IntegerType, LongType),
+    "delay": _SECONDS,
+    "due": (TimestampType, *_SECONDS),
+    "ttl": _SECONDS,
+    "group": (StringType, BinaryType),
+    "label": (StringType, BinaryType),
 }
 
 

@@ -36,8 +36,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from lmqcluster import LmqError
+from lmqcluster.client import PushOptions
 
 from .connecting import Cluster
+from .delivery import row_options
 from .errors import SchemaError
 from .options import Write
 from .pushing import Headers, Pusher, Stream, finish
@@ -156,7 +158,7 @@ def _write(options: Write, batches: Iterator[pa.RecordBatch], job: str) -> Writt
         finish(pusher.cluster, job, _ended.pop(job, []))
         _ended.clear()
         for batch in chain((first,), batches):
-            _push(batch, options.queue, pusher)
+            _push(batch, options, pusher)
             rows += batch.num_rows
     _ended[job] = pusher.streams
     return Written(rows, pusher.streams)
@@ -180,17 +182,17 @@ def _tell(options: Write, job: str, done: list[Stream], *, ended: str | None) ->
         logger.warning("the cluster remembers more of the write %s than it need: %s", job, exc)
 
 
-def _push(batch: pa.RecordBatch, queue: str | None, pusher: Pusher) -> None:
-    if queue is not None:
-        _push_rows(batch, queue, pusher)
+def _push(batch: pa.RecordBatch, options: Write, pusher: Pusher) -> None:
+    if options.queue is not None:
+        _push_rows(batch, options.queue, options.delivery, pusher)
         return
     queues = batch.column("queue")
     _check_no_null(queues, "queue")
     for name in pc.unique(queues).to_pylist():
-        _push_rows(batch.filter(pc.equal(queues, name)), name, pusher)
+        _push_rows(batch.filter(pc.equal(queues, name)), name, options.delivery, pusher)
 
 
-def _push_rows(batch: pa.RecordBatch, queue: str, pusher: Pusher) -> None:
+def _push_rows(batch: pa.RecordBatch, queue: str, delivery: PushOptions, pusher: Pusher) -> None:
     values = batch.column("value")
     _check_no_null(values, "value")
     names = batch.schema.names
@@ -201,7 +203,7 @@ def _push_rows(batch: pa.RecordBatch, queue: str, pusher: Pusher) -> None:
             raise SchemaError("lmq: column 'idempotency_key' holds an empty key: write null where a row has none")
     types: list[str | None] | None = batch.column("content_type").to_pylist() if "content_type" in names else None
     headers = list(map(_kept, batch.column("headers").to_pylist())) if "headers" in names else None
-    pusher.add(queue, _bytes(values), keys, types, headers)
+    pusher.add(queue, _bytes(values), keys, types, headers, row_options(batch, delivery))
 
 
 def _kept(headers: list[tuple[str, str | None]] | None) -> Headers:

@@ -415,6 +415,12 @@ NO_TIMEOUTS: list[object] = [None, "0", "infinity", True, [], float("nan")]
         ("update_props", ["q", {"retry": 1}], 1, [[], [1], [["retry", 1]]]),
         ("push_marked", ["q", [1], MARK], 1, ["x", None, {}]),
         ("push_marked", ["q", [1], MARK], 2, [{}, None, {**MARK, "x": 1}, {**MARK, "first": "0"}, {**MARK, "done": 1}]),
+        (
+            "push_marked",
+            ["q", [1], MARK],
+            2,
+            [{**MARK, "options": one} for one in (1, [], [1], [{"x": 1}], [{"ttl": "1"}])],
+        ),
         ("mark", ["j", "s", 0], 2, ["0", -1, None]),
         ("end_jobs", [["j"]], 0, ["j", [1], None]),
         ("claim_subscription", ["s"], 0, NO_STRINGS),

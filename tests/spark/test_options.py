@@ -144,6 +144,11 @@ def test_several_queues_are_a_pattern_of_their_names() -> None:
         ({"subscribe": "a"}, "subscribe"),
         ({"topic": "a"}, "topic"),
         ({"que": "a"}, "que"),
+        ({"priority": "high"}, "priority"),
+        ({"priority": str(1 << 31)}, "priority"),
+        ({"delay": "-1"}, "delay"),
+        ({"ttl": "0"}, "ttl"),
+        ({"group": "g" * 256}, "group"),
     ],
 )
 def test_wrong_options_of_writes_are_refused_by_name(changed: dict[str, str], option: str) -> None:
@@ -200,3 +205,10 @@ def test_the_page_on_spark_lists_every_option_with_its_default() -> None:
         default = f"`{option.default}`" if option.default else ""
         assert f"| `{option.name}` | {default} |" in page
         assert option.meaning in page
+
+
+def test_options_of_a_write_say_how_rows_are_delivered() -> None:
+    given = {"priority": "-3", "delay": "1.5", "ttl": "60", "group": "g", "label": "l"}
+    expected = {"priority": -3, "delay": 1.5, "ttl": 60.0, "group": "g", "label": "l"}
+    assert Write.parse({**WRITE, **given}).delivery == expected
+    assert Write.parse(WRITE).delivery == {}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from lmqcluster import Client, LmqError
+from lmqcluster.client import PushOptions
 from lmqcluster.spark.connecting import Cluster
 from lmqcluster.spark.options import Write
 from lmqcluster.spark.pushing import Pusher, Stream, finish
@@ -150,3 +151,23 @@ def test_content_types_and_headers_go_along(servers: str, client: Client, queue:
     typed, plain = client.peek(queue, 10)
     assert (typed.content_type, typed.body, typed.headers) == ("text/csv", b"1,2", ((b"x-note", b"kept"),))
     assert (plain.content_type, plain.headers) == ("application/x-msgpack", ())
+
+
+def test_rows_carry_options_and_are_stored_once_with_them(servers: str, client: Client, queue: str) -> None:
+    """Rows that differ in their options alone are different rows."""
+    rows = [b"same"] * 3 + [b"last"]
+    wanted: list[PushOptions | None] = [{"group": "a", "priority": 5}, {"group": "b"}, None, {"priority": 9}]
+    for until in (2, None):
+        pusher = Pusher(options(servers), queue, 0)
+        with contextlib.suppress(BreakdownError), pusher:
+            pusher.add(queue, rows[:until], options=wanted[:until])
+            pusher._flush()
+            if until is not None:
+                raise BreakdownError
+    found = client.pull_many(queue, 10)
+    assert [(message.content, message.group, message.priority) for message in found] == [
+        (b"same", "b", 0),
+        (b"same", None, 0),
+        (b"same", "a", 5),
+        (b"last", None, 9),
+    ]

@@ -90,6 +90,26 @@ def test_rows_with_equal_idempotency_keys_are_one_message(
     assert pulled(client, queue) == [b"a", b"c", b"c", b"d"]
 
 
+def test_columns_and_options_say_how_rows_are_delivered(
+    spark: SparkSession, servers: str, client: Client, queue: str
+) -> None:
+    rows = spark.createDataFrame(
+        [
+            ("late", 7, None, None, "x"),
+            ("first", -1, 3600.0, "g", None),
+            ("not yet", None, None, None, None),
+        ],
+        "value string, priority int, ttl double, group string, label string",
+    ).withColumn("due", f.when(f.col("value") == "not yet", f.timestamp_seconds(f.lit(4_000_000_000))))
+    write(rows.coalesce(1), servers, queue=queue, label="all", priority="2")
+    found = client.pull_many(queue, 10)
+    assert [(one.content, one.priority, one.group, one.label) for one in found] == [
+        (b"first", -1, "g", "all"),
+        (b"late", 7, None, "x"),
+    ]
+    assert client.count_labelled(queue, "all") == 1
+
+
 def test_the_same_write_id_stores_nothing_twice(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
     for _ in range(2):
         write(numbers(spark, 100), servers, queue=queue, **{"lmq.writeId": f"{queue}-1"})

@@ -120,3 +120,27 @@ def test_three_million_messages_leave_one_mark(driver: Driver) -> None:
     driver.do(Op.PURGE, Q, 10_000)
     assert len(driver.machine.marks) == 1
     assert len(records(driver.machine)) < before + 80
+
+
+def test_messages_may_carry_traits_from_version_3_on() -> None:
+    rows = [
+        [b"late", None, [], [-1, 0, 0, 5, b"", b""]],
+        [b"first", None, [], [-1, 0, 0, -5, b"", b"g"]],
+        [b"plain", None, []],
+    ]
+    command = [Op.PUSH_MARKED, Q, rows, b"job", b"s", 0, b"", False, b"a"]
+    assert isinstance(Driver(version=2).batch(command)[0], Fault)
+    driver = Driver(version=3)
+    assert driver.batch(command, command) == [3, 0]
+    assert driver.drain(Q) == [b"first", b"plain", b"late"]
+
+
+def test_a_queue_that_is_full_takes_none_of_them() -> None:
+    driver = Driver(version=3)
+    driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])
+    rows = [[b"1", None, [], [0, 0, 0, 1, b"", b""]], [b"2", None, []]]
+    result = driver.batch([Op.PUSH_MARKED, Q, rows, b"job", b"s", 0, b"", False, b"a"])[0]
+    assert isinstance(result, Fault)
+    assert result.code == "full"
+    assert driver.drain(Q) == []
+    assert _mark(driver) is None

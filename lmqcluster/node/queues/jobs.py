@@ -14,6 +14,7 @@ from .proposals import Proposals
 
 __all__ = ["JobInfo", "Jobs", "MarkInfo", "Stream"]
 
+_PLAIN_ROW = 3
 NOTES_SLICE_BYTES = 4 * 1024 * 1024
 """Most bytes of notes in one answer."""
 
@@ -71,7 +72,10 @@ class Jobs:
     async def push(
         self, queue: bytes, rows: list[list[Any]], stream: Stream, first: int, *, note: bytes, done: bool
     ) -> int:
-        """Store the next messages of a stream, ``[content, content type, headers]``, or nothing if they are stored already.
+        """Store the next messages of a stream, or nothing if they are stored already.
+
+        Args:
+            rows: ``[content, content type, headers]`` of each, and perhaps a row of `PushOptions`.
 
         Returns:
             How many were stored.
@@ -91,9 +95,12 @@ class Jobs:
         if len(rows) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(rows)}")
         size = 128 + len(note)
-        for content, content_type, headers in rows:
+        if any(len(row) > _PLAIN_ROW for row in rows):
+            proposals.check_version(3)
+        for content, content_type, headers, *options in rows:
             proposals.check_push(len(content))
             size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
+            size += sum(_options_bytes(row) for row in options)
         command = [Op.PUSH_MARKED, queue, rows, stream.job, stream.name, first, note, done, stream.owner]
         stored: int = await proposals.propose(command, size)
         return stored
@@ -151,6 +158,10 @@ def _part(chunks: list[bytes], start: int, size: int) -> bytes:
 
 def _header_bytes(header: Sequence[bytes]) -> int:
     return sum(map(len, header)) + 8
+
+
+def _options_bytes(row: Sequence[Any]) -> int:
+    return 48 + sum(len(value) for value in row if isinstance(value, bytes))
 
 
 def _check_name(name: bytes) -> None:

@@ -12,12 +12,13 @@ from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import PUSH_COUNT_MAX
 from .arguments import arity, body_of, content_types_of, text, texts
 from .connection import Connection, Handler
+from .option_arguments import PUSH_OPTIONS, given, push_options
 
 __all__ = ["JOB_METHODS"]
 
 Arguments = list[Any]
 _Method = Callable[[Jobs, Connection, Arguments], Coroutine[Any, Any, Any]]
-_OPTIONS = frozenset((b"job", b"stream", b"first", b"note", b"done", b"content_types", b"headers"))
+_OPTIONS = frozenset((b"job", b"stream", b"first", b"note", b"done", b"content_types", b"headers", b"options"))
 
 
 def _slow(method: _Method, *, large: bool = False) -> Handler:
@@ -28,7 +29,7 @@ def _slow(method: _Method, *, large: bool = False) -> Handler:
 
 
 async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments) -> int:
-    """``push_marked(queue, [content], {job, stream, first[, note, done, content_types, headers]}) -> how many were stored``."""
+    """``push_marked(queue, [content], {job, stream, first[, note, done, content_types, headers, options]}) -> how many``."""
     arity(arguments, 3, 3)
     queue, contents, options = text(arguments[0]), arguments[1], arguments[2]
     if type(contents) is not list:
@@ -44,6 +45,7 @@ async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments)
         [body_of(content) if kind is None else content, kind or CONTENT_TYPE, header]
         for content, kind, header in zip(contents, types, headers, strict=True)
     ]
+    _add_options(rows, options.get(b"options"))
     stream = Stream(text(options[b"job"]), text(options[b"stream"]), connection.known_principal().owner)
     return await jobs.push(queue, rows, stream, first, note=text(options.get(b"note", b"")), done=done)
 
@@ -82,6 +84,17 @@ def _headers(value: object, count: int) -> list[list[list[bytes]]]:
     if type(value) is not list or len(value) != count:
         raise LmqError("bad_arguments", "headers must be a list with a list of [name, value] or nil for each content")
     return [[_header(header) for header in one or []] for one in value]
+
+
+def _add_options(rows: list[list[Any]], value: object) -> None:
+    if value is None:
+        return
+    if type(value) is not list or len(value) != len(rows):
+        raise LmqError("bad_arguments", "options must be a list with a map or nil for each content")
+    for row, one in zip(rows, value, strict=True):
+        wanted = None if one is None else push_options(given(one, PUSH_OPTIONS))
+        if wanted is not None:
+            row.append(wanted.row())
 
 
 def _header(value: object) -> list[bytes]:
