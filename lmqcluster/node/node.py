@@ -35,6 +35,7 @@ from .membership import standing
 from .membership.changes import Membership
 from .membership.identity import fresh_id
 from .membership.replica_digests import ReplicaDigests
+from .metrics.history import History
 from .metrics.observed import Observed
 from .metrics.stats import Stats
 from .metrics.statsd import StatsdSender
@@ -75,6 +76,7 @@ class Node:
         stats: rates and waiting times of the queues.
         observed: what is counted for the metrics.
         totals: sums over all queues.
+        history: the last hour of all queues together, and of the busiest.
         turns: slices of the event loop for long work.
         digests: how this replica compares with the others.
         views: what the patterns of clients find.
@@ -87,6 +89,7 @@ class Node:
         self.stats = Stats()
         self.observed = Observed()
         self.totals = Totals(self._machine)
+        self.history = History(self._machine, self.totals, self.stats)
         self.peer_figures: PeerFigures
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
@@ -110,7 +113,7 @@ class Node:
         self._access_upkeep = AccessUpkeep(self.access, self._machine)
         self._is_stopping = False
         self._periodic: PeriodicWork
-        self._history: asyncio.Task[None]
+        self._history_task: asyncio.Task[None]
         self._statsd_task: asyncio.Task[None] | None = None
 
     # --- life cycle -----------------------------------------------------------------------------------------------
@@ -173,7 +176,7 @@ class Node:
         )
         self._periodic.start()
         self.peer_figures = PeerFigures(self._present, self._figures)
-        self._history = asyncio.create_task(self.totals.keep_history())
+        self._history_task = asyncio.create_task(self.history.keep())
 
     def _must_authenticate(self, address: object) -> bool:
         return self.access.anonymous is None or not is_loopback(address)
@@ -293,7 +296,7 @@ class Node:
         if self._statsd_task is not None:
             self._statsd_task.cancel()
             await asyncio.wait([self._statsd_task])
-        self._history.cancel()
+        self._history_task.cancel()
         self.gates.close()
         self.peer_figures.close()
         self.views.close()
@@ -402,6 +405,7 @@ class Node:
         self._storage.begin_anew(node_id, members, joining=node_id not in members)
         self.session.forget()
         service.proposer, service.pulls = self._begin_membership()
+        self.history.forget()
         self._membership_begun()
         await self._listen()
 

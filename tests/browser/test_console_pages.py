@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,11 +11,11 @@ import pytest
 from playwright.sync_api import expect
 
 from lmqcluster import AsyncClient, Client
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import Cluster, wait_for
 from tests.integration.raw_http import call
 
 from .conftest import OpenConsole
-from .console import PAGES, Console, understood
+from .console import DEADLINE_MS, PAGES, Console, understood
 
 QUEUES = 10_000
 BUSY = "jobs"
@@ -84,6 +85,31 @@ def test_figures_move_under_load(open_console: OpenConsole, client: Client) -> N
     else:
         pytest.fail("pushes do not show in the rates")
     assert console.errors == []
+
+
+@pytest.mark.parametrize("route", ["overview", f"queue/{BUSY}"])
+def test_plots_are_full_when_they_are_opened(open_console: OpenConsole, cluster: Cluster, route: str) -> None:
+    address = cluster[0].http
+
+    def remembered() -> bool:
+        return len(json.loads(call(address, "GET", f"/v1/queues/{BUSY}/history").body)["history"]) >= 4
+
+    wait_for(remembered, "half a minute of history", timeout_s=DEADLINE_MS / 1000)
+    console = open_console(route)
+    _wait_for_figures(console, route)
+    line = console.main.get_by_role("img", name="Messages waiting").locator("path").first
+    # What the page has seen itself would be one or two points.
+    expect(line).to_have_attribute("d", re.compile("M[^L]*L[^L]*L[^L]*L"), timeout=5_000)
+    console.main.get_by_label("Plots show at most").select_option("10 minutes")
+    console.page.reload()
+    expect(console.main.get_by_label("Plots show at most")).to_have_value("600")
+    assert console.errors == []
+
+
+def test_a_queue_that_is_not_there_offers_a_push_alone(open_console: OpenConsole) -> None:
+    console = open_console("queue/nowhere")
+    expect(console.main).to_contain_text("There is no queue nowhere now.")
+    expect(console.main.locator(".actions button:visible")).to_have_text(["Push"])
 
 
 def test_list_is_searched_sorted_and_paged_by_the_node(open_console: OpenConsole) -> None:

@@ -97,3 +97,18 @@ def test_console_files_are_not_sent_twice(node: NodeProcess) -> None:
         assert (head.status, head["content-length"]) == (200, b"%d" % len(first.body))
         assert connection.call("GET", "/console/..%2Fassets.py").status == 404
         assert connection.call("POST", "/console/").status == 405
+
+
+def test_a_queue_has_a_history(node: NodeProcess, queue_name: str) -> None:
+    api = Api(node.http)
+    api.problem(api("GET", f"/v1/queues/{queue_name}/history"), 404, "queue_not_found")
+    api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "x"}] * 7})
+
+    def known() -> list[dict[str, float]]:
+        answer = api.ok("GET", f"/v1/queues/{queue_name}/history")
+        assert answer["kept"] == bool(answer["history"])
+        assert all(sample["at_s"] <= answer["uptime_s"] for sample in answer["history"])
+        return list(answer["history"])
+
+    first = wait_for(known, "a sample")[0]
+    assert (first["ready"], first["pushed_total"], first["pulled_total"]) == (7, 7, 0)

@@ -15,12 +15,13 @@ import * as queues from "./queues.js";
 const PAGES = { overview, nodes, queues, queue, defaults, cluster };
 const MENU = ["overview", "nodes", "queues", "defaults", "cluster"];
 const BEAT_MS = 1000;
+const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
 const THEMES = ["system", "light", "dark"];
 
 const main = document.getElementById("main");
 const notices = document.getElementById("notices");
 const badge = document.getElementById("connection");
-const state = { page: null, latest: null, samples: new Samples(), wantsHistory: true, polling: null, refused: null };
+const state = { page: null, latest: null, samples: new Samples(COUNTERS), wantsHistory: true, polling: null, refused: null };
 
 // --- pages ---------------------------------------------------------------------------------------------------------
 
@@ -78,8 +79,10 @@ async function beat() {
   if ((!document.hidden || state.latest === null) && access.wanted === "") {
     try {
       const answer = await get(state.wantsHistory ? "/v1/overview?history" : "/v1/overview");
-      state.wantsHistory = false;
-      state.samples.take(answer);
+      // A node that was started again tells another history.
+      state.wantsHistory = !answer.history && state.samples.tip !== null && answer.totals.at_s < state.samples.tip.at;
+      if (answer.history || state.wantsHistory) state.samples.begin(answer.history ?? []);
+      state.samples.add(answer.totals);
       state.latest = answer;
       state.refused = null;
       state.page?.show?.(answer);

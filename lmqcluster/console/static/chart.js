@@ -1,4 +1,4 @@
-// Line charts of the last minutes, drawn as SVG.
+// Line charts of the last hour, drawn as SVG.
 
 import { h, setText, svg } from "./dom.js";
 import { duration, short } from "./format.js";
@@ -10,16 +10,20 @@ const RIGHT = 6;
 const TOP = 8;
 const BOTTOM = 20;
 const GAP_S = 30;
-// What is shown grows with what there is, up to ten minutes.
-const SPANS = [60, 120, 300, 600];
+// What is shown grows with what there is, up to the span that was chosen.
+const SPANS = [60, 120, 300, 600, 1800, 3600];
+const CHOICES = [[600, "10 minutes"], [3600, "1 hour"]];
+const CHOICE_KEY = "lmqcluster.span";
 
 /** A chart of several series over time. `series` is [{key, label, format}], at most four. */
 export class Chart {
-  constructor(title, series, { span = 600, format = short } = {}) {
+  constructor(title, series, { format = short } = {}) {
     this.title = title;
     this.series = series;
-    this.span = span;
+    this.span = chosenSpan();
+    this.together = [this];
     this.format = format;
+    this.known = [];
     this.points = [];
     this.pointer = null;
     this.lines = series.map((_, place) => svg("path", { class: `line line-${place}` }));
@@ -47,19 +51,16 @@ export class Chart {
     this.draw();
   }
 
-  /** Add a point: `at` in seconds, `values` by key. The chart is not drawn yet. */
-  add(at, values) {
-    const last = this.points.at(-1);
-    if (last && at < last.at) this.points = [];
-    this.points.push({ at, values });
-    const oldest = at - this.span;
-    while (this.points[0].at < oldest) this.points.shift();
+  /** Show these points: `at` in seconds, `values` by key; the oldest first. */
+  show(points) {
+    this.known = points;
+    this.draw();
   }
 
-  /** Draw what has been added. */
   draw() {
-    const last = this.points.at(-1);
+    const last = this.known.at(-1);
     if (last === undefined) return;
+    this.points = this.known.filter(({ at }) => at >= last.at - this.span);
     const most = Math.max(1, ...this.points.flatMap(({ values }) => this.series.map(({ key }) => values[key] ?? 0)));
     const { top, step } = scale(most);
     this.shown = SPANS.find((span) => span >= Math.min(this.span, last.at - this.points[0].at));
@@ -101,13 +102,17 @@ export class Chart {
     return path;
   }
 
+  /** Show the values of a moment, in all charts that stand together. */
   point(event) {
-    if (event === null) this.pointer = null;
-    else {
+    let pointer = null;
+    if (event !== null) {
       const box = this.picture.getBoundingClientRect();
-      this.pointer = 1 - (event.clientX - box.left - LEFT) / (this.width - LEFT - RIGHT);
+      pointer = 1 - (event.clientX - box.left - LEFT) / (this.width - LEFT - RIGHT);
     }
-    if (this.points.length) this.showValues();
+    for (const chart of this.together) {
+      chart.pointer = pointer;
+      if (chart.points.length) chart.showValues();
+    }
   }
 
   showValues() {
@@ -130,6 +135,31 @@ export class Chart {
     });
     if (this.pointer === null) this.picture.setAttribute("aria-label", `${this.title}: ${spoken.join(", ")}`);
   }
+}
+
+/** Charts of the same moments, side by side: one pointer for all, and a choice of how much they show. */
+export function chartsTogether(...charts) {
+  const options = CHOICES.map(([span, text]) => h("option", { value: String(span), selected: span === charts[0].span }, text));
+  const select = h("select", { class: "small", id: "span" }, options);
+  select.addEventListener("change", () => {
+    localStorage.setItem(CHOICE_KEY, select.value);
+    for (const chart of charts) {
+      chart.span = chosenSpan();
+      chart.draw();
+    }
+  });
+  for (const chart of charts) chart.together = charts;
+  return h(
+    "section",
+    { "aria-label": "Plots" },
+    h("div", { class: "bar plots" }, h("div", { class: "spring" }), h("label", { for: "span", class: "muted" }, "Plots show at most"), select),
+    h("div", { class: "pair" }, charts.map((chart) => chart.element)),
+  );
+}
+
+function chosenSpan() {
+  const stored = Number(localStorage.getItem(CHOICE_KEY));
+  return CHOICES.some(([span]) => span === stored) ? stored : CHOICES.at(-1)[0];
 }
 
 function swatch(place) {

@@ -1,7 +1,7 @@
 // What goes on, at a glance.
 
 import { get } from "./api.js";
-import { Chart } from "./chart.js";
+import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { bytes, count, duration, plural, rate } from "./format.js";
 import { segmentOf, textOf } from "./names.js";
@@ -36,6 +36,8 @@ const TROUBLES = [
   ["dropped_total", "Dropped", "after their last delivery"],
 ];
 const BUSIEST = 8;
+const RECENT_S = 600;
+const HOUR_S = 3600;
 
 /** A row of tiles; `update(id, text)`. */
 export function tiles(definitions) {
@@ -58,42 +60,29 @@ export function open({ samples }) {
   const findings = h("ul", { class: "findings" });
   const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true }, { label: "Memory", numeric: true }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
   const biggest = table("Queues with the most messages", [{ label: "Queue" }, { label: "Messages", numeric: true }, { label: "Ready", numeric: true }, { label: "Leased", numeric: true }, { label: "Bodies", numeric: true }]);
-  const troubles = table("Redelivered and dropped", [{ label: "Messages" }, { label: "In the last 10 minutes", numeric: true }, { label: "Since the beginning", numeric: true }]);
+  const troubles = table("Redelivered and dropped", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "Since the beginning", numeric: true }]);
   const none = h("p", { class: "muted", hidden: true }, "No queues hold messages.");
-  let drawn = -1;
-  let version = -1;
 
   function show(overview) {
-    const rates = samples.rates.recent();
+    const rates = samples.tip.rates;
     for (const [id, , , value] of TILES) figures.update(id, value(overview.totals, rates));
     drawCharts();
-    showFindings(findings, overview);
+    showFindings(findings, overview, lostRecently(samples, overview.totals));
     syncRows(members.body, sortedNodes(overview.cluster), (node) => node.id, nodeRow);
     showTroubles(overview.totals);
   }
 
   function drawCharts() {
-    if (version !== samples.version) {
-      flow.points = [];
-      stock.points = [];
-      drawn = -1;
-      version = samples.version;
-    }
-    for (const { at, sums, rates } of samples.all) {
-      if (at <= drawn) continue;
-      flow.add(at, rates ?? {});
-      stock.add(at, sums);
-      drawn = at;
-    }
-    flow.draw();
-    stock.draw();
+    const all = samples.all();
+    flow.show(all.map(({ at, rates: values }) => ({ at, values: values ?? {} })));
+    stock.show(all.map(({ at, sums: values }) => ({ at, values })));
   }
 
   function showTroubles(totals) {
-    const first = samples.all[0]?.sums ?? totals;
-    const items = TROUBLES.map(([key, name, hint]) => ({ key, name, hint, recent: totals[key] - first[key], all: totals[key] }));
+    const [recently, earlier] = [samples.before(RECENT_S).sums, samples.before(HOUR_S).sums];
+    const items = TROUBLES.map(([key, name, hint]) => ({ key, name, hint, recent: totals[key] - recently[key], hour: totals[key] - earlier[key], all: totals[key] }));
     syncRows(troubles.body, items, (item) => item.key, (item) =>
-      textRow([{}, { numeric: true }, { numeric: true }], ({ recent, all }) => ["", count(recent), count(all)], h("span", { title: item.hint }, item.name)),
+      textRow([{}, ...Array(3).fill({ numeric: true })], ({ recent, hour, all }) => ["", count(recent), count(hour), count(all)], h("span", { title: item.hint }, item.name)),
     );
   }
 
@@ -103,7 +92,7 @@ export function open({ samples }) {
       h("h1", {}, "Overview"),
       findings,
       figures.element,
-      h("div", { class: "pair" }, flow.element, stock.element),
+      chartsTogether(flow, stock),
       h(
         "div",
         { class: "pair" },
@@ -148,13 +137,25 @@ function nodeRow() {
   };
 }
 
+/** Messages that went in the last ten minutes without having been acknowledged, as lines for people. */
+function lostRecently(samples, totals) {
+  const then = samples.before(RECENT_S).sums;
+  const dropped = totals.dropped_total - then.dropped_total;
+  const refused = totals.refused_total - then.refused_total;
+  return [
+    dropped > 0 ? `${plural(dropped, "message")} dropped in the last 10 minutes: all their deliveries ended without an acknowledgement.` : "",
+    refused > 0 ? `${plural(refused, "message")} refused in the last 10 minutes: their queues are full.` : "",
+  ].filter(Boolean);
+}
+
 /** What is not as it should be; a cluster of one is not told that it is one. */
-function showFindings(list, { checks, cluster }) {
+function showFindings(list, { checks, cluster }, losses) {
   const problems = checks.filter((check) => !check.ok && !(check.name === "safe to stop" && cluster.nodes.length === 1));
-  const texts = problems.map((check) => `${check.name}: ${check.detail}`);
+  const texts = [...problems.map((check) => `${check.name}: ${check.detail}`), ...losses];
   if (texts.length === 0) texts.push(cluster.nodes.length === 1 ? "All is well. This one node is all there is: while it is down nothing is served." : `All is well: ${plural(cluster.nodes.length, "node")}, ${checks.length} checks.`);
-  list.classList.toggle("problems", problems.length > 0);
+  list.classList.toggle("problems", problems.length + losses.length > 0);
   if (list.dataset.shown === texts.join("\n")) return;
   list.dataset.shown = texts.join("\n");
   list.replaceChildren(...texts.map((text) => h("li", {}, text)));
+  if (losses.length) list.append(h("li", {}, h("a", { href: "#/queues?sort=dropped" }, "Queues that lost most")));
 }

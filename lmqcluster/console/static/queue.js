@@ -2,7 +2,7 @@
 
 import { actionButton, commandLine, readOnlyNote } from "./actions.js";
 import { get } from "./api.js";
-import { Chart } from "./chart.js";
+import { Chart, chartsTogether } from "./chart.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { bytes, count, duration, rate } from "./format.js";
 import { messagesSection } from "./messages.js";
@@ -10,7 +10,8 @@ import { queueWord, textOf } from "./names.js";
 import { tiles } from "./overview.js";
 import { propertiesSection } from "./properties.js";
 import { deleteQueue, moveMessages, purgeQueue, pushMessage, redriveMessages, suspendQueue } from "./queue_actions.js";
-import { now, Rates } from "./rates.js";
+import { now } from "./rates.js";
+import { Samples } from "./samples.js";
 
 export const label = "Queue";
 
@@ -60,29 +61,37 @@ export function open({ argument: segment }) {
   const name = textOf(segment);
   const page = { segment, api, name, queue: null, refresh: null, looking: Promise.resolve(), isGone: false };
   const figures = tiles(TILES);
-  const flow = new Chart("Messages a second", FLOW, { span: 300 });
-  const stock = new Chart("Messages waiting", STOCK, { span: 300 });
-  const rates = new Rates(COUNTERS);
+  const flow = new Chart("Messages a second", FLOW);
+  const stock = new Chart("Messages waiting", STOCK);
+  const samples = new Samples(COUNTERS);
   const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "A second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
   const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
   const waitNote = h("p", { class: "muted" });
   const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
   const complaint = h("p", { class: "complaint", role: "alert" });
   const suspend = actionButton("Suspend", "admin", () => suspendQueue(page));
+  // What can be done only to a queue that is there.
+  const onQueue = [
+    suspend,
+    actionButton("Move", "admin", () => moveMessages(page, () => messages.reload())),
+    actionButton("Redrive", "admin", () => redriveMessages(page, () => messages.reload())),
+    actionButton("Purge", "admin", () => purgeQueue(page, () => messages.reload()), { kind: "danger" }),
+    actionButton("Delete", "admin", () => deleteQueue(page), { kind: "danger" }),
+  ];
   const properties = propertiesSection(page);
   const messages = messagesSection(page);
   let turn = 0;
   let stats = null;
+  // By how much the node's clock is ahead of the one of this page.
+  let ahead_s = null;
 
   function showQueue(queue) {
     page.queue = queue;
-    const at = now();
-    const latest = rates.add(at, queue);
-    for (const [id, , , value] of TILES) figures.update(id, value(queue, rates.recent()));
-    flow.add(at, latest ?? {});
-    stock.add(at, queue);
-    flow.draw();
-    stock.draw();
+    samples.add({ ...queue, at_s: now() + ahead_s });
+    for (const [id, , , value] of TILES) figures.update(id, value(queue, samples.tip.rates));
+    const all = samples.all();
+    flow.show(all.map(({ at, rates: values }) => ({ at, values: values ?? {} })));
+    stock.show(all.map(({ at, sums: values }) => ({ at, values })));
     suspended.hidden = !queue.suspended;
     setText(suspend, queue.suspended ? "Resume" : "Suspend");
     showTotals(queue);
@@ -111,7 +120,15 @@ export function open({ argument: segment }) {
     return page.looking;
   };
 
+  /** The last hour, as the node remembers it. */
+  async function recall() {
+    const { history, uptime_s } = await get(`${api}/history`);
+    ahead_s = uptime_s - now();
+    samples.begin(history);
+  }
+
   async function look() {
+    if (ahead_s === null) await recall();
     if (turn % STATS_EVERY === 0) {
       stats = await get(`${api}/stats`);
       showWaits(stats);
@@ -133,14 +150,10 @@ export function open({ argument: segment }) {
         "div",
         { class: "bar actions" },
         actionButton("Push", "write", () => pushMessage(page, messages.reload)),
-        suspend,
-        actionButton("Move", "admin", () => moveMessages(page, messages.reload)),
-        actionButton("Redrive", "admin", () => redriveMessages(page, messages.reload)),
-        actionButton("Purge", "admin", () => purgeQueue(page, messages.reload), { kind: "danger" }),
-        actionButton("Delete", "admin", () => deleteQueue(page), { kind: "danger" }),
+        onQueue,
       ),
       figures.element,
-      h("div", { class: "pair" }, flow.element, stock.element),
+      chartsTogether(flow, stock),
       messages.element,
       h(
         "div",
@@ -153,7 +166,9 @@ export function open({ argument: segment }) {
     opened: () => messages.reload(),
     refresh: page.refresh,
     complain(error) {
-      const text = error === null ? "" : error.status === 404 ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
+      const missing = error?.status === 404;
+      for (const button of onQueue) button.hidden = missing;
+      const text = error === null ? "" : missing ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
       setText(complaint, text);
     },
   };

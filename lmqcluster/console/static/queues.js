@@ -23,16 +23,18 @@ const COLUMNS = [
   { label: "Pushed/s", numeric: true, text: (_queue, rates) => rate(rates?.pushed_total) },
   { label: "Delivered", sort: "pulled", numeric: true, title: "Deliveries so far", text: (queue) => count(queue.pulled_total) },
   { label: "Delivered/s", numeric: true, text: (_queue, rates) => rate(rates?.pulled_total) },
+  { label: "Redelivered", sort: "redelivered", numeric: true, title: "Deliveries after a lease that ended without an answer", text: (queue) => count(queue.redelivered_total) },
+  { label: "Dropped", sort: "dropped", numeric: true, title: "Messages that went after their last delivery", text: (queue) => count(queue.dropped_total) },
 ];
 
 // What lmq-admin calls the columns.
-const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total" };
+const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total", redelivered: "redelivered_total", dropped: "dropped_total" };
 
 export function open({ query }) {
   const view = {
     name: query.get("name") ?? "",
     sort: query.get("sort") ?? "name",
-    order: query.get("order") ?? "asc",
+    order: query.get("order") ?? (query.has("sort") ? "desc" : "asc"),
     limit: Number(query.get("limit")) || 50,
     offset: Number(query.get("offset")) || 0,
   };
@@ -101,7 +103,8 @@ export function open({ query }) {
       const segment = segmentOf(queue.name);
       let counter = rates.get(segment);
       if (counter === undefined) rates.set(segment, (counter = new Rates(["pushed_total", "pulled_total"])));
-      return { queue, segment, rates: counter.add(at, queue) };
+      counter.add(at, queue);
+      return { queue, segment, rates: counter.recent() };
     });
     syncRows(grid.body, items, (item) => item.segment, ({ segment }) => {
       const paused = h("span", { class: "badge warn", hidden: true }, "suspended");

@@ -1,40 +1,45 @@
-// The sums of the last ten minutes: what the node remembers, and what has been seen since.
+// The last hour of counts and counters: what the node remembers, and what has been seen since.
 
 import { Rates } from "./rates.js";
 
-const KEPT_S = 600;
-const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
+const KEPT_S = 3600;
+// The node keeps a sample every ten seconds. What is seen in between moves the last point only.
+const APART_S = 9.5;
 
 export class Samples {
-  constructor() {
-    this.all = [];
-    this.rates = new Rates(COUNTERS);
-    this.version = 0;
+  constructor(counters) {
+    this.counters = counters;
+    this.begin([]);
   }
 
-  /** Take an overview, with or without history. */
-  take({ totals, history }) {
-    if (history || (this.all.length && totals.at_s < this.all.at(-1).at)) this.begin(history ?? []);
-    this.add(totals);
-  }
-
+  /** Begin again with what the node remembers, the oldest first. */
   begin(history) {
-    const known = this.all;
-    this.all = [];
-    this.rates = new Rates(COUNTERS);
-    this.version += 1;
-    const first = known[0]?.sums.at_s ?? Infinity;
-    const restarted = history.length > 0 && known.length > 0 && history.at(-1).at_s < known.at(-1).at - 6;
-    history.filter((sums) => restarted || sums.at_s < first).forEach((sums) => this.add(sums));
-    if (!restarted) known.forEach(({ sums }) => this.add(sums));
-    const last = this.all.at(-1)?.at ?? -Infinity;
-    history.filter((sums) => sums.at_s > last).forEach((sums) => this.add(sums));
+    this.rates = new Rates(this.counters);
+    this.settled = [];
+    this.tip = null;
+    history.forEach((sums) => this.add(sums));
   }
 
+  /** Take counts and counters as of `at_s`. */
   add(sums) {
-    const last = this.all.at(-1);
-    if (last && sums.at_s <= last.at) return;
-    this.all.push({ at: sums.at_s, sums, rates: this.rates.add(sums.at_s, sums) });
-    while (this.all[0].at < sums.at_s - KEPT_S) this.all.shift();
+    const at = sums.at_s;
+    if (this.tip !== null && at <= this.tip.at) return;
+    this.rates.add(at, sums);
+    const last = this.settled.at(-1);
+    const rates = last === undefined ? null : this.rates.between({ at: last.at, sample: last.sums }, { at, sample: sums });
+    this.tip = { at, sums, rates: this.rates.recent() ?? rates };
+    if (last !== undefined && at - last.at < APART_S) return;
+    this.settled.push({ at, sums, rates });
+    while (this.settled[0].at < at - KEPT_S) this.settled.shift();
+  }
+
+  /** All samples, the oldest first. */
+  all() {
+    return this.tip === null || this.settled.at(-1).at === this.tip.at ? this.settled : [...this.settled, this.tip];
+  }
+
+  /** The sample that is about so many seconds old, or the oldest. */
+  before(seconds) {
+    return this.settled.find(({ at }) => at >= this.tip.at - seconds);
   }
 }

@@ -26,6 +26,8 @@ SAMPLES_MIN = 5
 BINS_MAX = 50
 _MICRO = 1_000_000
 _MINUTES = (1, 5, 15, 1440)
+_FIVE = 1
+"""Place of the five minutes in `_MINUTES`."""
 _KEEP = tuple(math.exp(-TICK_S / 60 / minutes) for minutes in _MINUTES)
 _PERCENTILES = (("50", 0.5), ("75", 0.75), ("90", 0.9), ("95", 0.95), ("99", 0.99), ("999", 0.999))
 
@@ -62,6 +64,11 @@ class _Meter:
         """The rates at a tick not before `updated`, all ticks since then having seen nothing."""
         idle = tick - self.updated
         return tuple(rate * keep**idle for rate, keep in zip(self.rates, _KEEP, strict=True))
+
+    def rate_at(self, tick: int, window: int) -> float:
+        """One of the rates, by its place in `_MINUTES`."""
+        rate = self.rates[window]
+        return rate * _KEEP[window] ** (tick - self.updated) if rate else 0.0
 
     def describe(self, tick: int, count: int | None) -> dict[str, object]:
         total = self.total if count is None else count
@@ -190,6 +197,11 @@ class Stats:
             "pull": self._pull.get(queue, nothing).describe(self._ticks, pulled_total),
             "retention": describe(window.values(second) if window else ()),
         }
+
+    def rate(self, queue: bytes) -> float:
+        """Pushes and pulls of a queue a second, over the last five minutes."""
+        found = (meters.get(queue) for meters in (self._push, self._pull))
+        return sum(meter.rate_at(self._ticks, _FIVE) for meter in found if meter is not None)
 
     def _meter(self, meters: dict[bytes, _Meter], name: bytes) -> _Meter:
         meter = meters.get(name)

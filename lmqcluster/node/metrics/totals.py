@@ -1,9 +1,8 @@
-"""Sums over all queues, made in slices so that a node with very many of them goes on serving meanwhile, and how they went."""
+"""Sums over all queues, made in slices so that a node with very many of them goes on serving meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -13,15 +12,13 @@ from ...core import Machine, Queue
 from ...core.queue_counters import COUNTERS
 from ..queues.info import counts_of
 
-__all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
+__all__ = ["QUEUES_PER_SLICE", "QueueTotals", "Sums", "Totals", "sum_queues"]
 
 
 QUEUES_PER_SLICE = 500
 """After so many queues other requests get their turn: about a millisecond."""
 FRESH_S: Final = 0.5
 """Sums of this age are given out again: however many ask, the queues are not counted more often."""
-HISTORY_PERIOD_S: Final = 5.0
-HISTORY_MAX: Final = 120
 
 
 @dataclass(slots=True)
@@ -99,14 +96,13 @@ class Sums(NamedTuple):
 
 
 class Totals:
-    """Counts the queues when somebody asks, and every five seconds for the history.
+    """Counts the queues when somebody asks.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.
     """
 
     def __init__(self, machine: Callable[[], Machine]) -> None:
-        self.history: deque[Sums] = deque(maxlen=HISTORY_MAX)
         self._machine = machine
         self._started = monotonic()
         self._latest: Sums | None = None
@@ -123,9 +119,3 @@ class Totals:
                 at_s = self.uptime_s()
                 self._latest = Sums(at_s, await sum_queues(self._machine()))
             return self._latest
-
-    async def keep_history(self) -> None:
-        """Note the sums every five seconds, until cancelled."""
-        while True:
-            self.history.append(await self.current())
-            await asyncio.sleep(HISTORY_PERIOD_S)

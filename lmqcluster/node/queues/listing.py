@@ -28,6 +28,8 @@ SORT_KEYS: dict[str, Callable[[Queue, int], float]] = {
     "oldest": lambda queue, now_us: -1.0 if (age := age_s(queue.earliest_us(), now_us)) is None else age,
     "pushed": lambda queue, _now_us: queue.pushed_total,
     "pulled": lambda queue, _now_us: queue.pulled_total,
+    "redelivered": lambda queue, _now_us: queue.redelivered_total,
+    "dropped": lambda queue, _now_us: queue.dropped_total,
 }
 """What a list can be sorted by, at a log time. Equal queues stand in the order of their names."""
 

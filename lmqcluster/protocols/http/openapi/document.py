@@ -126,14 +126,19 @@ def _cluster_paths() -> Json:
 
 
 def _overview_paths() -> Json:
-    history = query("history", "Add the sums of the last ten minutes, five seconds apart.", {"type": "string"})
+    history = query("history", "Add the sums of the last hour, ten seconds apart.", {"type": "string"})
     summary = "Sums over all queues, the members and their figures, as this node knows them"
+    hour = "The last hour of one of the busiest queues, in samples"
     stats = "Rates of a queue, and how long the messages delivered in the last minute had waited"
     return {
         "/v1/overview": {"get": operation("getOverview", summary, "Overview", parameters=[history])},
         "/v1/queues/{name}/stats": {
             "parameters": [NAME],
             "get": operation("getQueueStats", stats, "QueueStats", not_found=True),
+        },
+        "/v1/queues/{name}/history": {
+            "parameters": [NAME],
+            "get": operation("getQueueHistory", hour, "QueueHistory", not_found=True),
         },
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....core.queue_counters import COUNTERS
+from ....node.metrics.history import HISTORY_FIELDS, QUEUES_MAX, SAMPLES_MAX
 
 __all__ = ["OVERVIEW_SCHEMAS"]
 
@@ -63,6 +64,13 @@ _MEMBER: Final = _object(
         "vitals": {"oneOf": [{"type": "null"}, _VITALS]},
     }
 )
+_SAMPLE: Final = _object(
+    {
+        "at_s": {**_NUMBER, "description": "When it was taken, in seconds since the node was started."},
+        **dict.fromkeys(HISTORY_FIELDS, _COUNT),
+    },
+    additionalProperties=False,
+)
 _CHECK: Final = _object({"name": {"type": "string"}, "ok": {"type": "boolean"}, "detail": {"type": "string"}})
 _RATES: Final = _object(
     {
@@ -97,6 +105,18 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
             "history": {"type": "array", "items": _SUMS},
         },
         optional=("history",),
+        additionalProperties=False,
+    ),
+    "QueueHistory": _object(
+        {
+            "kept": {
+                "type": "boolean",
+                "description": f"Whether the queue is one of the {QUEUES_MAX} busiest of the last five minutes at this node.",
+            },
+            "period_s": {**_NUMBER, "description": "Seconds between two samples."},
+            "uptime_s": {**_NUMBER, "description": "Now, on the clock of at_s."},
+            "history": {"type": "array", "maxItems": SAMPLES_MAX, "items": _SAMPLE},
+        },
         additionalProperties=False,
     ),
     "QueueStats": _object({"push": _RATES, "pull": _RATES, "retention": _RETENTION}),

@@ -43,6 +43,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     _QUEUE: {"GET": LOOK_AT_QUEUE, "DELETE": MANAGE_QUEUE},
     f"{_QUEUE}/properties": {"GET": LOOK_AT_QUEUE, "PATCH": USE, "DELETE": USE},
     f"{_QUEUE}/stats": {"GET": LOOK_AT_QUEUE},
+    f"{_QUEUE}/history": {"GET": LOOK_AT_QUEUE},
     f"{_QUEUE}/messages": {"GET": LOOK_AT_QUEUE, "POST": USE},
     f"{_QUEUE}/pull": {"POST": USE},
     f"{_QUEUE}/ack": {"POST": USE},

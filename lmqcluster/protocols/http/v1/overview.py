@@ -1,9 +1,10 @@
-"""What a person wants to see at a glance: ``/v1/overview``, and the rates and waiting times of one queue."""
+"""What a person wants to see at a glance: ``/v1/overview``, and rates, waiting times and the last hour of one queue."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ....node.metrics.history import PERIOD_S
 from ..server.barrier_read import marked, not_found, refresh
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
@@ -32,6 +33,7 @@ class OverviewRoutes:
         table: Mapping[str, Mapping[str, Handler]] = {
             "/v1/overview": {"GET": self.overview},
             "/v1/queues/{name}/stats": {"GET": self.queue_stats},
+            "/v1/queues/{name}/history": {"GET": self.queue_history},
         }
         for path, methods in table.items():
             router.add(path, Resource(methods, on_error, refuse(*methods)))
@@ -40,7 +42,7 @@ class OverviewRoutes:
         """Sums over all queues, the cluster and how its members are; answered without a quorum too.
 
         Nothing is asked of the cluster for it: queues are those of the local replica, and the other members' figures are a second
-        or two old. With ``history`` the sums of the last ten minutes, five seconds apart, come along.
+        or two old. With ``history`` the sums of the last hour, ten seconds apart, come along.
         """
         node = self._node
         await node.peer_figures.look()
@@ -55,7 +57,7 @@ class OverviewRoutes:
             "checks": [one._asdict() for one in checks],
         }
         if b"history" in request.parameters():
-            answer["history"] = [one.fields() for one in node.totals.history]
+            answer["history"] = [one.fields() for one in node.history.sums]
         return reply_media(request).reply(answer)
 
     async def queue_stats(self, request: Request, name: bytes) -> Reply:
@@ -69,3 +71,18 @@ class OverviewRoutes:
             name, pushed_total=info.counters["pushed_total"], pulled_total=info.counters["pulled_total"]
         )
         return marked(reply_media(request).reply(stats), stale=stale)
+
+    async def queue_history(self, request: Request, name: bytes) -> Reply:
+        """Samples of the last hour, if the queue is among the busiest of this node."""
+        check_name(name)
+        stale = await refresh(self._node.service)
+        if self._node.service.queue(name) is None:
+            raise not_found(name, stale=stale)
+        samples = self._node.history.of_queue(name)
+        answer = {
+            "kept": samples is not None,
+            "period_s": PERIOD_S,
+            "uptime_s": self._node.totals.uptime_s(),
+            "history": samples or [],
+        }
+        return marked(reply_media(request).reply(answer), stale=stale)

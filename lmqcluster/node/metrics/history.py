@@ -1,0 +1,128 @@
+"""The last hour in samples ten seconds apart, so that a plot is full when it is opened: all queues together, and the busiest.
+
+Memory is bounded: 361 samples, of at most 200 queues, 80 bytes each, which is less than 6 MiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ...core import Machine, Queue
+from ..queues.info import info_of
+from .stats import Stats
+from .totals import QUEUES_PER_SLICE, Sums, Totals
+
+__all__ = ["HISTORY_FIELDS", "PERIOD_S", "QUEUES_MAX", "SAMPLES_MAX", "History"]
+
+PERIOD_S: Final = 10.0
+SAMPLES_MAX: Final = 361
+"""An hour, both ends included."""
+QUEUES_MAX: Final = 200
+"""So many queues have a history: those with the most pushes and pulls in the last five minutes."""
+
+_STOCK: Final = ("ready", "delayed", "leased")
+_COUNTERS: Final = (
+    "pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total",
+)  # fmt: skip
+HISTORY_FIELDS: Final = (*_STOCK, *_COUNTERS)
+"""What a sample of a queue holds beside its time."""
+
+
+class _Series:
+    """Samples of one queue, one after the other: milliseconds since the node was started, then `HISTORY_FIELDS`."""
+
+    __slots__ = ("values",)
+
+    WIDTH: Final = 1 + len(HISTORY_FIELDS)
+
+    def __init__(self) -> None:
+        self.values = array("q")
+
+    def add(self, at_ms: int, sample: tuple[int, ...]) -> None:
+        """Note a sample. A counter that has fallen tells of another queue of the same name: the series begins again."""
+        values = self.values
+        if values and any(
+            now < then for now, then in zip(sample[len(_STOCK) :], values[-len(_COUNTERS) :], strict=True)
+        ):
+            del values[:]
+        values.append(at_ms)
+        values.extend(sample)
+        if len(values) > SAMPLES_MAX * self.WIDTH:
+            del values[: self.WIDTH]
+
+    def samples(self) -> list[dict[str, Any]]:
+        """All samples, the oldest first."""
+        rows = (self.values[start : start + self.WIDTH] for start in range(0, len(self.values), self.WIDTH))
+        return [{"at_s": row[0] / 1000, **dict(zip(HISTORY_FIELDS, row[1:], strict=True))} for row in rows]
+
+
+class History:
+    """Takes samples every ten seconds.
+
+    Args:
+        machine: returns the local replica's machine, which a snapshot may replace.
+        totals: counts all queues together.
+        stats: tells how busy each queue is.
+
+    Attributes:
+        sums: samples of all queues together, the oldest first.
+    """
+
+    def __init__(self, machine: Callable[[], Machine], totals: Totals, stats: Stats) -> None:
+        self.sums: deque[Sums] = deque(maxlen=SAMPLES_MAX)
+        self._machine = machine
+        self._totals = totals
+        self._stats = stats
+        self._series: dict[bytes, _Series] = {}
+
+    async def keep(self) -> None:
+        """Take samples until cancelled."""
+        while True:
+            await self.sample()
+            await asyncio.sleep(PERIOD_S)
+
+    async def sample(self) -> None:
+        """Take one sample of everything. Queues are visited in slices, beside the node's other work."""
+        self.sums.append(await self._totals.current())
+        machine = self._machine()
+        busiest = await self._busiest(machine.queues)
+        at_ms, now_us = int(self._totals.uptime_s() * 1000), machine.now_us
+        kept = self._series
+        self._series = {}
+        for queue in busiest:
+            series = self._series[queue.name] = kept.get(queue.name) or _Series()
+            series.add(at_ms, _sample(queue, now_us))
+
+    async def _busiest(self, queues: Mapping[bytes, Queue]) -> list[Queue]:
+        """The queues to keep; of equally busy ones those that have a history already, then those with most messages."""
+        best: list[tuple[float, bool, int, bytes, Queue]] = []
+        everything = list(queues.values())
+        for start in range(0, len(everything), QUEUES_PER_SLICE):
+            part = everything[start : start + QUEUES_PER_SLICE]
+            rows = (
+                (self._stats.rate(queue.name), queue.name in self._series, len(queue), queue.name, queue)
+                for queue in part
+            )
+            best = heapq.nlargest(QUEUES_MAX, (*best, *rows), key=lambda row: row[:4])
+            await asyncio.sleep(0)
+        return [row[-1] for row in best]
+
+    def of_queue(self, name: bytes) -> list[dict[str, Any]] | None:
+        """Samples of a queue, the oldest first; None for one that is not among the busiest."""
+        series = self._series.get(name)
+        return None if series is None else series.samples()
+
+    def forget(self) -> None:
+        """The node has changed its cluster: what was is of other queues."""
+        self.sums.clear()
+        self._series.clear()
+
+
+def _sample(queue: Queue, now_us: int) -> tuple[int, ...]:
+    info = info_of(queue, now_us)
+    return (info.ready, info.delayed, info.leased, *(info.counters[name] for name in _COUNTERS))
