@@ -15,7 +15,9 @@ PAGES = {
     "overview": "Overview",
     "nodes": "Nodes",
     "queues": "Queues",
+    "subscriptions": "Subscriptions",
     "defaults": "Default properties",
+    "tokens": "Tokens",
     "cluster": "Cluster",
 }
 SERIOUS = {"serious", "critical"}

@@ -11,7 +11,7 @@ from tests.integration.cluster import Cluster, NodeProcess
 from tests.integration.raw_http import call
 
 from .conftest import OpenConsole
-from .console import Console
+from .console import Console, understood
 
 WRONG = "lmq_wrong"
 
@@ -56,6 +56,7 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
         "queue/jobs": ["Push", "Suspend", "Move", "Purge", "Delete", "Edit", "Clear own"],
         "queues": ["New queue"],
         "defaults": ["New rule"],
+        "tokens": ["New token"],
         "cluster": ["Take a snapshot", "Hand over leadership", "Join a cluster", "Leave the cluster", "Remove: n2"],
     }.items():
         console.open(route)
@@ -82,6 +83,23 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
     console.fill("Content", "y")
     console.confirm("Push")
     expect(console.tile("ready")).to_have_text("2")
+
+    # Tokens are made and deleted in the console; a secret is shown once.
+    console.open("tokens")
+    console.press("New token")
+    console.fill("Name", "shop")
+    console.fill("Queues", "^orders")
+    assert understood(console.confirm("Make it")) == ["token", "create"]
+    secret = console.dialog.locator(".command code").inner_text()
+    access = call(node.http, "GET", "/v1/access", b"", {"Authorization": f"Bearer {secret}"}).json
+    assert (access["name"], access["role"], access["queues"]) == ("shop", "write", "^orders")
+    console.dialog.get_by_role("button", name="Done").click()
+    expect(console.row("Tokens", "shop")).to_contain_text("never")
+    console.press("Delete token shop")
+    console.fill("Type shop to go on", "shop")
+    assert understood(console.confirm("Delete")) == ["token", "delete"]
+    expect(console.row("Tokens", "shop")).to_have_count(0)
+    assert call(node.http, "GET", "/v1/access", b"", {"Authorization": f"Bearer {secret}"}).status == 401
     assert all("401" in error for error in console.errors), console.errors
 
     # Another tab knows nothing of it.

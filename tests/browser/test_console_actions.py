@@ -127,6 +127,23 @@ def test_new_queue(open_console: OpenConsole, client: Client, queue_name: str) -
     assert console.errors == []
 
 
+def test_subscriptions_are_given_back_and_deleted(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    client.push_many(queue_name, [b"x"] * 3)
+    client.reserve_batch(f"{queue_name} nightly", 1, queue=queue_name, count=3)
+    console = open_console("subscriptions")
+    row = console.row("Subscriptions", f"{queue_name} nightly")
+    expect(row.locator("td").nth(3)).to_have_text("3")
+    console.press(f"Give back: {queue_name} nightly")
+    assert understood(console.confirm("Give back")) == ["subscription", "abandon"]
+    expect(row.locator("td").nth(3)).to_have_text("0")
+    assert len(client.pull_many(queue_name, 9)) == 3
+    console.press(f"Delete: {queue_name} nightly")
+    console.fill(f"Type {queue_name} nightly to go on", f"{queue_name} nightly")
+    assert understood(console.confirm("Delete")) == ["subscription", "rm"]
+    expect(row).to_have_count(0)
+    assert console.errors == []
+
+
 def test_default_properties(open_console: OpenConsole, cluster: Cluster, client: Client, queue_name: str) -> None:
     client.set_default_props([("^mail/", {"retry": 5}), ("", {"timeout": 60})])
     console = open_console("defaults")
@@ -134,7 +151,7 @@ def test_default_properties(open_console: OpenConsole, cluster: Cluster, client:
     console.press("New rule")
     console.fill("Regular expression for queue names", f"^{queue_name}$")
     console.dialog.get_by_label("How often a message is delivered again").fill("9")
-    console.dialog.get_by_role("button", name="Take over").click()
+    console.dialog.get_by_role("button", name="Apply").click()
     console.main.get_by_role("button", name="Up: rule 3").click()
     console.main.get_by_role("button", name="Up: rule 2").click()
     console.main.get_by_role("button", name="Remove: rule 2").click()

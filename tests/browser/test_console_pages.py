@@ -27,7 +27,7 @@ def queues(cluster: Cluster, client: Client) -> None:
 
     async def push_all() -> None:
         async with AsyncClient(",".join(cluster.rpc_addresses)) as pushing:
-            names = [f"queue-{number:05}" for number in range(QUEUES - 4)]
+            names = [f"queue-{number:05}" for number in range(QUEUES - 5)]
             await asyncio.gather(*(pushing.push(name, b"x") for name in names))
 
     # Playwright's event loop is running in this thread.
@@ -37,6 +37,8 @@ def queues(cluster: Cluster, client: Client) -> None:
     client.push_many("queue-01234", [b"more"] * 20)
     client.push_many(BUSY, [b"pay invoice %d" % number for number in range(30)])
     client.push("load", b"x")
+    client.push_many("exported", [b"x"] * 5)
+    client.reserve_batch("nightly", 1, queue="exported", count=5)
     client.push("json", b'{"order": 17, "paid": false}')
     call(cluster[1].http, "POST", "/messages/binary", bytes(range(256)))
 
@@ -64,6 +66,10 @@ def _wait_for_figures(console: Console, route: str) -> None:
         expect(console.main.get_by_role("region", name=table).get_by_text("follower", exact=True)).to_have_count(2)
     elif route == "queues":
         expect(console.main).to_contain_text("1 to 50 of 10,000 queues.")
+    elif route == "subscriptions":
+        expect(console.main.get_by_role("region", name="Subscriptions")).to_contain_text("nightly")
+    elif route == "tokens":
+        expect(console.main).to_contain_text("There are no tokens")
     elif route == "defaults":
         expect(console.main).to_contain_text("There are no rules")
     else:

@@ -68,7 +68,7 @@ export function open() {
       title: place === null ? "New rule" : `Rule ${place + 1}`,
       text: ["What is left empty is not set by this rule. Nothing is stored before Save."],
       fields: [expression, ...propertyFields(properties)],
-      verb: "Take over",
+      verb: "Apply",
       run: async (texts) => {
         const rule = [texts.pattern, readProperties(texts)];
         if (place === null) state.rules.push(rule);

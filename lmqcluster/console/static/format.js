@@ -65,3 +65,8 @@ export function clock(date) {
 export function plural(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
+
+/** A day and a time of day, given in seconds since 1970. */
+export function day(seconds) {
+  return new Date(seconds * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+}

@@ -1,0 +1,107 @@
+// Who may use the cluster, and for what.
+
+import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
+import { change, get, may } from "./api.js";
+import { h, setText, syncRows, table, textRow } from "./dom.js";
+import { day, plural } from "./format.js";
+import { quoted } from "./names.js";
+
+export const label = "Tokens";
+
+const ROLES = ["read", "write", "admin"];
+const LIFETIMES = [["", "never"], ["1h", "in an hour"], ["1d", "in a day"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["365d", "in a year"]];
+const UNITS = { h: 3600, d: 86400 };
+const COLUMNS = [{ label: "Token" }, { label: "Role" }, { label: "Queues" }, { label: "Created" }, { label: "Expires" }, { label: "Change" }];
+
+export function open() {
+  const state = { tokens: [], refresh };
+  const grid = table("Tokens", COLUMNS);
+  const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
+  const complaint = h("p", { class: "complaint", role: "alert" });
+  grid.element.hidden = true;
+
+  async function refresh() {
+    if (!may("admin")) {
+      setText(summary, "Tokens are shown to administrators.");
+      return;
+    }
+    state.tokens = (await get("/v1/tokens")).tokens;
+    grid.element.hidden = state.tokens.length === 0;
+    setText(summary, state.tokens.length === 0 ? "There are no tokens: clients on the machine of a node may do everything, and others nothing." : `${plural(state.tokens.length, "token")}. Everybody needs one.`);
+    syncRows(grid.body, state.tokens, (token) => token.name, (token) => tokenRow(token, state));
+  }
+
+  return {
+    title: "Tokens",
+    element: [
+      h("h1", {}, "Tokens"),
+      readOnlyNote("admin"),
+      complaint,
+      h("div", { class: "bar" }, summary, h("div", { class: "spring" }), actionButton("New token", "admin", () => newToken(state))),
+      grid.element,
+      h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("token ls"))),
+    ].filter(Boolean),
+    period: 5000,
+    refresh,
+    complain: (error) => setText(complaint, error ? error.message : ""),
+  };
+}
+
+function tokenRow(token, state) {
+  const remove = actionButton("Delete", "admin", () => deleteToken(token.name, state), { kind: "small danger" });
+  remove.setAttribute("aria-label", `Delete token ${token.name}`);
+  const row = textRow(COLUMNS.slice(0, -1), (one) => [one.name, one.role, one.queues, day(one.created_at), one.expires_at === null ? "never" : `${day(one.expires_at)}${one.expired ? " (expired)" : ""}`]);
+  row.element.append(h("td", {}, remove));
+  return row;
+}
+
+async function newToken(state) {
+  const name = field("name", "Name", h("input", { required: true, maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Without spaces and slashes.");
+  const role = field("role", "Role", h("select", {}, ROLES.map((one) => h("option", { value: one, selected: one === (state.tokens.length ? "write" : "admin") }, one))), "read looks; write also pushes, pulls and settles; admin also deletes, purges and manages.");
+  const queues = field("queues", "Queues", h("input", { required: true, value: ".*", autocomplete: "off", spellcheck: "false" }), "A regular expression that is searched for in queue names.");
+  const lifetime = field("lifetime", "Expires", h("select", {}, LIFETIMES.map(([value, text]) => h("option", { value }, text))));
+  let made = null;
+  await ask({
+    title: "New token",
+    text: state.tokens.length ? [] : ["The first token must be an admin for all queues that never expires. From then on everybody needs a token, this console too."],
+    fields: [name, role, queues, lifetime],
+    verb: "Make it",
+    command: (values) => commandLine("token create", [values.name ? quoted(values.name) : "NAME"], [`--role=${values.role}`, ...(values.queues === ".*" ? [] : [`--queues=${quoted(values.queues)}`]), ...(values.lifetime ? [`--expires-in=${values.lifetime}`] : [])]),
+    run: async (values) => {
+      made = await change("POST", "/v1/tokens", { name: values.name, role: values.role, queues: values.queues, lifetime: seconds(values.lifetime) });
+      return "The token is made.";
+    },
+  });
+  if (made === null) return;
+  await showSecret(made);
+  await state.refresh();
+}
+
+function showSecret({ name, token }) {
+  return ask({
+    title: `Token ${name}`,
+    text: ["This is the only time that its secret is shown. Keep it where its user finds it, and nobody else does.", commandBox(token)],
+    verb: "Done",
+    run: async () => `Token ${name} is made.`,
+  });
+}
+
+async function deleteToken(name, state) {
+  const done = await ask({
+    title: `Delete token ${name}`,
+    text: ["Its users are refused from then on, and its connections end."],
+    verb: "Delete",
+    danger: true,
+    typed: name,
+    command: () => commandLine("token delete", [quoted(name)]),
+    run: async () => {
+      await change("DELETE", `/v1/tokens/${encodeURIComponent(name)}`);
+      return `Token ${name} is deleted.`;
+    },
+  });
+  if (done) await state.refresh();
+}
+
+function seconds(lifetime) {
+  return lifetime === "" ? null : Number(lifetime.slice(0, -1)) * UNITS[lifetime.at(-1)];
+}
