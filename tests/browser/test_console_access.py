@@ -89,7 +89,9 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
     console.press("New token")
     console.fill("Name", "shop")
     console.fill("Queues", "^orders")
-    assert understood(console.confirm("Make it")) == ["token", "create"]
+    assert understood(console.dialog.locator(".command code").inner_text()) == ["token", "create"]
+    console.dialog.get_by_role("button", name="Make it").click()
+    expect(console.dialog).to_contain_text("the only time that its secret is shown")
     secret = console.dialog.locator(".command code").inner_text()
     access = call(node.http, "GET", "/v1/access", b"", {"Authorization": f"Bearer {secret}"}).json
     assert (access["name"], access["role"], access["queues"]) == ("shop", "write", "^orders")

@@ -135,12 +135,16 @@ def test_subscriptions_are_given_back_and_deleted(open_console: OpenConsole, cli
     expect(row.locator("td").nth(3)).to_have_text("3")
     console.press(f"Give back: {queue_name} nightly")
     assert understood(console.confirm("Give back")) == ["subscription", "abandon"]
-    expect(row.locator("td").nth(3)).to_have_text("0")
+    expect(row).to_have_count(0)
     assert len(client.pull_many(queue_name, 9)) == 3
+    client.push_many(queue_name, [b"x"] * 2)
+    client.reserve_batch(f"{queue_name} nightly", 1, queue=queue_name, count=2)
+    expect(row.locator("td").nth(3)).to_have_text("2")
     console.press(f"Delete: {queue_name} nightly")
     console.fill(f"Type {queue_name} nightly to go on", f"{queue_name} nightly")
     assert understood(console.confirm("Delete")) == ["subscription", "rm"]
     expect(row).to_have_count(0)
+    assert len(client.pull_many(queue_name, 9)) == 2
     assert console.errors == []
 
 

@@ -139,6 +139,19 @@ export function open({ argument: segment }) {
     properties.show(queue);
   }
 
+  const contents = h(
+    "div",
+    {},
+    figures.element,
+    chartsTogether(flow, stock),
+    messages.element,
+    h(
+      "div",
+      { class: "pair" },
+      h("section", {}, h("h2", {}, "Totals and rates"), totals.element, h("h2", {}, "Waiting time"), waitNote, waits.element),
+      properties.element,
+    ),
+  );
   return {
     title: `Queue ${name}`,
     element: [
@@ -152,22 +165,14 @@ export function open({ argument: segment }) {
         actionButton("Push", "write", () => pushMessage(page, messages.reload)),
         onQueue,
       ),
-      figures.element,
-      chartsTogether(flow, stock),
-      messages.element,
-      h(
-        "div",
-        { class: "pair" },
-        h("section", {}, h("h2", {}, "Totals and rates"), totals.element, h("h2", {}, "Waiting time"), waitNote, waits.element),
-        properties.element,
-      ),
+      contents,
     ].filter(Boolean),
     period: PERIOD_MS,
     opened: () => messages.reload(),
     refresh: page.refresh,
     complain(error) {
       const missing = error?.status === 404;
-      for (const button of onQueue) button.hidden = missing;
+      for (const element of [...onQueue, contents]) element.hidden = missing;
       const text = error === null ? "" : missing ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
       setText(complaint, text);
     },

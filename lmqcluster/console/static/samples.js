@@ -35,7 +35,10 @@ export class Samples {
 
   /** All samples, the oldest first. */
   all() {
-    return this.tip === null || this.settled.at(-1).at === this.tip.at ? this.settled : [...this.settled, this.tip];
+    if (this.tip === null) return [];
+    // The last one has the rates of the last seconds, as tiles show them.
+    const before = this.settled.at(-1).at === this.tip.at ? this.settled.slice(0, -1) : this.settled;
+    return [...before, this.tip];
   }
 
   /** The sample that is about so many seconds old, or the oldest. */
