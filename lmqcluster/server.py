@@ -19,6 +19,10 @@ from .node.config import NodeConfig
 from .node.node import Node
 from .node.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
+from .protocols.kestrel.counts import Counts
+from .protocols.kestrel.port import KestrelPort
+from .protocols.kestrel.status import ServerStatus
+from .protocols.memcache import MemcacheConnection
 from .protocols.msgpack_rpc import RpcFrontEnd
 from .protocols.queued import QueuedFrontEnd
 from .replication.node_storage import DurabilityError
@@ -34,6 +38,9 @@ GRACE_S = 4.0
 FILES = 32_768
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the thread waiting that is to sync the log."""
+
+
+_KESTREL = {"memcache": MemcacheConnection}
 
 
 class _FrontEnd(Protocol):
@@ -65,6 +72,7 @@ async def serve(config: NodeConfig) -> int:
             front_ends.append(HttpFrontEnd(node, config.http.host, config.http.port))
         if config.queued is not None:
             front_ends.append(QueuedFrontEnd(node, config.queued.host, config.queued.port))
+        front_ends += _kestrel_ports(node)
         for front_end in front_ends:
             await front_end.start()
         pid_file = _write_pid(config.data_dir)
@@ -89,6 +97,7 @@ async def serve(config: NodeConfig) -> int:
         rpc=str(config.rpc),
         raft=str(config.raft),
         queued=str(config.queued),
+        **{protocol: str(address) for protocol, address in config.kestrel_ports().items()},
     )
     manager.ready()
     reports = asyncio.ensure_future(manager.report(partial(_described, node)))
@@ -98,6 +107,15 @@ async def serve(config: NodeConfig) -> int:
         reports.cancel()
         manager.stopping()
         await _shut_down(node, front_ends, pid_file)
+
+
+def _kestrel_ports(node: Node) -> list[_FrontEnd]:
+    """The ports for Kestrel's clients that the node is to have."""
+    status, counts = ServerStatus(node.config.data_dir / "kestrel-status"), Counts()
+    return [
+        KestrelPort(protocol, node, address, _KESTREL[protocol], status, counts)
+        for protocol, address in node.config.kestrel_ports().items()
+    ]
 
 
 def _write_pid(folder: Path) -> Path:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from lmqcluster.node.config import OPTIONS, NodeConfig
+from lmqcluster.node.config_kestrel import KESTREL_PORTS
 from lmqcluster.node.config_load import load_config
 
 from ..shared.aliases import AliasGroup
@@ -40,7 +41,8 @@ def check_ports(config: NodeConfig) -> None:
     Raises:
         ConfigError: one of them is.
     """
-    for name, address in (("http", config.http), ("rpc", config.rpc), ("queued", config.queued), ("raft", config.raft)):
+    for name in ("http", "rpc", "queued", *KESTREL_PORTS, "raft"):
+        address = getattr(config, name)
         if address is not None:
             check_free(address, name, f"choose another address with --{name}")
 

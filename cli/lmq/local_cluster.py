@@ -30,7 +30,7 @@ from .ports import check_free
 __all__ = ["DevCluster", "DevSettings"]
 
 HOST: Final = "127.0.0.1"
-PORTS: Final = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333}
+PORTS: Final = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333, "memcache": 22133}
 PORT_STEP: Final = 10
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
@@ -38,7 +38,7 @@ RESPAWN_DELAY_S: Final = 1.0
 _POLL_S: Final = 0.05
 _LINE_BYTES_MAX: Final = 64 * 1024
 _HELD_LINES_MAX: Final = 1000
-_TITLES: Final = {"http": "HTTP", "rpc": "MessagePack-RPC", "raft": "Raft", "queued": "queued"}
+_TITLES: Final = {"http": "HTTP", "rpc": "MessagePack-RPC", "raft": "Raft", "queued": "queued", "memcache": "memcache"}
 _COLOURS: Final = (
     "cyan",
     "magenta",
@@ -51,7 +51,18 @@ _COLOURS: Final = (
     "red",
 )
 # What a development node gets from here, not from the surroundings.
-_OWN_SETTINGS: Final = ("CONFIG", "NAME", "DATA_DIR", "PEERS", "HTTP", "RPC", "RAFT", "QUEUED", "ADVERTISE_RAFT")
+_OWN_SETTINGS: Final = (
+    "CONFIG",
+    "NAME",
+    "DATA_DIR",
+    "PEERS",
+    "HTTP",
+    "RPC",
+    "RAFT",
+    "QUEUED",
+    "MEMCACHE",
+    "ADVERTISE_RAFT",
+)
 
 
 _SECRETS: Final = ("LMQ_CLUSTER_SECRET", "LMQ_CLUSTER_SECRET_FILE")

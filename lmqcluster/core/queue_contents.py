@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from .commands import PushFlag
@@ -283,6 +284,15 @@ class QueueContents(QueueCounters):
         if self.delayed and (not self.ready or self.delayed[0][0] <= self.ready[0].due_us):
             return self.delayed[0][2]
         return self.ready[0] if self.ready else None
+
+    def first_in_line(self, now_us: int) -> Message | None:
+        """The message that is due and in line and would be delivered next; it stays where it is."""
+        plain = self._plain_head()
+        found = [] if plain is None or plain.due_us > now_us else [(_plain_place(plain), plain)]
+        if self.rich is not None:
+            waiting, scheduled = self.rich.head(), self.rich.scheduled.first()
+            found += [(one.place(), one) for one in (waiting, scheduled) if one is not None and one.due_us <= now_us]
+        return min(found, key=itemgetter(0))[1] if found else None
 
     def _is_delayed_first(self) -> bool:
         """Whether the earliest of the delayed and leased messages is a delayed one."""

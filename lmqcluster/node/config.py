@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from ..wire.address import Address
 from ..wire.limits import MESSAGE_BYTES_MAX
 from . import config_values as values
+from .config_kestrel import KESTREL_PORTS, KestrelOptions
 from .config_option import Option, option
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig:
+class NodeConfig(KestrelOptions):
     """Everything a node needs to know to start. An instance has passed `validate`.
 
     Raises:
@@ -482,6 +483,7 @@ class NodeConfig:
             self._fail("requests_per_client_max", f"must be 0 or more, not {self.requests_per_client_max}")
         self._validate_statsd()
         self._validate_listeners()
+        self._validate_kestrel()
         self._validate_raft()
         self._validate_secret()
         self._validate_tls()
@@ -500,7 +502,7 @@ class NodeConfig:
         if self.http is None and self.rpc is None:
             self._fail("http", "and rpc are both off: the node could not be reached")
         taken: dict[int, list[tuple[str, Address]]] = {}
-        for name in ("http", "rpc", "queued", "raft"):
+        for name in ("http", "rpc", "queued", *KESTREL_PORTS, "raft"):
             address: Address | None = getattr(self, name)
             if address is None or address.port == 0:
                 continue
@@ -508,6 +510,16 @@ class NodeConfig:
                 if used.host == address.host or used.is_wildcard or address.is_wildcard:
                     self._fail(name, f"{address} collides with {other} {used}: give each its own port")
             taken[address.port].append((name, address))
+
+    def _validate_kestrel(self) -> None:
+        if not 1 <= self.kestrel_open_reads_max <= 1000:
+            self._fail("kestrel_open_reads_max", f"must be 1 to 1000, not {self.kestrel_open_reads_max}")
+        for name, address in self.kestrel_ports().items():
+            if not address.is_loopback and self.tls_cert is None and self.kestrel_insecure == "off":
+                self._fail(
+                    name,
+                    f"{address} is beyond loopback, and the protocol knows no tokens: set tls_cert, or kestrel_insecure to on",
+                )
 
     def _validate_raft(self) -> None:
         if self.raft is None:
@@ -574,5 +586,8 @@ def _to_option(item: Field[Any]) -> Option:
     return Option(name=item.name, **item.metadata)
 
 
-OPTIONS: Final = tuple(_to_option(item) for item in fields(NodeConfig) if item.metadata)
+_INHERITED: Final = frozenset(item.name for item in fields(KestrelOptions))
+OPTIONS: Final = tuple(
+    _to_option(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata
+)
 """All options in the order in which they are documented."""

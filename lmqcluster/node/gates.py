@@ -28,12 +28,14 @@ class Gates:
         http: the gate of the HTTP port.
         rpc: of MessagePack-RPC.
         queued: of the port for clients of queued.
+        kestrel: of the open ports for Kestrel's clients, by protocol.
         raft: of the Raft port, where everybody has to authenticate.
     """
 
     def __init__(self, config: NodeConfig, must_authenticate: Callable[[object], bool]) -> None:
         """Share out what there is; `must_authenticate` tells of an address whether clients there have to show a token."""
-        self._shares = shares = Shares.of_process(2 if config.queued is None else 3)
+        others = (config.queued is not None) + len(config.kestrel_ports())
+        self._shares = shares = Shares.of_process(2 + others)
         self.memory = Memory(memory_of_machine())
         bounds = Bounds(
             connections=shares.client_port,
@@ -44,13 +46,14 @@ class Gates:
         self.http = Gate("http", bounds, self.memory, must_authenticate)
         self.rpc = Gate("msgpack_rpc", bounds, self.memory, must_authenticate)
         self.queued = Gate("queued", bounds, self.memory, must_authenticate)
+        self.kestrel = {name: Gate(name, bounds, self.memory, must_authenticate) for name in config.kestrel_ports()}
         raft = Bounds(shares.raft_port, shares.raft_port, authentication_s=security.AUTHENTICATION_S)
         self.raft = Gate("raft", raft, self.memory, lambda _address: True)
 
     @property
     def all(self) -> tuple[Gate, ...]:
         """All of them."""
-        return (self.http, self.rpc, self.queued, self.raft)
+        return (self.http, self.rpc, self.queued, *self.kestrel.values(), self.raft)
 
     def tell(self) -> None:
         """Log the bounds."""

@@ -350,6 +350,7 @@ class Node:
                 incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.batch_sessions)
         if applied.ready:
             pulls.notice(applied.ready)
+        self.service.events.applied(applied)
         if applied.notices:
             self.service.board.applied(applied.notices)
 
@@ -381,6 +382,7 @@ class Node:
         self.views.replaced()
         self.service.pulls.notice_all()
         self.service.board.replaced()
+        self.service.events.replaced()
 
     def failed(self, error: BaseException) -> None:
         """Replication has stopped."""

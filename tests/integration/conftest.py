@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster, NodeProcess
+from .kestrel_ports import with_kestrel_ports
 
 _numbers = itertools.count(1)
 
@@ -25,7 +26,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes for the whole session, for tests that kill and pause nothing."""
-    with Cluster(3, directory=tmp_path_factory.mktemp("shared")) as nodes:
+    with with_kestrel_ports(Cluster(3, directory=tmp_path_factory.mktemp("shared"))) as nodes:
         for process in nodes:
             process.wait_upgraded()
         yield nodes
@@ -35,6 +36,15 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes of the test's own, to be killed, paused and restarted at will."""
     with Cluster(3, directory=tmp_path) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def kestrel_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes of the test's own with the ports for Kestrel's clients."""
+    with with_kestrel_ports(Cluster(3, directory=tmp_path)) as nodes:
+        for process in nodes:
+            process.wait_upgraded()
         yield nodes
 
 

@@ -17,7 +17,7 @@ import pytest
 from .cluster import READY_S, fetch, ports, wait_for
 from .programs import command_line, run, run_in_terminal, started
 
-BASE = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333}
+BASE = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333, "memcache": 22133}
 
 
 def free_offset(nodes: int = 3) -> int:

@@ -282,6 +282,10 @@ class Access:
             return found[1]
         raise self.refusal("the token is not known here: it is wrong, was deleted or has expired")
 
+    def named(self, name: str) -> Principal | None:
+        """Who has the token of this name; None while there is no such token, or it has expired."""
+        return next((one for _, one in self._principals.values() if one.name == name), None)
+
     def refusal(self, reason: str | None = None) -> LmqError:
         """The error for somebody of whom it is not known who he is."""
         if self.outside is not None:

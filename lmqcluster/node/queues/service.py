@@ -31,6 +31,7 @@ from .proposals import Proposals
 from .pulls import Pulls, Ticket, Waiter
 from .push_copies import push_copies
 from .push_items import PushItem, Stored, check_all_stored, refusal_of, stored
+from .queue_events import QueueEvents
 from .rules import check_rules
 from .sessions import Sessions
 from .subscriptions import Subscriptions
@@ -56,6 +57,7 @@ class QueueService(Proposals):
         polled: queues whose messages are named by id and tag.
         sessions: pulls, exclusive queues and locks that end with their client.
         board: who waits for something other than messages.
+        events: who waits for something to happen to a queue.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class QueueService(Proposals):
         self.jobs = Jobs(self)
         self._flags = _FlagSink()
         self.board = NoticeBoard(machine)
+        self.events = QueueEvents(machine)
         self.board.session_ended.append(self._session_ended)
         self.polled = PolledQueues(self, self.receipts, lambda: self.pulls, self._wait_for)
         self.sessions = Sessions(self, self.board, self.receipts, self._pull_in_session)
@@ -164,6 +167,15 @@ class QueueService(Proposals):
         for item in items:
             self.check_item(item)
         return self._waiting_pushes.push(queue, items, wait_s, owner)
+
+    def push_soon(self, queue: bytes, content: bytes, owner: bytes = b"") -> asyncio.Future[int]:
+        """Send a push of a bare message now; what is returned tells its flag, or raises as `push`.
+
+        Raises: as `push`, if it cannot be sent.
+        """
+        self.check_name(queue, owner)
+        self.check_push(len(content))
+        return self._push_plain(queue, PushItem(content))
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()

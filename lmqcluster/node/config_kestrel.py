@@ -1,0 +1,69 @@
+"""The options of the ports for Kestrel's clients, whose protocols know neither tokens nor TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..wire.address import Address
+from . import config_values as values
+from .config_option import option
+
+__all__ = ["KESTREL_PORTS", "KestrelOptions"]
+
+KESTREL_PORTS = ("memcache",)
+
+
+def _port(protocol: str, usual: int) -> dict[str, Any]:
+    return option(
+        values.address_or_off,
+        f"Address of the interface for Kestrel's clients over {protocol}, or off; such clients expect port {usual}.",
+        extremes="The protocol knows no tokens. Beyond loopback it speaks TLS and needs tls_cert, or it needs kestrel_insecure.",
+        metavar="ADDR",
+        default="off",
+    )
+
+
+def _principal(protocol: str) -> dict[str, Any]:
+    return option(
+        values.text,
+        f"Name of the token by whose role and queues clients of {protocol} are served; they show none themselves.",
+        extremes="While there is no such token nobody is served there. Without a name, clients on the node's own machine are "
+        "served as long as no token is needed.",
+        metavar="NAME",
+        default="none",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KestrelOptions:
+    """These options of a node."""
+
+    memcache: Address | None = field(default=None, metadata=_port("the memcache protocol", 22133))
+    memcache_as: str = field(default="", metadata=_principal("memcache"))
+    kestrel_insecure: str = field(
+        default="off",
+        metadata=option(
+            values.choice("on", "off"),
+            "on to open the port of memcache beyond loopback without TLS, and to serve clients from elsewhere "
+            "there like those on the node's own machine.",
+            extremes="Whoever reaches such a port can read, change and delete what its clients may.",
+            metavar="SWITCH",
+            default="off",
+        ),
+    )
+    kestrel_open_reads_max: int = field(
+        default=100,
+        metadata=option(
+            values.count,
+            "How many open reads a connection of memcache may have on one queue (Kestrel's maxOpenTransactions).",
+            extremes="1 to 1000. Clients that read ahead need more than 1.",
+            metavar="COUNT",
+            default="100",
+        ),
+    )
+
+    def kestrel_ports(self) -> dict[str, Address]:
+        """The open ports by protocol."""
+        found = {name: getattr(self, name) for name in KESTREL_PORTS}
+        return {name: address for name, address in found.items() if address is not None}

@@ -1,0 +1,269 @@
+"""One connection of a client of Kestrel: its requests are carried out one after the other, in the order in which they came."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+import structlog
+
+from ...node.gates import ARRIVAL_BYTES_PER_S
+from ...ports import Ending, Place
+from ...wire.errors import LmqError
+from .held import HeldReads
+from .queues import KestrelQueues
+
+if TYPE_CHECKING:
+    from .port import KestrelPort
+
+__all__ = ["ClosedError", "KestrelConnection"]
+
+log = structlog.get_logger("lmq.kestrel")
+requests = structlog.get_logger("lmq.requests")
+
+READ_AHEAD_BYTES = 256 * 1024
+"""So much of further requests is read while one is carried out."""
+UNREAD_S_MAX = 60.0
+LINGER_S = 10.0
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+
+
+class ClosedError(Exception):
+    """The connection is to be closed, after what was written has been sent."""
+
+
+class KestrelConnection(asyncio.Protocol):
+    """A client. Subclasses carry out requests.
+
+    Attributes:
+        place: what it counts for.
+        held: its open reads.
+        queues: what it may do; None before its first request.
+        buffer: what has come and is not carried out yet.
+        wanted: how many bytes `buffer` has to have before it is looked at again.
+    """
+
+    def __init__(self, port: KestrelPort, place: Place) -> None:
+        self.port = port
+        self.place = place
+        self.held = HeldReads(port.node.open_reads)
+        self.queues: KestrelQueues | None = None
+        self.buffer = bytearray()
+        self.wanted = 1
+        self.loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._worker: asyncio.Task[None] | None = None
+        self._more: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._paused = False
+        self._closing = False
+        self._closed = False
+        self._heard_s = self._begun_s = self.loop.time()
+        self._unread = 0
+        self._unread_s = 0.0
+        self._answer_bytes = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client is gone."""
+        return self._closed
+
+    async def serve(self) -> None:
+        """Carry out what is complete in `buffer`, and set `wanted` to more than what is left there.
+
+        Raises:
+            ClosedError: the client asks for the end of the connection, or cannot be served any more.
+        """
+        raise NotImplementedError
+
+    def refuse(self, error: LmqError) -> None:
+        """Tell the client why it cannot be served; the connection ends."""
+        raise NotImplementedError
+
+    # --- asyncio --------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
+            # A client whose machine vanished must not keep its open reads for ever.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, seconds in _KEEPALIVE:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+        self.port.connected(self)
+        self._worker = self.loop.create_task(self._work())
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self._heard_s = self.loop.time()
+        if not self.buffer:
+            self._begun_s = self._heard_s
+        self.port.counts.bytes_read += len(data)
+        self.buffer += data
+        if len(self.buffer) > READ_AHEAD_BYTES and not self._account():
+            error = LmqError("overloaded", "unfinished requests fill the node's buffers; try again later")
+            self.place.note(Ending.MEMORY, error.message)
+            self.refuse(error)
+            self.close()
+            return
+        if len(self.buffer) > max(self.wanted, READ_AHEAD_BYTES) and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        if self._more is not None and len(self.buffer) >= self.wanted and not self._more.done():
+            self._more.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._closed = self._closing = True
+        if self._worker is not None:
+            self._worker.cancel()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        # What is being confirmed stands in the log before this.
+        self.held.abort_all()
+        self.place.ended()
+        self.port.disconnected(self)
+        self._idle.set()
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = self.loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # --- work -----------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        try:
+            while not self._closing:
+                if len(self.buffer) < self.wanted:
+                    await self._wait_for_more()
+                self._idle.clear()
+                self._check()
+                await self.serve()
+                await self.flushed()
+                self._idle.set()
+                self._begun_s = self.loop.time()
+                self._account()
+                self._resume()
+        except ClosedError:
+            self.close()
+        except LmqError as exc:
+            self.refuse(exc)
+            self.close()
+        except Exception:
+            # A bug, which must not leave the connection open without an answer.
+            log.exception("request failed", protocol=self.port.protocol)
+            self.refuse(LmqError("internal", "the node met a bug; its log has the details"))
+            self.close()
+
+    async def _wait_for_more(self) -> None:
+        self._resume()
+        self._more = self.loop.create_future()
+        try:
+            await self._more
+        finally:
+            self._more = None
+
+    def _resume(self) -> None:
+        if self._paused and not self._closing and len(self.buffer) <= max(self.wanted, READ_AHEAD_BYTES):
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _check(self) -> None:
+        """Find out who the client is, and whether it may ask for something now."""
+        if self.queues is None:
+            principal = self.port.principal(self.place.address)
+            self.queues = KestrelQueues(self.port.node, self.port.status, principal)
+            self.place.admit()
+
+    def charge(self) -> None:
+        """Count one request.
+
+        Raises:
+            LmqError: ``throttled``.
+        """
+        if self.port.is_rated and self.place.client.take(self.loop.time()):
+            raise LmqError("throttled", "this address sends more requests a second than it may; wait a little")
+
+    def note(self, operation: str, queue: bytes, code: str, since_s: float) -> None:
+        """A request was carried out."""
+        duration_s = self.loop.time() - since_s
+        self.port.node.observed.request_done(self.port.protocol, operation, code, duration_s)
+        if self.port.logs_requests:
+            requests.info(
+                "request",
+                protocol=self.port.protocol,
+                operation=operation,
+                client=str(self.place.address),
+                queue=queue.decode(errors="backslashreplace"),
+                code=code,
+                duration_s=round(duration_s, 6),
+            )
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send an answer."""
+        if not self._closed:
+            self.port.counts.bytes_written += len(data)
+            self._transport.write(data)
+
+    async def flushed(self) -> None:
+        """Wait until the client has read enough for another answer."""
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so many bytes may be held for an answer."""
+        return self.place.hold(len(self.buffer) + self._transport.get_write_buffer_size() + size_bytes)
+
+    def _account(self) -> bool:
+        if self._closed:
+            return True
+        held = len(self.buffer) + self._transport.get_write_buffer_size()
+        if held or self.place.held_bytes:
+            return self.place.hold(held)
+        return True
+
+    def close(self) -> None:
+        """Send what was written, and close."""
+        if self._closing:
+            return
+        self._closing = True
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            # A client that does not read must not keep the connection.
+            self.loop.call_later(LINGER_S, self._transport.abort)
+
+    async def idle(self) -> None:
+        """Wait until no request is under way."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._idle.wait()
+
+    # --- bounds ---------------------------------------------------------------------------------------------------
+
+    def leaves_unread(self, now_s: float) -> bool:
+        """Whether the client has read nothing for long of what waits for it."""
+        unread = 0 if self._closed else self._transport.get_write_buffer_size()
+        if self._writable is None or unread != self._unread:
+            self._unread, self._unread_s = unread, now_s
+        return self._unread_s < now_s - UNREAD_S_MAX
+
+    def is_stalled(self, now_s: float, request_s: float) -> bool:
+        """Whether an unfinished request takes too long to come."""
+        if self._more is None or not self.buffer:
+            return False
+        return self._begun_s + request_s + len(self.buffer) / ARRIVAL_BYTES_PER_S < now_s
+
+    def is_idle(self, now_s: float, idle_s: float) -> bool:
+        """Whether nothing has come for `idle_s`, nothing is under way, and no read is open."""
+        return self._more is not None and not self.held and self._heard_s < now_s - idle_s

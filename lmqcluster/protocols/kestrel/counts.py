@@ -1,0 +1,25 @@
+"""What Kestrel's clients have done at this node since it started."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+__all__ = ["Counts"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """The names are those of Kestrel's statistics, but for `connections`, which is ``total_connections``."""
+
+    started_s: float = field(default_factory=time.monotonic)
+    connections: int = 0
+    cmd_get: int = 0
+    cmd_set: int = 0
+    cmd_peek: int = 0
+    cmd_monitor: int = 0
+    cmd_monitor_get: int = 0
+    get_hits: int = 0
+    get_misses: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0

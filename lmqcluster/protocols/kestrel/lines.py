@@ -1,0 +1,37 @@
+"""Lines as Kestrel reads them: ended by LF, with or without a CR before it, tokens separated by single spaces."""
+
+from __future__ import annotations
+
+from ...wire.errors import LmqError
+
+__all__ = ["LINE_BYTES_MAX", "take_line", "tokens_of"]
+
+LINE_BYTES_MAX = 64 * 1024
+
+
+def take_line(buffer: bytearray, start: int, looked: int) -> tuple[bytes, int] | None:
+    """The line that begins at `start`, and where the next one begins; None if it is not complete up to here.
+
+    Args:
+        buffer: what has come.
+        start: where the line begins.
+        looked: up to where there is no LF.
+
+    Raises:
+        LmqError: ``too_large``.
+    """
+    end = buffer.find(b"\n", max(start, looked))
+    if (len(buffer) if end < 0 else end) - start > LINE_BYTES_MAX:
+        raise LmqError("too_large", f"a line has at most {LINE_BYTES_MAX} bytes")
+    if end < 0:
+        return None
+    stop = end - 1 if end > start and buffer[end - 1] == 0x0D else end
+    return bytes(buffer[start:stop]), end + 1
+
+
+def tokens_of(line: bytes) -> list[bytes]:
+    """The tokens; empty ones at the end vanish, others stay."""
+    found = line.split(b" ")
+    while len(found) > 1 and not found[-1]:
+        found.pop()
+    return found

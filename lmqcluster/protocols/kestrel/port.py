@@ -1,0 +1,152 @@
+"""One port for Kestrel's clients: accepts connections, ends those that are slow or idle, stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from ...node.access.access import Principal
+from ...node.access.tls import handshake
+from ...node.node import Node
+from ...ports import Ending, Listener, Place
+from ...wire.address import Address, is_loopback
+from ...wire.errors import LmqError
+from .connection import KestrelConnection
+from .counts import Counts
+from .status import ServerStatus
+
+__all__ = ["KestrelPort"]
+
+log = structlog.get_logger("lmq.kestrel")
+
+SWEEP_S = 0.5
+Factory = Callable[["KestrelPort", Place], KestrelConnection]
+
+
+class KestrelPort:
+    """Listens on one address.
+
+    Attributes:
+        protocol: its name.
+        node: whose queues these are.
+        status: what clients may do here for the time being.
+        counts: what clients have done.
+        port: the bound port, once started.
+        open_reads_max: of one connection on one queue.
+        logs_requests: whether each request is logged.
+        is_rated: whether requests of a client are counted.
+    """
+
+    def __init__(
+        self, protocol: str, node: Node, address: Address, factory: Factory, status: ServerStatus, counts: Counts
+    ) -> None:
+        config = node.config
+        self.protocol = protocol
+        self.node = node
+        self.status = status
+        self.counts = counts
+        self.host, self.port = address.host, address.port
+        self.open_reads_max = config.kestrel_open_reads_max
+        self.logs_requests = config.request_log == "on"
+        self._factory = factory
+        self._as: str = getattr(config, f"{protocol}_as")
+        self._serves_all = config.kestrel_insecure == "on"
+        self._has_tls = not address.is_loopback and not self._serves_all
+        self._gate = node.gates.kestrel[protocol]
+        self.is_rated = self._gate.bounds.requests_per_s > 0
+        self._connections: set[KestrelConnection] = set()
+        self._listener: Listener | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        node.membership.on_leave.append(self._end_connections)
+        node.access.on_change.append(self._review)
+        node.open_reads.on_lost(self._reads_lost)
+        node.observed.connections[protocol] = lambda: len(self._connections)
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        tls = handshake(self.node.tls) if self._has_tls else None
+        self._listener = Listener(self._gate, lambda place: self._factory(self, place), tls)
+        self.port = await self._listener.start(self.host, self.port)
+        self._sweep()
+
+    def retire(self) -> None:
+        """Accept nobody any more."""
+        if self._listener is not None:
+            self._listener.close()
+
+    async def stop(self, grace_s: float) -> None:
+        """Let requests under way be answered for up to `grace_s`, then close the connections."""
+        busy = [one.idle() for one in self._connections]
+        if busy:
+            _, pending = await asyncio.wait([asyncio.ensure_future(one) for one in busy], timeout=grace_s)
+            for task in pending:
+                task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end_connections()
+
+    def principal(self, address: object) -> Principal:
+        """Who a client at this address is.
+
+        Raises:
+            LmqError: ``unauthorized``, or why nobody is served.
+        """
+        access = self.node.access
+        if access.outside is not None:
+            raise access.outside
+        if self._as:
+            found = access.named(self._as)
+            if found is None:
+                raise LmqError(
+                    "unauthorized", f"there is no token {self._as!r}, as which clients of this port are served"
+                )
+            return found
+        if access.anonymous is None or not (self._serves_all or is_loopback(address)):
+            raise access.refusal()
+        return access.anonymous
+
+    def connected(self, connection: KestrelConnection) -> None:
+        """A client connected."""
+        self._connections.add(connection)
+        self.counts.connections += 1
+
+    def disconnected(self, connection: KestrelConnection) -> None:
+        """A client is gone."""
+        self._connections.discard(connection)
+
+    def _end_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
+
+    def _review(self) -> None:
+        for connection in list(self._connections):
+            if connection.queues is not None and connection.queues.principal.is_revoked:
+                log.info("connection closed", protocol=self.protocol, reason="token revoked or expired")
+                connection.close()
+
+    def _reads_lost(self) -> None:
+        """Others have what connections here held: nothing of it may be confirmed."""
+        for connection in list(self._connections):
+            if connection.held:
+                connection.close()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(SWEEP_S, self._sweep)
+        now_s, config = loop.time(), self.node.config
+        for connection in list(self._connections):
+            if connection.leaves_unread(now_s):
+                connection.place.note(Ending.TOO_SLOW, "answers were not read in time")
+                connection.place.end()
+            elif connection.is_stalled(now_s, config.request_seconds_max):
+                connection.place.note(Ending.TOO_SLOW, "a request was not completed in time")
+                connection.close()
+            elif connection.is_idle(now_s, config.idle_seconds_max):
+                connection.place.note(Ending.IDLE)
+                connection.close()

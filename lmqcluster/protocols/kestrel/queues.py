@@ -1,0 +1,265 @@
+"""Queues as Kestrel's clients know them, for one client: the translation to the node's service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from ...core import Role
+from ...node.access.access import Principal
+from ...node.node import Node
+from ...node.queues.deliveries import Delivery
+from ...node.queues.push_items import PushItem, PushOptions
+from ...wire.errors import LmqError
+from .names import check_name, parent_of
+from .status import ServerStatus
+
+__all__ = ["FOREVER_MS", "KestrelQueues", "body_of"]
+
+HasRoom = Callable[[int], bool]
+FOREVER_MS = (1 << 31) - 1
+"""Kestrel's clients send this to wait for ever."""
+_SOON_S = 1e-6
+
+
+def body_of(delivery: Delivery) -> bytes:
+    """The bytes of an item; those of a message that was accumulated stand one behind the other."""
+    return b"".join(part.content for part in delivery.parts) if delivery.compound else delivery.content
+
+
+class KestrelQueues:
+    """What one client may do, checked, under Kestrel's rules for names, children and aliases."""
+
+    def __init__(self, node: Node, status: ServerStatus, principal: Principal) -> None:
+        self._node = node
+        self._service = node.service
+        self._status = status
+        self.principal = principal
+
+    # --- put ------------------------------------------------------------------------------------------------------
+
+    async def prepare_put(self, queue: bytes) -> None:
+        """Make sure that the client may put into the queue, and that a child is bound to its parent.
+
+        Raises:
+            LmqError: it may not; ``suspended`` while the server takes no puts.
+        """
+        self._check(queue, "set", writes=True)
+        await self._bind(queue)
+
+    def is_prepared(self, queue: bytes) -> bool:
+        """Whether `prepare_put` would do nothing."""
+        return (
+            queue in self._service.machine().queues
+            and b"+" not in queue
+            and b"." not in queue
+            and b"~" not in queue
+            and self._status.takes_writes
+            and self.principal.allows(Role.WRITE, queue)
+        )
+
+    def put_soon(self, queue: bytes, content: bytes) -> asyncio.Future[int]:
+        """Send a put of an item that does not expire; see `QueueService.push_soon`."""
+        return self._service.push_soon(queue, content, self.principal.owner)
+
+    async def put(self, queue: bytes, contents: list[bytes], ttl_s: float | None = None) -> list[bool]:
+        """Store items; tells of each whether it is stored. With a `ttl_s` of 0 they expire at once.
+
+        Raises:
+            LmqError: some may be stored; ``forbidden``, ``bad_name`` and ``suspended`` say that none is.
+        """
+        await self.prepare_put(queue)
+        items = self._items(contents, ttl_s)
+        pushes = [asyncio.ensure_future(self._service.push(queue, [item], self.principal.owner)) for item in items]
+        results = await asyncio.gather(*pushes, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not _is_refusal(result):
+                raise result
+        return [not isinstance(result, BaseException) for result in results]
+
+    async def put_until_refused(self, queue: bytes, contents: list[bytes], ttl_s: float | None = None) -> int:
+        """As `put`, but nothing is stored behind an item that is refused; returns how many are stored."""
+        await self.prepare_put(queue)
+        items = self._items(contents, ttl_s)
+        if not items:
+            return 0
+        with contextlib.suppress(_RefusedError):
+            await self._push(queue, items)
+            return len(items)
+        # Not all of them fit: none is stored yet.
+        for stored, item in enumerate(items):
+            try:
+                await self._push(queue, [item])
+            except _RefusedError:
+                return stored
+        return len(items)
+
+    async def _push(self, queue: bytes, items: list[PushItem]) -> None:
+        try:
+            await self._service.push(queue, items, self.principal.owner)
+        except LmqError as exc:
+            if _is_refusal(exc):
+                raise _RefusedError from exc
+            raise
+
+    @staticmethod
+    def _items(contents: list[bytes], ttl_s: float | None) -> list[PushItem]:
+        options = None if ttl_s is None else PushOptions(ttl_s=max(_SOON_S, ttl_s))
+        return [PushItem(content, options=options) for content in contents]
+
+    # --- get ------------------------------------------------------------------------------------------------------
+
+    async def open(
+        self, queue: bytes, *, count: int = 1, wait_ms: int = 0, has_room: HasRoom | None = None
+    ) -> list[Delivery]:
+        """Open up to `count` items; none after `wait_ms`, when the queue is deleted, or if the name is an alias.
+
+        Raises: as `OpenReads.open`.
+        """
+        self._check(queue, "get")
+        if self.is_alias(queue):
+            return []
+        await self._bind(queue)
+        self._service.check_name(queue, self.principal.owner)
+        if wait_ms <= 0:
+            return await self._node.open_reads.open(queue, count=count, has_room=has_room)
+        wait_s = None if wait_ms == FOREVER_MS else wait_ms / 1000
+        ended = self._service.events.end(queue)
+        opening = asyncio.ensure_future(
+            self._node.open_reads.open(queue, count=count, wait_s=wait_s, has_room=has_room)
+        )
+        try:
+            await asyncio.wait((opening, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait((opening,))
+            if opening.cancelled():
+                return []
+        except asyncio.CancelledError:
+            opening.cancel()
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                # The client went in the very moment in which it was to be served.
+                self._node.open_reads.abort_soon({queue: [one.id for one in opening.result()]})
+            raise
+        else:
+            return opening.result()
+        finally:
+            ended.cancel()
+
+    async def peek(self, queue: bytes, wait_ms: int = 0) -> bytes | None:
+        """A copy of the next item, waiting up to `wait_ms` for one.
+
+        Raises:
+            LmqError: it cannot be known.
+        """
+        self._check(queue, "peek", role=Role.READ)
+        if self.is_alias(queue):
+            return None
+        await self._bind(queue)
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + wait_ms / 1000
+        while True:
+            gained, ended = self._service.events.arrival(queue), self._service.events.end(queue)
+            try:
+                # Afterwards this replica shows everything that was acknowledged before.
+                await self._service.barrier()
+                machine = self._service.machine()
+                found = machine.queues.get(queue)
+                head = None if found is None or found.suspended else found.first_in_line(machine.now_us)
+                if found is not None and head is not None:
+                    if found.is_expired(head, machine.now_us):
+                        continue
+                    content = head.content
+                    return content if isinstance(content, bytes) else b"".join(part.content for part in content)
+                left_s = ends_s - loop.time()
+                if wait_ms <= 0 or left_s <= 0:
+                    return None
+                done, _ = await asyncio.wait(
+                    (gained, ended),
+                    timeout=None if wait_ms == FOREVER_MS else left_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if ended in done or not done:
+                    return None
+            finally:
+                gained.cancel()
+                ended.cancel()
+
+    # --- the rest -------------------------------------------------------------------------------------------------
+
+    async def flush(self, queue: bytes) -> None:
+        """Remove all waiting items; an unknown queue and an alias have none.
+
+        Raises:
+            LmqError: ``forbidden``; ``suspended`` while the server takes no puts; it cannot be done now.
+        """
+        self._status.check_write("flush")
+        self.principal.require(Role.ADMIN, queue)
+        await self._flush(queue)
+
+    async def _flush(self, queue: bytes) -> None:
+        if self.is_alias(queue) or not queue:
+            return
+        try:
+            await self._service.operations.purge(queue)
+        except LmqError as exc:
+            if exc.code != "queue_not_found":
+                raise
+
+    async def flush_all(self) -> None:
+        """`flush` of every queue. Raises as `flush`."""
+        self._status.check_write("flush_all")
+        self.principal.require_all(Role.ADMIN)
+        await self._service.barrier()
+        for queue in self._service.queue_names():
+            await self._flush(queue)
+
+    async def flush_expired(self, queue: bytes | None = None) -> int:
+        """How many expired items are there to be removed: none, because the cluster removes them when their time is over.
+
+        Raises:
+            LmqError: ``forbidden``, or ``suspended`` while the server takes no puts; it cannot be known.
+        """
+        if queue is not None:
+            self._status.check_write("flush_expired")
+        self.principal.require_role(Role.WRITE)
+        await self._service.barrier()
+        return 0
+
+    async def delete(self, queue: bytes) -> None:
+        """Drop the queue with its items and open reads; an unknown one and an alias stay as they are. Raises as `flush`."""
+        self._status.check_write("delete")
+        self.principal.require(Role.ADMIN, queue)
+        if queue and not self.is_alias(queue):
+            await self._service.delete(queue)
+
+    def is_alias(self, queue: bytes) -> bool:
+        """Whether the name stands for other queues."""
+        found = self._service.machine().queues.get(queue)
+        options = None if found is None else found.settings.options
+        return options is not None and bool(options.destinations)
+
+    def _check(self, queue: bytes, operation: str, *, role: Role = Role.WRITE, writes: bool = False) -> None:
+        check_name(queue)
+        if writes:
+            self._status.check_write(operation)
+        else:
+            self._status.check_read(operation)
+        self.principal.require(role, queue)
+
+    async def _bind(self, queue: bytes) -> None:
+        """Have a child get copies of what is put into its parent from now on."""
+        parent = parent_of(queue)
+        if parent is None or parent in self._service.machine().bindings.sources(queue):
+            return
+        self.principal.require(Role.WRITE, parent)
+        await self._service.operations.bind(parent, queue, self.principal.owner)
+
+
+class _RefusedError(Exception):
+    """The queue does not take an item; nothing is stored."""
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, LmqError) and error.code in ("full", "too_large")

@@ -1,0 +1,165 @@
+"""All commands but ``set`` and ``get``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ...core import Role
+from ...wire.errors import LmqError
+from ..kestrel.connection import ClosedError
+from ..kestrel.numbers import int32
+from ..kestrel.queues import KestrelQueues
+from ..kestrel.stats import global_stats, queue_stats, queues_seen
+from .get import END, monitor
+
+if TYPE_CHECKING:
+    from .connection import MemcacheConnection
+
+__all__ = ["COMMANDS"]
+
+Command = Callable[["MemcacheConnection", list[bytes]], Awaitable[None]]
+_ERROR = b"ERROR\r\n"
+
+
+def _queues(connection: MemcacheConnection) -> KestrelQueues:
+    if connection.queues is None:
+        raise ClosedError
+    return connection.queues
+
+
+def _number(text: bytes, what: str) -> int:
+    number = int32(text)
+    if number is None:
+        raise LmqError("bad_request", f"the {what} is no integer of 32 bits")
+    return number
+
+
+def _say(connection: MemcacheConnection, tokens: list[bytes], answer: bytes) -> None:
+    if tokens[-1] != b"noreply":
+        connection.write(answer)
+
+
+async def _monitor(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    if len(tokens) < 3:
+        raise LmqError("bad_request", "monitor needs a queue and seconds")
+    seconds = _number(tokens[2], "number of seconds")
+    most = _number(tokens[3], "number of items") if len(tokens) > 3 else connection.port.open_reads_max
+    await monitor(connection, tokens, seconds, most)
+
+
+async def _confirm(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    if len(tokens) < 3:
+        connection.write(b"CLIENT_ERROR confirm needs a queue and a count\r\n")
+        return
+    count = _number(tokens[2], "count")
+    if not 0 < count <= connection.held.count(tokens[1]):
+        connection.write(_ERROR)
+        return
+    await connection.held.confirm(tokens[1], count)
+    connection.write(END)
+
+
+async def _delete(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    if len(tokens) < 2:
+        connection.write(b"CLIENT_ERROR the name of the queue is missing\r\n")
+        return
+    await _queues(connection).delete(tokens[1])
+    _say(connection, tokens[2:] or [b""], b"DELETED\r\n")
+
+
+async def _flush(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    if len(tokens) < 2:
+        connection.write(b"CLIENT_ERROR the name of the queue is missing\r\n")
+        return
+    await _queues(connection).flush(tokens[1])
+    connection.write(END)
+
+
+async def _flush_all(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    await _queues(connection).flush_all()
+    _say(connection, tokens, b"Flushed all queues.\r\n")
+
+
+async def _flush_expired(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    if len(tokens) < 2:
+        raise LmqError("bad_request", "the name of the queue is missing")
+    connection.write(b"%d\r\n" % await _queues(connection).flush_expired(tokens[1]))
+
+
+async def _flush_all_expired(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+    connection.write(b"%d\r\n" % await _queues(connection).flush_expired())
+
+
+async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+    port, principal = connection.port, _queues(connection).principal
+    principal.require_role(Role.READ)
+    for name, value in global_stats(port.node, port.counts).items():
+        connection.write(f"STAT {name} {value}\r\n".encode())
+    for queue in queues_seen(port.node, principal):
+        lines = [
+            b"STAT queue_%b_%b %b\r\n" % (queue, name.encode(), str(value).encode("utf-8", "surrogateescape"))
+            for name, value in queue_stats(port.node, queue).items()
+        ]
+        connection.write(b"".join(lines))
+        # A long list is written as fast as it is read.
+        await connection.flushed()
+    connection.write(END)
+
+
+async def _dump_stats(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    port, principal = connection.port, _queues(connection).principal
+    principal.require_role(Role.READ)
+    seen = queues_seen(port.node, principal)
+    wanted = tokens[1:] or seen
+    known = set(seen)
+    if not wanted:
+        connection.write(b"\r\n")
+    for queue in wanted:
+        stats = queue_stats(port.node, queue) if queue in known else {}
+        lines = [f"  {name}={value}\r\n".encode("utf-8", "surrogateescape") for name, value in stats.items()]
+        connection.write(b"queue '%b' {\r\n%b}\r\n" % (queue, b"".join(lines) or b"  \r\n"))
+        await connection.flushed()
+    connection.write(END)
+
+
+async def _version(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+    connection.write(f"VERSION {connection.port.node.version}\r\n".encode())
+
+
+async def _status(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+    status = connection.port.status
+    if len(tokens) < 2:
+        connection.write(f"{status.present.name}\r\n".encode())
+        return
+    _queues(connection).principal.require_all(Role.ADMIN)
+    if not status.set(tokens[1].decode("latin-1")):
+        raise LmqError("bad_request", "there is no such status, or it cannot be set")
+    connection.write(END)
+
+
+async def _refused(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+    """What decides over a cluster must not hang on a port without tokens."""
+    connection.write(_ERROR)
+
+
+async def _quit(_connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+    raise ClosedError
+
+
+COMMANDS: Mapping[bytes, Command] = {
+    b"monitor": _monitor,
+    b"confirm": _confirm,
+    b"delete": _delete,
+    b"flush": _flush,
+    b"flush_all": _flush_all,
+    b"flush_expired": _flush_expired,
+    b"flush_all_expired": _flush_all_expired,
+    b"stats": _stats,
+    b"dump_stats": _dump_stats,
+    b"version": _version,
+    b"status": _status,
+    b"reload": _refused,
+    b"shutdown": _refused,
+    b"quit": _quit,
+}

@@ -1,0 +1,95 @@
+"""Cuts what a client sends into requests: a line, and behind some commands a body."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...wire.errors import LmqError
+from ..kestrel.lines import take_line, tokens_of
+from ..kestrel.numbers import int32
+
+__all__ = ["Parser", "Request"]
+
+WITH_BODY = frozenset((b"set", b"add", b"replace", b"append", b"prepend", b"cas"))
+_END_BYTES = 2
+"""What follows a body, whatever it holds."""
+
+
+class Request(NamedTuple):
+    """One request.
+
+    Attributes:
+        command: in lower case.
+        tokens: the line, the command included.
+        body: of the commands that have one.
+    """
+
+    command: bytes
+    tokens: list[bytes]
+    body: bytes = b""
+
+
+class Parser:
+    """Takes requests from a buffer, which it leaves alone until `drop`.
+
+    Attributes:
+        taken: how many bytes of the buffer belong to requests that were taken.
+        wanted: how many bytes the buffer needs before there can be another request.
+    """
+
+    def __init__(self, body_bytes_max: int) -> None:
+        self._body_bytes_max = body_bytes_max
+        self.taken = 0
+        self.wanted = 1
+        self._looked = 0
+        # The line of a request whose body is not complete, and where the body begins.
+        self._head: Request | None = None
+        self._body_at = 0
+        self._body_bytes = 0
+
+    def next(self, buffer: bytearray) -> Request | None:
+        """The next request; None if it is not complete.
+
+        Raises:
+            LmqError: ``too_large`` or ``bad_request``; nothing that follows can be read.
+        """
+        if self._head is None:
+            found = take_line(buffer, self.taken, self._looked)
+            if found is None:
+                self._looked = len(buffer)
+                self.wanted = len(buffer) + 1
+                return None
+            line, end = found
+            tokens = tokens_of(line)
+            request = Request(tokens[0].lower(), tokens)
+            if request.command not in WITH_BODY:
+                self.taken = end
+                return request
+            self._head, self._body_at, self._body_bytes = request, end, self._size_of(tokens)
+        stop = self._body_at + self._body_bytes
+        if len(buffer) < stop + _END_BYTES:
+            self.wanted = stop + _END_BYTES
+            return None
+        with memoryview(buffer) as view:
+            body = bytes(view[self._body_at : stop])
+        request = self._head._replace(body=body)
+        self._head, self.taken = None, stop + _END_BYTES
+        return request
+
+    def _size_of(self, tokens: list[bytes]) -> int:
+        size = int32(tokens[4]) if len(tokens) > 4 else None
+        if size is None or size < 0:
+            raise LmqError("bad_request", "the size of the body is missing, or no number from 0 on")
+        if size > self._body_bytes_max:
+            raise LmqError("too_large", f"an item has at most {self._body_bytes_max} bytes, this one has {size}")
+        return size
+
+    def drop(self, buffer: bytearray) -> None:
+        """Forget the requests that were taken."""
+        taken = self.taken
+        if taken:
+            del buffer[:taken]
+            self.taken = 0
+            self._looked = max(0, self._looked - taken)
+            self._body_at -= taken
+            self.wanted -= taken

@@ -1,0 +1,103 @@
+"""Nodes with ports for Kestrel's clients, and a client that shows every byte."""
+
+from __future__ import annotations
+
+import socket
+import time
+from types import TracebackType
+from typing import Self
+
+from .cluster import Cluster, NodeProcess, ports
+
+__all__ = ["Lines", "address_of", "with_kestrel_ports"]
+
+PROTOCOLS = ("memcache",)
+TIMEOUT_S = 120.0
+
+
+def with_kestrel_ports(cluster: Cluster) -> Cluster:
+    """Give every node of a cluster that is not started yet these ports."""
+    for node in cluster.nodes:
+        for protocol in PROTOCOLS:
+            node.arguments += (f"--{protocol}", f"127.0.0.1:{ports.take()}")
+    return cluster
+
+
+def address_of(node: NodeProcess, protocol: str) -> tuple[str, int]:
+    """Where a node serves a protocol."""
+    host, port = node.arguments[node.arguments.index(f"--{protocol}") + 1].rsplit(":", 1)
+    return host, int(port)
+
+
+class Lines:
+    """A connection on which a test says what it likes, and reads what it expects."""
+
+    def __init__(self, node: NodeProcess, protocol: str = "memcache") -> None:
+        self.sock = socket.create_connection(address_of(node, protocol), TIMEOUT_S)
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.sock.close()
+
+    def send(self, data: bytes) -> None:
+        """Send these bytes."""
+        self.sock.sendall(data)
+
+    def expect(self, answer: bytes) -> None:
+        """Read exactly this."""
+        got = self.read(len(answer))
+        assert got == answer, (got + self._rest, answer)
+
+    def read(self, size: int) -> bytes:
+        """So many bytes; fewer if the connection is closed before."""
+        while len(self._rest) < size:
+            more = self.sock.recv(65536)
+            if not more:
+                break
+            self._rest += more
+        found, self._rest = self._rest[:size], self._rest[size:]
+        return found
+
+    def until(self, ending: bytes) -> bytes:
+        """All up to and with these bytes; less if the connection is closed before."""
+        while ending not in self._rest:
+            more = self.sock.recv(65536)
+            if not more:
+                found, self._rest = self._rest, b""
+                return found
+            self._rest += more
+        end = self._rest.index(ending) + len(ending)
+        found, self._rest = self._rest[:end], self._rest[end:]
+        return found
+
+    def ask(self, data: bytes, answer: bytes) -> None:
+        """Send, and read exactly this answer."""
+        self.send(data)
+        self.expect(answer)
+
+    def expect_end(self) -> None:
+        """The connection is closed by the node, and nothing more comes."""
+        assert self.read(1) == b""
+
+    def is_silent(self, seconds: float) -> bool:
+        """Whether nothing comes for so long."""
+        self.sock.settimeout(seconds)
+        try:
+            started_s = time.monotonic()
+            more = self.sock.recv(1)
+        except TimeoutError:
+            return True
+        finally:
+            self.sock.settimeout(TIMEOUT_S)
+        self._rest += more
+        assert time.monotonic() >= started_s
+        return False

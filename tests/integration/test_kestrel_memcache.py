@@ -1,0 +1,386 @@
+"""The memcache protocol of Kestrel byte by byte, through any node."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import pytest
+
+from .cluster import Cluster, wait_for
+from .kestrel_ports import Lines
+
+END = b"END\r\n"
+
+
+def value(queue: bytes, body: bytes) -> bytes:
+    return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (queue, len(body), body)
+
+
+def put(client: Lines, queue: bytes, *bodies: bytes) -> None:
+    client.send(b"".join(b"set %b 0 0 %d\r\n%b\r\n" % (queue, len(body), body) for body in bodies))
+    client.expect(b"STORED\r\n" * len(bodies))
+
+
+def wait_for_head(client: Lines, queue: bytes, body: bytes) -> None:
+    """A connection that ends is an event like others: what it held is back soon, not at once."""
+
+    def is_first() -> bool:
+        client.send(b"get %b/peek\r\n" % queue)
+        return client.until(b"END\r\n") == value(queue, body)
+
+    wait_for(is_first, "what was open is back at the head")
+
+
+@pytest.fixture
+def queue(queue_name: str) -> bytes:
+    return queue_name.encode()
+
+
+def test_items_go_in_through_one_node_and_come_out_of_another_in_order(shared_cluster: Cluster, queue: bytes) -> None:
+    bodies = [b"", b"\r\n\0binary\xff", b"x" * 100_000, b"END\r\n"]
+    with Lines(shared_cluster[0]) as first, Lines(shared_cluster[1]) as second, Lines(shared_cluster[2]) as third:
+        put(first, queue, *bodies)
+        for body, client in zip(bodies, (second, third, second, third), strict=True):
+            client.ask(b"get %b\r\n" % queue, value(queue, body))
+        first.ask(b"gets %b/t=10\r\n" % queue, END)
+
+
+def test_the_usual_cycle_of_a_consumer(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[1]) as consumer, Lines(shared_cluster[2]) as other:
+        put(producer, queue, b"one", b"two", b"three")
+        consumer.ask(b"get %b/t=500/close/open\r\n" % queue, value(queue, b"one"))
+        consumer.ask(b"get %b/t=500/close/open\r\n" % queue, value(queue, b"two"))
+        # Its own open read does not come back to anybody, and is first again when it is aborted.
+        other.ask(b"get %b/peek\r\n" % queue, value(queue, b"three"))
+        consumer.ask(b"get %b/abort\r\n" % queue, END)
+        other.ask(b"get %b/open\r\n" % queue, value(queue, b"two"))
+        other.ask(b"get %b/close\r\n" % queue, END)
+        consumer.ask(b"get %b/open/close/t=0\r\n" % queue, value(queue, b"three"))
+        consumer.ask(b"get %b/close/open/t=50\r\n" % queue, END)
+        consumer.ask(b"get %b/close\r\nget %b/abort\r\n" % (queue, queue), END + END)
+
+
+def test_a_connection_that_ends_gives_everything_back_in_order(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[2]) as other:
+        put(producer, queue, *(b"%d" % number for number in range(6)))
+        consumer = Lines(shared_cluster[1])
+        for number in range(3):
+            consumer.ask(b"get %b/open\r\n" % queue, value(queue, b"%d" % number))
+        consumer.ask(b"quit\r\n", b"")
+        consumer.expect_end()
+        consumer.close()
+        wait_for_head(other, queue, b"0")
+        for number in range(6):
+            other.ask(b"get %b/t=100000\r\n" % queue, value(queue, b"%d" % number))
+
+
+def test_rules_for_open_reads(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client, Lines(shared_cluster[0]) as other:
+        put(client, queue, *(b"%d" % number for number in range(101)))
+        client.ask(b"get %b/open\r\n" % queue, value(queue, b"0"))
+        client.ask(b"get other-%b\r\n" % queue, END)
+        client.ask(b"get %b\r\n" % queue, b"ERROR\r\n")
+        client.expect_end()
+        for number in range(100):
+            other.ask(b"get %b/open/t=100000\r\n" % queue, value(queue, b"%d" % number))
+        other.ask(b"confirm %b 101\r\nconfirm %b 0\r\nconfirm %b -1\r\n" % (queue, queue, queue), b"ERROR\r\n" * 3)
+        other.ask(b"confirm %b 98\r\n" % queue, END)
+        other.ask(b"get %b/abort\r\n" % queue, END)
+        other.ask(b"get %b/open\r\n" % queue, value(queue, b"98"))
+        # It is the younger one of the two now, but they go back in the order in which they were put.
+    with Lines(shared_cluster[1]) as client:
+        wait_for_head(client, queue, b"98")
+        monitored = b"".join(value(queue, b"%d" % number) for number in (98, 99, 100))
+        client.ask(b"monitor %b 100 3\r\n" % queue, monitored + END)
+        client.ask(b"confirm %b 3\r\nget %b\r\n" % (queue, queue), END + END)
+        for number in range(101):
+            put(client, queue, b"%d" % number)
+        # The limit ends the stream, and one read more breaks the rules.
+        client.ask(b"monitor %b 100 1000\r\n" % queue, b"".join(value(queue, b"%d" % n) for n in range(100)) + END)
+        client.ask(b"monitor %b 100\r\n" % queue, END)
+        client.ask(b"get %b/open\r\n" % queue, b"ERROR\r\n")
+        client.expect_end()
+
+
+def test_a_waiting_get_holds_back_its_own_connection_only(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as waiting, Lines(shared_cluster[0]) as other:
+        waiting.send(b"get %b/t=2147483647/open\r\nversion\r\n" % queue)
+        other.ask(b"get %b/t=20\r\nget %b/t=0\r\nget %b/t=-5\r\n" % (queue, queue, queue), END * 3)
+        assert waiting.is_silent(0.2)
+        put(other, queue, b"late")
+        waiting.expect(value(queue, b"late") + b"VERSION ")
+
+
+def test_a_peek_that_waited_leaves_the_item_to_the_get_behind_it(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as peeking, Lines(shared_cluster[0]) as getting, Lines(shared_cluster[1]) as producer:
+        peeking.send(b"get %b/peek/t=2147483647\r\n" % queue)
+        assert peeking.is_silent(0.2)
+        put(producer, queue, b"seen")
+        peeking.expect(value(queue, b"seen"))
+        getting.ask(b"get %b/t=100000\r\n" % queue, value(queue, b"seen"))
+        peeking.ask(b"get %b/peek/t=10\r\n" % queue, END)
+
+
+def test_a_client_that_hangs_up_takes_its_place_in_line_with_it(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[1]) as second:
+        first = Lines(shared_cluster[1])
+        first.send(b"get %b/t=2147483647\r\n" % queue)
+        assert first.is_silent(0.2)
+        second.send(b"get %b/t=2147483647\r\n" % queue)
+        first.close()
+        put(producer, queue, b"for the living")
+        second.expect(value(queue, b"for the living"))
+
+
+def test_deleting_a_queue_ends_waits_and_open_reads(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as waiting, Lines(shared_cluster[1]) as holder, Lines(shared_cluster[2]) as other:
+        put(other, queue, b"old")
+        holder.ask(b"get %b/open\r\n" % queue, value(queue, b"old"))
+        waiting.send(b"get %b/t=2147483647\r\n" % queue)
+        assert waiting.is_silent(0.2)
+        other.ask(b"delete %b\r\n" % queue, b"DELETED\r\n")
+        waiting.expect(END)
+        put(other, queue, b"new")
+        # What was open is gone, and its end does nothing to the queue of the same name.
+        holder.ask(b"get %b/close\r\n" % queue, END)
+        other.ask(
+            b"get %b\r\ndelete %b\r\ndelete no.such\r\nflush ~\r\n" % (queue, queue),
+            value(queue, b"new") + b"DELETED\r\nDELETED\r\nEND\r\n",
+        )
+
+
+def test_flush_leaves_open_reads_and_waits(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client, Lines(shared_cluster[1]) as holder:
+        put(client, queue, b"held", b"a", b"b")
+        holder.ask(b"get %b/open\r\n" % queue, value(queue, b"held"))
+        client.ask(b"FLUSH %b\r\n" % queue, END)
+        client.ask(b"get %b\r\n" % queue, END)
+        holder.ask(b"get %b/abort\r\n" % queue, END)
+        client.ask(
+            b"get %b\r\nflush_expired %b\r\nflush_all_expired\r\n" % (queue, queue),
+            value(queue, b"held") + b"0\r\n0\r\n",
+        )
+
+
+def test_expiry(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client:
+        now = int(time.time())
+        expiries = (0, -1, 1_000_000, now - 10, now + 3600, 3600)
+        for number, expiry in enumerate(expiries):
+            client.ask(b"set %b 0 %d 1\r\n%d\r\n" % (queue, expiry, number), b"STORED\r\n")
+        for number in (0, 4, 5):
+            client.ask(b"get %b\r\n" % queue, value(queue, b"%d" % number))
+        client.ask(b"get %b\r\n" % queue, END)
+
+
+def test_children_get_copies_from_their_first_reference_on(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client, Lines(shared_cluster[1]) as other:
+        put(client, queue, b"before")
+        other.ask(b"get %b+child\r\n" % queue, END)
+        other.ask(b"get %b+waits/peek\r\n" % queue, END)
+        put(client, queue, b"after")
+        put(client, b"%b+child" % queue, b"own")
+        other.ask(
+            b"get %b+child\r\nget %b+child\r\n" % (queue, queue),
+            value(b"%b+child" % queue, b"after") + value(b"%b+child" % queue, b"own"),
+        )
+        other.ask(b"get %b+waits\r\n" % queue, value(b"%b+waits" % queue, b"after"))
+        other.ask(
+            b"get %b\r\nget %b\r\nget %b\r\n" % (queue, queue, queue),
+            value(queue, b"before") + value(queue, b"after") + END,
+        )
+        other.ask(b"delete %b+child\r\n" % queue, b"DELETED\r\n")
+        put(client, queue, b"later")
+        other.ask(b"get %b+child\r\n" % queue, END)
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (b"\r\n", b"CLIENT_ERROR"),
+        (b"   \r\n", b"CLIENT_ERROR"),
+        (b"incr x 1\r\n", b"CLIENT_ERROR"),
+        (b"add x 0 0 1\r\nx\r\n", b"CLIENT_ERROR"),
+        (b"get /open\r\n", b"CLIENT_ERROR"),
+        (b"get x/peek/open\r\n", b"CLIENT_ERROR"),
+        (b"get x/abort/close\r\n", b"CLIENT_ERROR"),
+        (b"get x/peek/abort\r\n", b"CLIENT_ERROR"),
+        (b"get x/t=\r\n", b"CLIENT_ERROR"),
+        (b"get x/t=2147483648\r\n", b"CLIENT_ERROR"),
+        (b"get a.b\r\n", b"CLIENT_ERROR"),
+        (b"get a~\r\n", b"CLIENT_ERROR"),
+        (b"get " + b"q" * 256 + b"\r\n", b"CLIENT_ERROR"),
+        (b"set x 0 0\r\n", b"CLIENT_ERROR"),
+        (b"set x 0 0 -1\r\n", b"CLIENT_ERROR"),
+        (b"set x 0 0 1_0\r\n", b"CLIENT_ERROR"),
+        (b"set x 0 soon 1\r\nx\r\n", b"CLIENT_ERROR"),
+        (b"set x 0 0 2147483647\r\n", b"CLIENT_ERROR"),
+        (b"monitor x\r\n", b"CLIENT_ERROR"),
+        (b"monitor x soon\r\n", b"CLIENT_ERROR"),
+        (b"confirm x soon\r\n", b"CLIENT_ERROR"),
+        (b"flush_expired\r\n", b"CLIENT_ERROR"),
+        (b"status down\r\n", b"CLIENT_ERROR"),
+        (b"x" * 70_000, b"CLIENT_ERROR"),
+    ],
+    ids=lambda one: one[:24].decode("latin-1").strip().replace(" ", "-"),
+)
+def test_wrong_requests_are_refused_and_the_connection_closed(
+    shared_cluster: Cluster, request_: bytes, answer: bytes
+) -> None:
+    with Lines(shared_cluster[0]) as client:
+        client.send(request_)
+        said = client.until(b"\r\n")
+        assert re.fullmatch(answer + rb"( .*)?\r\n", said)
+        client.expect_end()
+
+
+def test_wrong_requests_after_which_the_connection_stays(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client:
+        for request in (b"get\r\n", b"delete\r\n", b"flush\r\n", b"confirm x\r\n", b"set x flags 0 1\r\nx\r\n"):
+            client.send(request)
+            assert client.until(b"\r\n").startswith(b"CLIENT_ERROR ")
+        client.ask(b"shutdown\r\nreload\nSTATUS\n", b"ERROR\r\nERROR\r\nUP\r\n")
+        # Only the first key counts, options are unknown or repeated, empty tokens at the end vanish.
+        put(client, queue, b"x")
+        client.ask(b"get %b/what/t=1/t=2 other  \r\n" % queue, value(queue, b"x"))
+        client.ask(b"set %b 0 0 1 noreply\r\ny\r\nget %b\r\n" % (queue, queue), value(queue, b"y"))
+
+
+def test_the_status_of_a_server_blocks_what_it_says(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[1]) as client, Lines(shared_cluster[1]) as blocked:
+        put(client, queue, b"x", b"y")
+        try:
+            client.ask(b"status ReadOnly\r\nstatus\r\n", b"END\r\nREADONLY\r\n")
+            client.ask(b"get %b/open\r\n" % queue, value(queue, b"x"))
+            blocked.send(b"set %b 0 0 1\r\nz\r\n" % queue)
+            assert blocked.until(b"\r\n").startswith(b"SERVER_ERROR ")
+            blocked.expect_end()
+            client.ask(b"status quiescent\r\n", END)
+            client.ask(b"get %b/close\r\n" % queue, END)
+        finally:
+            client.ask(b"status up\r\n", END)
+        client.ask(b"get %b\r\n" % queue, value(queue, b"y"))
+
+
+def test_statistics_have_every_name(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client:
+        put(client, queue, b"abc", b"de")
+        client.ask(b"get %b/open\r\n" % queue, value(queue, b"abc"))
+        client.send(b"stats\n")
+        said = client.until(b"END\r\n").decode()
+        of_all = dict(re.findall(r"^STAT (\w+) (\S*)\r$", said, re.MULTILINE))
+        names = [
+            "uptime",
+            "time",
+            "version",
+            "curr_items",
+            "total_items",
+            "bytes",
+            "reserved_memory_ratio",
+            "curr_connections",
+            "total_connections",
+            "cmd_get",
+            "cmd_set",
+            "cmd_peek",
+            "get_hits",
+            "get_misses",
+            "bytes_read",
+            "bytes_written",
+            "queue_creates",
+            "queue_deletes",
+            "queue_expires",
+        ]
+        assert list(of_all)[: len(names)] == names
+        mine = dict(re.findall(rf"^STAT queue_{re.escape(queue.decode())}_(\w+) (\S*)\r$", said, re.MULTILINE))
+        per_queue = [
+            "items",
+            "bytes",
+            "total_items",
+            "logsize",
+            "expired_items",
+            "mem_items",
+            "mem_bytes",
+            "age",
+            "discarded",
+            "waiters",
+            "open_transactions",
+            "transactions",
+            "canceled_transactions",
+            "total_flushes",
+            "journal_rewrites",
+            "journal_rotations",
+        ]
+        assert list(mine) == per_queue
+        assert (mine["items"], mine["bytes"], mine["total_items"], mine["open_transactions"]) == ("1", "2", "2", "1")
+        client.send(b"dump_stats %b no-such\r\n" % queue)
+        said = client.until(b"END\r\n").decode()
+        assert said.startswith(f"queue '{queue.decode()}' {{\r\n  items=1\r\n  bytes=2\r\n")
+        assert said.endswith("}\r\nqueue 'no-such' {\r\n  \r\n}\r\nEND\r\n")
+
+
+def test_no_item_is_lost_or_closed_twice_while_the_leader_is_killed(kestrel_cluster: Cluster) -> None:
+    total, closed, stored, lock = 600, [], [], threading.Lock()
+    nodes = list(kestrel_cluster)
+    done = threading.Event()
+
+    def produce() -> None:
+        client, at = Lines(nodes[0]), 0
+        for number in range(total):
+            body = b"%d" % number
+            while True:
+                try:
+                    client.send(b"set fleet 0 0 %d\r\n%b\r\n" % (len(body), body))
+                    if client.until(b"\r\n") == b"STORED\r\n":
+                        stored.append(body)
+                        break
+                except OSError:
+                    pass
+                # Unknown: perhaps it is stored. The same body again would hide a loss, so another one is made.
+                body += b"x"
+                client.close()
+                at += 1
+                try:
+                    client = Lines(nodes[at % 3])
+                except OSError:
+                    time.sleep(0.05)
+        client.close()
+        done.set()
+
+    def consume(at: int) -> None:
+        client: Lines | None = None
+        opened = b""
+        while True:
+            try:
+                client = client or Lines(nodes[at % 3])
+                client.send(b"get fleet/t=300/close/open\r\n")
+                said = client.until(b"END\r\n")
+            except OSError:
+                said = b""
+            if not said.endswith(b"END\r\n"):
+                if client is not None:
+                    client.close()
+                client, opened, at = None, b"", at + 1
+                time.sleep(0.05)
+                continue
+            if opened:
+                with lock:
+                    closed.append(opened)
+            opened = said.split(b"\r\n")[1] if said.startswith(b"VALUE") else b""
+            if not opened and done.is_set() and set(stored) <= set(closed):
+                client.close()
+                return
+
+    threads = [threading.Thread(target=consume, args=(number,), daemon=True) for number in range(6)]
+    threads.append(threading.Thread(target=produce, daemon=True))
+    for thread in threads:
+        thread.start()
+    leader = kestrel_cluster.leader()
+    leader.kill()
+    leader.start()
+    for thread in threads:
+        thread.join(300)
+        assert not thread.is_alive()
+    assert len(closed) == len(set(closed))
+    assert set(stored) <= set(closed)
