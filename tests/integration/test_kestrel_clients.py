@@ -29,10 +29,9 @@ def test_python_memcached(shared_cluster: Cluster, queue_name: str) -> None:
 
 
 def test_pymemcache(shared_cluster: Cluster, queue_name: str) -> None:
-    with (
-        Client(address_of(shared_cluster[2], "memcache"), timeout=TIMEOUT_S) as producer,
-        Client(address_of(shared_cluster[0], "memcache"), timeout=TIMEOUT_S) as consumer,
-    ):
+    producer = Client(address_of(shared_cluster[2], "memcache"), timeout=TIMEOUT_S)
+    consumer = Client(address_of(shared_cluster[0], "memcache"), timeout=TIMEOUT_S)
+    try:
         assert producer.set(queue_name, b"one", noreply=False)
         # By default it wants no answer.
         producer.set(queue_name, b"two")
@@ -42,3 +41,6 @@ def test_pymemcache(shared_cluster: Cluster, queue_name: str) -> None:
         assert consumer.raw_command(f"get {queue_name}/close") == b"END"
         assert producer.delete(queue_name, noreply=False)
         assert producer.stats()[b"version"]
+    finally:
+        producer.close()
+        consumer.close()
