@@ -10,6 +10,8 @@ import click
 
 __all__ = ["AliasGroup", "Deferred", "SectionGroup"]
 
+_KEYWORDS: Final = {"import": "imports"}
+"""Commands whose names Python has taken for itself, with those of their functions."""
 _ALIASES: Final = {"list": "ls", "ls": "list", "delete": "rm", "rm": "delete", "get": "show"}
 
 
@@ -29,7 +31,7 @@ class Deferred(click.Command):
     def load(self) -> click.Command:
         """The command itself."""
         module = import_module(f"..{self._home}", __package__)
-        command: click.Command = getattr(module, str(self.name).replace("-", "_"))
+        command: click.Command = getattr(module, _KEYWORDS.get(str(self.name)) or str(self.name).replace("-", "_"))
         return command
 
 

@@ -1,0 +1,17 @@
+"""``lmq-admin import``: take the messages of other queue servers over."""
+
+from __future__ import annotations
+
+import click
+
+from ..shared.aliases import AliasGroup, Deferred
+
+__all__ = ["imports"]
+
+
+@click.group("import", cls=AliasGroup)
+def imports() -> None:
+    """Take the messages of other queue servers over into the cluster."""
+
+
+imports.add_command(Deferred("queued", "admin.import_queued", "Drain the queues of a running queued."))
