@@ -56,7 +56,7 @@ cli.add_section(
     [
         Deferred("replay", "admin.replay", "Push the rows of a file into queues."),
         Deferred("drain", "admin.drain", "Write all messages of queues as JSON lines."),
-        Deferred("import", "admin.imports", "Take the messages of other queue servers over."),
+        Deferred("import", "admin.imports", "Take the messages of other queue servers over into the cluster."),
         Deferred("bench", "admin.bench", "Measure how fast the cluster is."),
     ],
 )
