@@ -27,6 +27,7 @@ READ_ROUTES = {
         "/properties", "/properties/{name}", "/stats", "/metrics", "/metrics/queues", "/openapi.json", "/v1/openapi.json",
         "/v1/queues", "/v1/queues/{name}", "/v1/queues/{name}/properties", "/v1/queues/{name}/messages",
         "/v1/queues/{name}/stats", "/v1/queues/{name}/history", "/v1/queues/{name}/bindings", "/v1/queues/{name}/labels",
+        "/v1/locks/{name}",
         "/v1/subscriptions", "/v1/subscriptions/{name}", "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level",
     )
@@ -38,7 +39,11 @@ OTHER_ROUTES = {
         "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level",
     )
-} | {("POST", "/v1/transactions")}  # fmt: skip
+} | {
+    ("POST", "/v1/transactions"),
+    # Sessions are their owner's: others find none.
+    ("POST", "/v1/sessions"), ("POST", "/v1/sessions/{id}/renew"), ("DELETE", "/v1/sessions/{id}"),
+}  # fmt: skip
 READ_METHODS = {
     *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props"),
     *(b"subscription", b"subscriptions", b"backlog", b"peek", b"jobs"),

@@ -20,6 +20,7 @@ from .v1.log_level import LogLevelRoute
 from .v1.operations import QueueOperationRoutes
 from .v1.overview import OverviewRoutes
 from .v1.queues import QueueRoutes
+from .v1.sessions import SessionRoutes
 from .v1.subscriptions import SubscriptionRoutes
 from .v1.tokens import TokenRoutes
 from .v1.transactions import TransactionRoutes
@@ -47,6 +48,7 @@ class HttpFrontEnd(HttpPort):
         QueueRoutes(node, self._waits).add_to(self.router)
         QueueOperationRoutes(node).add_to(self.router)
         TransactionRoutes(node).add_to(self.router)
+        SessionRoutes(node, self._waits).add_to(self.router)
         SubscriptionRoutes(node).add_to(self.router)
         ClusterRoutes(node).add_to(self.router)
         OpenapiRoute().add_to(self.router)

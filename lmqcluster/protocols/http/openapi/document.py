@@ -12,6 +12,7 @@ from .overview import OVERVIEW_SCHEMAS
 from .parts import NAME, Json, operation, query
 from .queues import queue_paths, subscription_paths
 from .schemas import SCHEMAS
+from .sessions import SESSION_SCHEMAS, session_paths
 from .tokens import SECURITY_SCHEMES, TOKEN_PATHS, TOKEN_SCHEMAS
 
 __all__ = ["build", "document"]
@@ -43,6 +44,7 @@ def build() -> Json:
         "paths": {
             **queue_paths(),
             **subscription_paths(),
+            **session_paths(),
             **_cluster_paths(),
             **TOKEN_PATHS,
             **_overview_paths(),
@@ -50,7 +52,7 @@ def build() -> Json:
             **LMQ_PATHS,
         },
         "components": {
-            "schemas": SCHEMAS | OVERVIEW_SCHEMAS | TOKEN_SCHEMAS | {"Problem": _problem()},
+            "schemas": SCHEMAS | SESSION_SCHEMAS | OVERVIEW_SCHEMAS | TOKEN_SCHEMAS | {"Problem": _problem()},
             "securitySchemes": SECURITY_SCHEMES,
         },
     }

@@ -8,6 +8,7 @@ from ....core.queue_counters import COUNTERS
 from ....node.config import LOG_LEVELS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from .options import DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, TRAITS
+from .sessions import SESSION_ID, WAIT
 
 __all__ = ["SCHEMAS"]
 
@@ -123,8 +124,10 @@ SCHEMAS: Final[dict[str, Json]] = {
                     *PUSH_MEMBERS,
                 ),
                 maxItems=PUSH_COUNT_MAX,
-            )
-        }
+            ),
+            "wait": {**WAIT, "exclusiveMinimum": 0, "description": "Seconds to wait for room in a full queue."},
+        },
+        "wait",
     ),
     "PushResult": _object(
         {
@@ -160,11 +163,13 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "default": False,
                 "description": "Acknowledge the messages before they are sent: whoever does not get them loses them.",
             },
+            "session": SESSION_ID,
         },
         "max",
         "timeout",
         "lease",
         "auto_ack",
+        "session",
     ),
     "Part": _object({"content": _ref("Content"), "content_type": _STRING, "headers": _HEADERS}),
     "Message": _object(

@@ -10,9 +10,11 @@ from ..server.target import Query
 from .media import content_of
 
 __all__ = [
-    "choice", "flag_of", "list_of", "number_of", "object_of", "place_of", "seconds", "text_of", "whole", "whole_member",
+    "choice", "flag_of", "list_of", "number_of", "object_of", "place_of", "seconds", "session_of", "text_of", "whole",
+    "whole_member",
 ]  # fmt: skip
 
+_SESSION_BYTES_MAX = 64
 _PLACES = {"tail": Place.TAIL, "keep": Place.KEEP, "head": Place.HEAD}
 
 
@@ -76,6 +78,14 @@ def place_of(body: dict[str, Any], where: str = "the body") -> Place:
     if value not in _PLACES:
         raise LmqError("bad_request", f"place of {where} must be one of {', '.join(_PLACES)}")
     return _PLACES[value]
+
+
+def session_of(body: dict[str, Any]) -> bytes:
+    """The session that a body names."""
+    session = text_of(body.get("session"), "session", _SESSION_BYTES_MAX)
+    if session is None:
+        raise LmqError("bad_request", "the body names no session")
+    return session
 
 
 def flag_of(value: Any, what: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....node.access.named_queues import check_named_queues
 from ....node.queues.naming import no_queue
+from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ....wire.properties import parse_properties
 from ..server.common_replies import no_content
@@ -17,7 +18,7 @@ from ..server.shown_properties import shown
 from ..server.target import check_name
 from .long_list import reply_with_list
 from .media import read_value, reply_media
-from .members import flag_of, list_of, number_of, object_of, place_of, seconds, text_of, whole_member
+from .members import flag_of, list_of, number_of, object_of, place_of, seconds, session_of, text_of, whole_member
 from .message_items import item_of
 from .queue_views import QueueViews
 from .rendering import delivered_message
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ....node.node import Node
-    from ....node.queues.push_items import PushItem
+    from ....node.queues.push_items import PushItem, Stored
     from ..server.reply import Reply
     from ..server.request import Request
     from ..server.routing import Handler
@@ -41,6 +42,7 @@ RENDERED_FACTOR = 4
 """What contents take, with the texts and values that are made of them and the answer, in times their bytes."""
 _ID_BYTES_MAX = 64
 _ITEMS_PER_TURN = 500
+_PULL_MEMBERS = {"max", "timeout", "lease", "auto_ack", "session"}
 
 
 class QueueRoutes:
@@ -99,8 +101,9 @@ class QueueRoutes:
         """Store messages, all or none of them."""
         check_name(name)
         base_key = request.idempotency_key()
-        body = object_of(await read_value(request, REQUEST_BYTES_MAX), {"messages"})
+        body = object_of(await read_value(request, REQUEST_BYTES_MAX), {"messages", "wait"})
         messages = list_of(body, "messages", PUSH_COUNT_MAX)
+        wait_s = number_of(body.get("wait"), "wait")
         items: list[PushItem] = []
         for place, message in enumerate(messages):
             if place % _ITEMS_PER_TURN == _ITEMS_PER_TURN - 1:
@@ -110,25 +113,49 @@ class QueueRoutes:
                 # One header covers the batch: each message gets a key of its own that a retry makes again.
                 item = replace(item, key=base_key if len(messages) == 1 else b"%b:%d" % (base_key, place))
             items.append(item)
-        stored = await self._service.push(name, items, request.principal.owner) if items else []
+        stored = await self._stored(request, name, items, wait_s) if items else []
         return reply_media(request).reply({"results": [pushed(one) for one in stored]})
+
+    async def _stored(self, request: Request, name: bytes, items: list[PushItem], wait_s: float | None) -> list[Stored]:
+        principal = request.principal
+        operation = self._service.push(name, items, principal.owner, wait_s=wait_s)
+        if not wait_s:
+            return await operation
+        stored: list[Stored] | None = await self._waits.run(principal, operation, None)
+        if stored is None:
+            raise LmqError("unknown_outcome", "the node ended the wait; a repetition with the same key is stored once")
+        return stored
 
     async def pull(self, request: Request, name: bytes) -> Reply:
         """Deliver up to `max` messages, as soon as there is one, waiting up to `timeout` seconds for it."""
         check_name(name)
-        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"max", "timeout", "lease", "auto_ack"})
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), _PULL_MEMBERS)
         count = whole_member(body.get("max", 1), "max", 1, PULL_COUNT_MAX)
         wait_s = seconds(body.get("timeout", 0))
         media = reply_media(request)
-        operation = self._service.pull(
-            name,
-            count=count,
-            wait_s=wait_s,
-            has_room=lambda size: request.has_room(RENDERED_FACTOR * size),
-            owner=request.principal.owner,
-            lease_s=number_of(body.get("lease"), "lease"),
-            settles=flag_of(body.get("auto_ack", False), "auto_ack"),
-        )
+        lease_s, settles = number_of(body.get("lease"), "lease"), flag_of(body.get("auto_ack", False), "auto_ack")
+        owner = request.principal.owner
+
+        def has_room(size: int) -> bool:
+            return request.has_room(RENDERED_FACTOR * size)
+
+        service = self._service
+        if body.get("session") is None:
+            operation = service.pull(
+                name, count=count, wait_s=wait_s, has_room=has_room, owner=owner, lease_s=lease_s, settles=settles
+            )
+        elif settles:
+            raise LmqError("bad_request", "a pull in a session does not acknowledge; leave out auto_ack")
+        else:
+            operation = service.sessions.pull(
+                name,
+                session_of(body),
+                count=count,
+                wait_s=wait_s,
+                has_room=has_room,
+                owner=owner,
+                lease_s=lease_s,
+            )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         try:
             return await reply_with_list(media, "messages", deliveries, lambda one: delivered_message(one, media), {})

@@ -1,0 +1,90 @@
+"""Sessions and locks in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....node.queues.times import SESSION_S_MAX, WAIT_S_MAX
+from .parts import NAME, Json, operation
+
+__all__ = ["SESSION_ID", "SESSION_SCHEMAS", "WAIT", "session_paths"]
+
+SESSION_ID: Final[Json] = {"type": "string", "minLength": 1, "maxLength": 64, "description": "Id of a session."}
+WAIT: Final[Json] = {"type": "number", "maximum": WAIT_S_MAX}
+_BOOLEAN: Final[Json] = {"type": "boolean"}
+_TOKEN: Final[Json] = {"type": ["integer", "null"], "minimum": 1}
+
+
+def _object(properties: Json, *required: str) -> Json:
+    return {"type": "object", "required": list(required), "properties": properties, "additionalProperties": False}
+
+
+def _answer(properties: Json) -> Json:
+    return _object(properties, *properties)
+
+
+_TTL: Final[Json] = {
+    "type": "number",
+    "exclusiveMinimum": 0,
+    "maximum": SESSION_S_MAX,
+    "description": "For how many seconds after its last renewal the session lives.",
+}
+
+SESSION_SCHEMAS: Final[Json] = {
+    "OpenSession": _object({"ttl": _TTL}, "ttl"),
+    "Session": _answer({"session": SESSION_ID}),
+    "Renewed": _answer({"alive": {**_BOOLEAN, "description": "False if it has ended."}}),
+    "Ended": _answer({"ended": {**_BOOLEAN, "description": "False if it had ended before."}}),
+    "InSession": _object({"session": SESSION_ID}, "session"),
+    "Left": _answer({"left": {**_BOOLEAN, "description": "False if it stood in no line."}}),
+    "Lock": _object(
+        {
+            "session": SESSION_ID,
+            "wait": {**WAIT, "minimum": 0, "description": "Seconds to wait in line; 0 by default."},
+        },
+        "session",
+    ),
+    "Locked": _answer({"token": {**_TOKEN, "description": "The fencing token; null if another session has the lock."}}),
+    "Freed": _answer({"freed": {**_BOOLEAN, "description": "False if the session did not have it."}}),
+    "LockState": _answer(
+        {
+            "held": _BOOLEAN,
+            "token": {**_TOKEN, "description": "The token of whoever has it."},
+            "waiting": {"type": "integer", "minimum": 0, "description": "Sessions that wait for it."},
+            "stale": _BOOLEAN,
+        }
+    ),
+}
+
+_ID: Final[Json] = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": "Session.",
+    "schema": {"type": "string"},
+}
+
+
+def session_paths() -> Json:
+    """What can be done with sessions and locks."""
+    lock = {**NAME, "description": "Name of the lock: 1 to 255 bytes, percent-encoded."}
+    end = "End a session: its leases return to their places, its locks and turns pass on"
+    leave = "Give up the turn, or the place in line, at an exclusive queue"
+    return {
+        "/v1/sessions": {"post": operation("openSession", "Begin a session", "Session", body="OpenSession")},
+        "/v1/sessions/{id}": {"parameters": [_ID], "delete": operation("endSession", end, "Ended")},
+        "/v1/sessions/{id}/renew": {
+            "parameters": [_ID],
+            "post": operation("renewSession", "Let a session live its whole time from now", "Renewed"),
+        },
+        "/v1/queues/{name}/leave": {
+            "parameters": [NAME],
+            "post": operation("leaveQueue", leave, "Left", body="InSession"),
+        },
+        "/v1/locks/{name}": {
+            "parameters": [lock],
+            "get": operation("getLock", "Whether a lock is held", "LockState"),
+            "post": operation("lock", "Get a lock, waiting in line for it", "Locked", body="Lock"),
+            "delete": operation("unlock", "Free a lock, or leave its line", "Freed", body="InSession"),
+        },
+    }

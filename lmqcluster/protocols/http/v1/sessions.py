@@ -1,0 +1,105 @@
+"""``/v1/sessions`` and ``/v1/locks``: what a client holds until it gives it back, or is not heard of any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....node.queues.times import WAIT_S_MAX
+from ....wire.errors import LmqError
+from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
+from ..server.barrier_read import marked, refresh
+from ..server.problem import on_error, refuse
+from ..server.routing import Resource, Router
+from ..server.target import check_name
+from .media import read_value, reply_media
+from .members import number_of, object_of, session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ....node.node import Node
+    from ..server.reply import Reply
+    from ..server.request import Request
+    from ..server.routing import Handler
+    from ..server.waits import Waits
+
+__all__ = ["SessionRoutes"]
+
+
+class SessionRoutes:
+    """Translates requests to the node's sessions."""
+
+    def __init__(self, node: Node, waits: Waits) -> None:
+        self._service = node.service
+        self._sessions = node.service.sessions
+        self._waits = waits
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        for path, methods in self._table().items():
+            router.add(path, Resource(methods, on_error, refuse(*methods)))
+
+    def _table(self) -> Mapping[str, Mapping[str, Handler]]:
+        return {
+            "/v1/sessions": {"POST": self.open},
+            "/v1/sessions/{id}": {"DELETE": self.end},
+            "/v1/sessions/{id}/renew": {"POST": self.renew},
+            "/v1/queues/{name}/leave": {"POST": self.leave},
+            "/v1/locks/{name}": {"GET": self.show_lock, "POST": self.lock, "DELETE": self.unlock},
+        }
+
+    async def open(self, request: Request) -> Reply:
+        """Begin a session."""
+        body = await _body(request, {"ttl"})
+        ttl_s = number_of(body.get("ttl"), "ttl")
+        if ttl_s is None:
+            raise LmqError("bad_request", "the body has no ttl, which is a number of seconds")
+        session = await self._sessions.open(ttl_s, request.principal.owner)
+        return reply_media(request).reply({"session": session.decode("ascii")})
+
+    async def renew(self, request: Request, session: bytes) -> Reply:
+        """Let a session live its whole time from now."""
+        alive = await self._sessions.renew(session, request.principal.owner)
+        return reply_media(request).reply({"alive": alive})
+
+    async def end(self, request: Request, session: bytes) -> Reply:
+        """End a session with all that it holds."""
+        ended = await self._sessions.end(session, request.principal.owner)
+        return reply_media(request).reply({"ended": ended})
+
+    async def leave(self, request: Request, name: bytes) -> Reply:
+        """Give up the turn, or the place in line, at an exclusive queue."""
+        check_name(name)
+        session = session_of(await _body(request, {"session"}))
+        left = await self._sessions.leave(name, session, request.principal.owner)
+        return reply_media(request).reply({"left": left})
+
+    async def lock(self, request: Request, name: bytes) -> Reply:
+        """Get a lock, waiting for it in line."""
+        check_name(name)
+        body = await _body(request, {"session", "wait"})
+        session, wait_s = session_of(body), number_of(body.get("wait"), "wait") or 0.0
+        if not 0 <= wait_s <= WAIT_S_MAX:
+            raise LmqError("bad_request", f"wait must be 0 to {WAIT_S_MAX} seconds, not {wait_s:g}")
+        operation = self._sessions.lock(name, session, wait_s, request.principal.owner)
+        token = await (self._waits.run(request.principal, operation, None) if wait_s else operation)
+        return reply_media(request).reply({"token": token})
+
+    async def unlock(self, request: Request, name: bytes) -> Reply:
+        """Free a lock."""
+        check_name(name)
+        session = session_of(await _body(request, {"session"}))
+        freed = await self._sessions.unlock(name, session, request.principal.owner)
+        return reply_media(request).reply({"freed": freed})
+
+    async def show_lock(self, request: Request, name: bytes) -> Reply:
+        """Whether a lock is held, and how many wait for it."""
+        check_name(name)
+        stale = await refresh(self._service)
+        token, waiting = self._sessions.lock_state(name)
+        row = {"held": token is not None, "token": token, "waiting": waiting, "stale": stale}
+        return marked(reply_media(request).reply(row), stale=stale)
+
+
+async def _body(request: Request, known: set[str]) -> dict[str, Any]:
+    return object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), known)
