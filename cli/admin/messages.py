@@ -62,8 +62,11 @@ def message() -> None:
 @click.option("--priority", type=int, metavar="N", help="Lower comes first. [default: 0]")
 @click.option("--label", help="A name by which the message is found while it waits.")
 @click.option("--group", help="Messages of a group are delivered one at a time and in order.")
+@click.option("--wait", type=duration, metavar="TIME", help="For how long it waits for room if the queue is full.")
 @target_options
-def message_push(target: Target, name: str, content: str | None, **options: str | float | None) -> None:
+def message_push(
+    target: Target, name: str, content: str | None, wait: float | None, **options: str | float | None
+) -> None:
     """Push one message: CONTENT, or standard input if it is not given.
 
     \b
@@ -73,7 +76,12 @@ def message_push(target: Target, name: str, content: str | None, **options: str 
     """
     data = sys.stdin.buffer.read() if content is None else content.encode(errors="surrogateescape")
     item = {"content": content_json(data), **{key: value for key, value in options.items() if value is not None}}
-    answer = target.api.post(f"{_path(name)}/messages", {"messages": [item]})
+    body: dict[str, Any] = {"messages": [item]}
+    timeout_s = None
+    if wait:
+        body["wait"] = wait
+        timeout_s = wait + PULL_REPLY_S
+    answer = target.api.post(f"{_path(name)}/messages", body, timeout_s=timeout_s)
     if target.as_json:
         print_json(answer)
     elif sys.stdout.isatty():

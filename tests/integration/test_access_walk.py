@@ -53,6 +53,8 @@ OTHER_METHODS = {
     *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
     # Scopes and jobs are their owner's: others find none.
     *(b"forget_keys", b"mark", b"end_jobs", b"jobs"),
+    # Sessions are their owner's too.
+    *(b"open_session", b"renew_session", b"end_session"),
     # Each of its operations is checked: see `test_a_transaction_touches_only_what_the_token_covers`.
     b"transaction",
 }
@@ -69,6 +71,9 @@ ARGUMENTS: dict[bytes, list[Any]] = {
     b"end_jobs": [["no such job"]],
     b"producer": ["p" * 16, 1],
     b"cancel": [1],
+    b"open_session": [1],
+    b"renew_session": ["no such session"],
+    b"end_session": ["no such session"],
     b"auth": ["a wrong secret"],
     **{name: [] for name in (b"ping", b"cluster", b"get_default_props", b"subscriptions", b"jobs")},
 }

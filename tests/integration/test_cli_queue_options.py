@@ -73,6 +73,8 @@ def test_a_full_queue_is_told(admin: Admin, queue_name: str) -> None:
     done(admin("message", "push", queue_name, "x"))
     refused = admin("message", "push", queue_name, "y")
     assert (refused.code, "is full" in refused.one_line_error()) == (69, True)
+    waited = admin("message", "push", queue_name, "y", "--wait", "200ms")
+    assert (waited.code, "had no room while the push waited" in waited.one_line_error()) == (69, True)
 
 
 def test_messages_with_options(admin: Admin, queue_name: str) -> None:
