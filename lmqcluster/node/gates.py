@@ -51,9 +51,14 @@ class Gates:
         self.raft = Gate("raft", raft, self.memory, lambda _address: True)
 
     @property
+    def clients(self) -> tuple[Gate, ...]:
+        """Those of the ports for clients."""
+        return (self.http, self.rpc, self.queued, *self.kestrel.values())
+
+    @property
     def all(self) -> tuple[Gate, ...]:
         """All of them."""
-        return (self.http, self.rpc, self.queued, *self.kestrel.values(), self.raft)
+        return (*self.clients, self.raft)
 
     def tell(self) -> None:
         """Log the bounds."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import structlog
 
@@ -72,6 +73,7 @@ class Gate:
         self.memory = memory
         self.connections = 0
         self.strangers: dict[Place, None] = {}
+        self._known: dict[Place, None] = {}
         self._must_authenticate = must_authenticate
         self._notes = Notes(port)
         self._clients: dict[str, Client] = {}
@@ -130,17 +132,23 @@ class Gate:
         oldest.end()
         return True
 
+    def places(self) -> Iterator[Place]:
+        """All connections that are open, strangers first."""
+        return chain(self.strangers, self._known)
+
     def admit(self, place: Place) -> None:
         """A client has said who it is."""
         self._no_stranger(place)
         held = place.held_bytes
         self.memory.add(place, -held)
         place.is_known = True
+        self._known[place] = None
         self.memory.add(place, held)
 
     def leave(self, place: Place) -> None:
         """A connection has ended."""
         self._no_stranger(place)
+        self._known.pop(place, None)
         self.memory.add(place, -place.held_bytes)
         place.is_over = True
         client = place.client

@@ -37,9 +37,12 @@ class Place:
         is_known: whether the client has said who it is.
         is_over: whether its port counts it no more.
         held_bytes: what it counts in the memory budget.
+        user: name of the token that the client has shown; empty while it has shown none.
     """
 
-    __slots__ = ("__weakref__", "_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "since_s")
+    __slots__ = (
+        "__weakref__", "_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "since_s", "user",
+    )  # fmt: skip
 
     def __init__(self, gate: Gate, client: Client, address: object, since_s: float) -> None:
         self.client = client
@@ -47,6 +50,7 @@ class Place:
         self.since_s = since_s
         self.is_known = False
         self.held_bytes = 0
+        self.user = ""
         self._gate = gate
         self.is_over = False
         self._end: Callable[[], object] | None = None

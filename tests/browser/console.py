@@ -15,6 +15,7 @@ PAGES = {
     "overview": "Overview",
     "nodes": "Nodes",
     "queues": "Queues",
+    "clients": "Clients",
     "subscriptions": "Subscriptions",
     "defaults": "Default properties",
     "tokens": "Tokens",

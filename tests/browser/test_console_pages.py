@@ -66,6 +66,9 @@ def _wait_for_figures(console: Console, route: str) -> None:
         expect(console.main.get_by_role("region", name=table).get_by_text("follower", exact=True)).to_have_count(2)
     elif route == "queues":
         expect(console.main).to_contain_text("1 to 50 of 10,000 queues.")
+    elif route == "clients":
+        expect(console.row("Queues with leases", "exported").locator("td").first).to_have_text("5")
+        expect(console.main.get_by_role("region", name="Connections")).to_contain_text("MessagePack-RPC")
     elif route == "subscriptions":
         expect(console.main.get_by_role("region", name="Subscriptions")).to_contain_text("nightly")
     elif route == "tokens":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 
 import pytest
@@ -97,6 +98,29 @@ def test_console_files_are_not_sent_twice(node: NodeProcess) -> None:
         assert (head.status, head["content-length"]) == (200, b"%d" % len(first.body))
         assert connection.call("GET", "/console/..%2Fassets.py").status == 404
         assert connection.call("POST", "/console/").status == 405
+
+
+def test_waiting_pulls_and_connections_are_listed(node: NodeProcess, queue_name: str) -> None:
+    api = Api(node.http)
+    with ThreadPoolExecutor(1) as thread:
+        pull = thread.submit(call, node.http, "GET", f"/messages/{queue_name}?t=600")
+
+        def pulls() -> int:
+            rows = api.ok("GET", "/v1/consumers?limit=1000")["consumers"]
+            return sum(row["pulls"] for row in rows if row.get("queue") == queue_name)
+
+        wait_for(pulls, "the pull to wait")
+        assert pulls() == 1
+        first = api.ok("GET", "/v1/connections?limit=1")
+        assert first["total"] >= 2
+        assert len(first["connections"]) == 1
+        rest = api.ok("GET", "/v1/connections?offset=1&limit=1000")["connections"]
+        assert len({row["address"] for row in [*first["connections"], *rest]}) == len(rest) + 1
+        assert {row["user"] for row in rest} <= {"", "local"}
+        api.problem(api("GET", "/v1/connections?limit=1001"), 400, "bad_request")
+        api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "x"}]})
+        assert pull.result().status == 200
+    assert pulls() == 0
 
 
 def test_a_queue_has_a_history(node: NodeProcess, queue_name: str) -> None:

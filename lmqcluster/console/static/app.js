@@ -5,6 +5,7 @@ import { access, connection, events, get, hasToken, learnAccess, useToken } from
 import { announce, h, setText } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { Samples } from "./samples.js";
+import * as clients from "./clients.js";
 import * as cluster from "./cluster.js";
 import * as defaults from "./defaults.js";
 import * as nodes from "./nodes.js";
@@ -14,8 +15,8 @@ import * as queues from "./queues.js";
 import * as subscriptions from "./subscriptions.js";
 import * as tokens from "./tokens.js";
 
-const PAGES = { overview, nodes, queues, queue, subscriptions, defaults, tokens, cluster };
-const MENU = ["overview", "nodes", "queues", "subscriptions", "defaults", "tokens", "cluster"];
+const PAGES = { overview, nodes, queues, queue, clients, subscriptions, defaults, tokens, cluster };
+const MENU = ["overview", "nodes", "queues", "clients", "subscriptions", "defaults", "tokens", "cluster"];
 const BEAT_MS = 1000;
 const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
 const THEMES = ["system", "light", "dark"];

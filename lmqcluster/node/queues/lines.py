@@ -70,11 +70,14 @@ class Line(ABC):
     """Waiters for the same, first come, first served.
 
     Attributes:
+        key: name of the queue, or the pattern.
         live, wanted: how many waiters are not closed, and how many messages they want.
         over: waiters whose time is over and who wait for the claim under way.
         claim: the pull that the node has under way for the line.
         timer: when to look again.
     """
+
+    key: bytes
 
     __slots__ = ("claim", "live", "over", "timer", "waiters", "wanted")
 

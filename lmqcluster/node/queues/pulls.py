@@ -163,7 +163,7 @@ class Pulls:
         self.closing = error
         self._keeper.cancel()
         self._any.close(error)
-        for line in self._all_lines():
+        for line in self.lines():
             self.end_line(line, error)
 
     def end_line(self, line: Line, error: LmqError) -> None:
@@ -180,7 +180,7 @@ class Pulls:
 
     def waiting(self) -> int:
         """How many pulls wait."""
-        return sum(line.live for line in self._all_lines())
+        return sum(line.live for line in self.lines())
 
     def waiting_for(self, queue: bytes) -> int:
         """How many pulls wait for this queue by its name."""
@@ -217,7 +217,8 @@ class Pulls:
         self._with_lease.setdefault(key, {})[asked] = with_lease
         return with_lease
 
-    def _all_lines(self) -> list[Line]:
+    def lines(self) -> list[Line]:
+        """All lines, those in which nobody waits any more included."""
         with_lease = (line for lines in self._with_lease.values() for line in lines.values())
         return [*self._queues.values(), *with_lease, *self._patterns.values()]
 
@@ -336,7 +337,7 @@ class Pulls:
     def _keep_queues(self) -> None:
         """Pull again for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
-        self._keep_some([line for line in self._all_lines() if isinstance(line, QueueLine)])
+        self._keep_some([line for line in self.lines() if isinstance(line, QueueLine)])
 
     def _keep_some(self, lines: list[QueueLine]) -> None:
         now_us, queues = self.clock.now_us(), self._machine().queues
@@ -362,7 +363,7 @@ class Pulls:
 
     def notice_all(self) -> None:
         """Anything may have changed: a snapshot was installed."""
-        for line in self._all_lines():
+        for line in self.lines():
             if isinstance(line, QueueLine):
                 self.poke(line)
 

@@ -15,6 +15,7 @@ from .server import problem
 from .server.port import HttpPort
 from .server.reply import Reply
 from .server.routing import Router
+from .v1.clients import ClientRoutes
 from .v1.cluster import ClusterRoutes
 from .v1.log_level import LogLevelRoute
 from .v1.operations import QueueOperationRoutes
@@ -53,6 +54,7 @@ class HttpFrontEnd(HttpPort):
         ClusterRoutes(node).add_to(self.router)
         OpenapiRoute().add_to(self.router)
         TokenRoutes(node).add_to(self.router)
+        ClientRoutes(node).add_to(self.router)
         MetricsRoutes(node).add_to(self.router)
         OverviewRoutes(node).add_to(self.router)
         ConsoleRoutes().add_to(self.router)

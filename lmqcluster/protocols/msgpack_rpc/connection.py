@@ -114,6 +114,7 @@ class Connection(Stream):
     def admit(self, principal: Principal | None, methods: Mapping[bytes, Handler]) -> None:
         """Take note who the client is, and of the methods as it may call them."""
         self.principal, self._methods = principal, methods
+        self.place.user = "" if principal is None else principal.name
 
     def authenticate(self, secret: bytes) -> None:
         """The client shows a token.
@@ -130,6 +131,7 @@ class Connection(Stream):
             # Its waiting pulls are the other one's.
             raise LmqError("conflict", "this connection has shown another token already", retryable=False)
         self.principal = principal
+        self.place.user = principal.name
 
     def known_principal(self) -> Principal:
         """Who the client is.

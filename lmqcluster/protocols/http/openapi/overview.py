@@ -64,6 +64,10 @@ _MEMBER: Final = _object(
         "vitals": {"oneOf": [{"type": "null"}, _VITALS]},
     }
 )
+_NAME: Final[Json] = {
+    "type": ["string", "object"],
+    "description": "As in lists of queues: {base64} where it is not UTF-8.",
+}
 _SAMPLE: Final = _object(
     {
         "at_s": {**_NUMBER, "description": "When it was taken, in seconds since the node was started."},
@@ -105,6 +109,39 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
             "history": {"type": "array", "items": _SUMS},
         },
         optional=("history",),
+        additionalProperties=False,
+    ),
+    "Connections": _object(
+        {
+            "connections": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "port": {"type": "string", "description": "The name of the port, such as http or msgpack_rpc."},
+                        "address": {"type": "string"},
+                        "user": {"type": "string", "description": "The token; empty while none has been shown."},
+                        "age_s": _NUMBER,
+                        "held_bytes": _COUNT,
+                    },
+                    additionalProperties=False,
+                ),
+            },
+            "total": _COUNT,
+        },
+        additionalProperties=False,
+    ),
+    "Consumers": _object(
+        {
+            "consumers": {
+                "type": "array",
+                "items": _object(
+                    {**dict.fromkeys(("queue", "pattern"), _NAME), "pulls": _COUNT, "messages": _COUNT},
+                    optional=("queue", "pattern"),
+                    additionalProperties=False,
+                ),
+            },
+            "total": _COUNT,
+        },
         additionalProperties=False,
     ),
     "QueueHistory": _object(

@@ -81,6 +81,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/v1/tokens": {"GET": MANAGE, "POST": MANAGE},
     "/v1/tokens/{name}": {"DELETE": MANAGE},
     "/v1/access": {"GET": LOOK},
+    "/v1/connections": {"GET": MANAGE},
+    "/v1/consumers": {"GET": MANAGE},
     # this node
     "/livez": {"GET": OPEN},
     "/readyz": {"GET": OPEN},

@@ -198,6 +198,7 @@ class HttpPort(ABC):
                 request.principal = self._principal(request)
                 if isinstance(request.protocol, Connection):
                     request.protocol.place.admit()
+                    request.protocol.place.user = request.principal.name
             except LmqError as exc:
                 return self._refused(request, exc) if resource is None else resource.refused(request, exc)
         else:

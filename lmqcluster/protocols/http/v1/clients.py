@@ -1,0 +1,64 @@
+"""``/v1/connections`` and ``/v1/consumers``: who is connected to this node, and what pulls wait for here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ....node.access.consumers import PAGE_MAX, connections, waiting
+from ..server import problem
+from ..server.routing import Resource
+from .media import reply_media
+from .members import whole
+
+if TYPE_CHECKING:
+    from ....node.node import Node
+    from ..server.reply import Reply
+    from ..server.request import Request
+    from ..server.routing import Router
+    from ..server.target import Query
+
+__all__ = ["ClientRoutes"]
+
+_PAGE_DEFAULT = 100
+_OFFSET_MAX = 1_000_000_000
+
+
+class ClientRoutes:
+    """Shows the clients of this node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def add_to(self, router: Router) -> None:
+        """Register the routes."""
+        for path, handler in {"/v1/connections": self.connections, "/v1/consumers": self.consumers}.items():
+            router.add(path, Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
+
+    async def connections(self, request: Request) -> Reply:
+        """A page of the connections of clients."""
+        offset, limit = _page(request.parameters())
+        found, total = connections(
+            self._node.gates.clients, asyncio.get_running_loop().time(), offset=offset, limit=limit
+        )
+        return reply_media(request).reply({"connections": [asdict(row) for row in found], "total": total})
+
+    async def consumers(self, request: Request) -> Reply:
+        """A page of what pulls wait for."""
+        offset, limit = _page(request.parameters())
+        media = reply_media(request)
+        found, total = waiting(self._node.service.pulls, offset=offset, limit=limit)
+        rows = [
+            {
+                "pattern" if row.is_pattern else "queue": media.name(row.name),
+                "pulls": row.pulls,
+                "messages": row.messages,
+            }
+            for row in found
+        ]
+        return media.reply({"consumers": rows, "total": total})
+
+
+def _page(query: Query) -> tuple[int, int]:
+    return whole(query, "offset", 0, _OFFSET_MAX, 0), whole(query, "limit", 1, PAGE_MAX, _PAGE_DEFAULT)
