@@ -127,14 +127,18 @@ def test_items_come_when_they_are_due(face: Face, queue_name: str) -> None:
 
 def test_a_thousand_items_a_millisecond_apart_come_sorted(face: Face, queue_name: str) -> None:
     got = Collector()
-    start = time.time() + 2
     order = list(range(1000))
     random.Random(7).shuffle(order)
     with face.make("DistributedDelayQueue", queue_name) as queue:
-        for number in order:
-            queue.put(str(number), start + number / 1000)
-        queue.put_multi(["1000", "1001"], start + 1)
-        assert queue.flush_puts(120)
+        for ahead_s in (4, 16, 64):
+            start = time.time() + ahead_s
+            for number in order:
+                queue.put(str(number), start + number / 1000)
+            queue.put_multi(["1000", "1001"], start + 1)
+            assert queue.flush_puts(120)
+            if time.time() < start:
+                break
+            face.run(face.client.purge, queue_name)  # The machine was too slow: some were due when they were put.
         within(lambda: time.time() > start + 1, "all are due")
     with face.make("DistributedDelayQueue", queue_name, got, safe=True, prefetch=100):
         assert got.wait(1002) == [str(number) for number in range(1002)]
