@@ -87,7 +87,7 @@ def test_a_pull_that_waits_in_a_session_ends_with_it() -> None:
 def test_an_exclusive_queue_serves_one_session_and_then_the_next_in_order() -> None:
     async def main(node: MemoryNode) -> None:
         sessions, service = node.service.sessions, node.service
-        await service.set_properties(b"q", [(b"exclusive", True)])
+        await service.set_properties(b"q", [("exclusive", True)])
         await push(node, b"q", b"1", b"2")
         with pytest.raises(LmqError) as caught:
             await service.pull(b"q")
@@ -189,7 +189,7 @@ def test_whoever_waits_no_more_leaves_the_line_of_a_lock() -> None:
 def test_pushes_wait_in_order_and_one_place_takes_one() -> None:
     async def main(node: MemoryNode) -> None:
         service = node.service
-        await service.set_properties(b"q", [(b"max_items", 1)])
+        await service.set_properties(b"q", [("max_items", 1)])
         await push(node, b"q", b"0")
         waits = []
         for body in (b"1", b"2", b"3"):
@@ -211,10 +211,31 @@ def test_pushes_wait_in_order_and_one_place_takes_one() -> None:
     run(main)
 
 
+def test_whoever_hangs_up_before_the_push_waits_withdraws_it() -> None:
+    async def main(node: MemoryNode) -> None:
+        service = node.service
+        await service.set_properties(b"q", [("max_items", 0)])
+        waiting = asyncio.ensure_future(push(node, b"q", b"1", wait_s=600))
+        # The command is on its way, and its result has not come back yet.
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await turns()
+        assert service.machine().queues[b"q"].pushes_waiting == 0
+        late = asyncio.ensure_future(push(node, b"q", b"2", wait_s=600))
+        await asyncio.sleep(0)
+        service.refuse(LmqError("shutting_down", "the node is shutting down"))
+        with pytest.raises(LmqError) as caught:
+            await late
+        assert caught.value.code == "shutting_down"
+        assert service.machine().queues[b"q"].pushes_waiting == 0
+
+    run(main)
+
+
 def test_a_push_waits_no_longer_than_asked_and_not_beyond_the_node() -> None:
     async def main(node: MemoryNode) -> None:
         service = node.service
-        await service.set_properties(b"q", [(b"max_items", 0)])
+        await service.set_properties(b"q", [("max_items", 0)])
         for end in ("full", "full", "shutting_down"):
             waiting = asyncio.ensure_future(push(node, b"q", b"1", wait_s=5))
             await turns()
@@ -239,7 +260,7 @@ def test_open_reads_use_up_nothing_and_return_to_the_head_in_order() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
-        await node.service.set_properties(b"q", [(b"retry", 0)])
+        await node.service.set_properties(b"q", [("retry", 0)])
         await push(node, b"q", b"1", b"2", b"3")
         for _ in range(3):
             found = await reads.open(b"q", count=2)

@@ -45,29 +45,33 @@ class WaitingPushes:
         command = [Op.PUSH_OR_WAIT, queue, [item.row_with_options() for item in items], wait_us(wait_s)]
         command += proposals.owned(owner)
         answer: asyncio.Future[Any] = self._loop.create_future()
-        sink = _Sink(self._board)
-        proposals.proposer.add(Group(command, [answer], sink), sum(item.size_bytes() for item in items))
-        return self._outcome(answer, sink, owner)
+        ticket = _Ticket(self, owner)
+        proposals.proposer.add(Group(command, [answer], ticket), sum(item.size_bytes() for item in items))
+        return self._outcome(answer, ticket)
 
-    async def _outcome(self, answer: asyncio.Future[Any], sink: _Sink, owner: bytes) -> list[Stored]:
-        result = await answer
-        if isinstance(result, asyncio.Future):
-            result = await self._waited(result, sink.ticket, owner)
-        return [stored(*one) for one in result]
-
-    async def _waited(self, result: asyncio.Future[Any], ticket: int, owner: bytes) -> Any:
-        self._waiting[ticket] = owner
+    async def _outcome(self, answer: asyncio.Future[Any], ticket: _Ticket) -> list[Stored]:
         try:
-            return await result
+            result = await answer
+            if isinstance(result, asyncio.Future):
+                result = await result
         except asyncio.CancelledError:
-            self._withdraw(ticket, owner)
+            ticket.abandon()
             raise
         except LmqError as exc:
-            raise self._closing or exc if exc.code == "full" else exc from None
+            raise self._closing or exc if exc.code == "full" and ticket.number else exc from None
         finally:
-            self._waiting.pop(ticket, None)
+            self._waiting.pop(ticket.number, None)
+        return [stored(*one) for one in result]
 
-    def _withdraw(self, ticket: int, owner: bytes) -> None:
+    def waits(self, number: int, owner: bytes) -> asyncio.Future[Any]:
+        """A push waits under this ticket; what is returned tells what becomes of it."""
+        self._waiting[number] = owner
+        if self._closing is not None:
+            self.withdraw(number, owner)
+        return self._board.push(number)
+
+    def withdraw(self, ticket: int, owner: bytes) -> None:
+        """Refuse a push, unless it is stored by now."""
         command = [Op.CANCEL_PUSH, ticket, *self._proposals.owned(owner)]
         self._proposals.proposer.add_first(Group(command, [], unheard))
 
@@ -75,29 +79,46 @@ class WaitingPushes:
         """Withdraw what waits; what is not stored meanwhile is refused with `error`."""
         self._closing = error
         for ticket, owner in self._waiting.items():
-            self._withdraw(ticket, owner)
+            self.withdraw(ticket, owner)
 
     def reopen(self) -> None:
         """Let pushes wait again after `close`."""
         self._closing = None
 
 
-class _Sink:
-    """Takes the result, or what will tell it; before the notices of the same batch."""
+class _Ticket:
+    """Takes the result of one push, or what will tell it, before the notices of the same batch (`Sink`).
 
-    def __init__(self, board: NoticeBoard) -> None:
-        self._board = board
-        self.ticket = 0
+    Attributes:
+        number: the ticket under which the push waits, 0 as long as it does not.
+    """
+
+    def __init__(self, pushes: WaitingPushes, owner: bytes) -> None:
+        self._pushes = pushes
+        self._owner = owner
+        self._is_abandoned = False
+        self.number = 0
+
+    def abandon(self) -> None:
+        """Nobody waits for the push any more; it is withdrawn now, or when it begins to wait."""
+        self._is_abandoned = True
+        if self.number:
+            self._pushes.withdraw(self.number, self._owner)
 
     def completed(self, group: Group, result: Any) -> None:
+        """It is stored, or waits."""
         future = group.tickets[0]
         if isinstance(result, Waits):
-            self.ticket = result.ticket
-            result = self._board.push(result.ticket)
+            self.number = result.ticket
+            if self._is_abandoned:
+                self.abandon()
+                return
+            result = self._pushes.waits(result.ticket, self._owner)
         if not future.done():
             future.set_result(result)
 
     def failed(self, group: Group, error: LmqError) -> None:
+        """It is refused."""
         future = group.tickets[0]
         if not future.done():
             future.set_exception(error)
