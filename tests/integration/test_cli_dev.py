@@ -80,7 +80,7 @@ def test_it_tells_where_everything_listens_and_what_to_try(dev: Dev) -> None:
     for k, address in enumerate(dev.http):
         port = int(address.rpartition(":")[2])
         row = dev.wait_line(rf"^  n{k + 1} ")
-        others = [f"127.0.0.1:{port + step}" for step in (8820, 10000, 3333 - 9980)]
+        others = [f"127.0.0.1:{port + step}" for step in (8820, 10000, 3333 - 9980, 22133 - 9980)]
         assert row.split() == [f"n{k + 1}", address, *others]
         assert fetch(address, "/readyz")[0] == 200
         assert (dev.data_dir / f"n{k + 1}" / "lmq.pid").exists()
