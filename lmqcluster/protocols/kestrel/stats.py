@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ...core import Queue, Role
+from ...core.message import content_bytes
 from ...node.access.access import Principal
 from ...node.node import Node
 from ...node.queues.info import age_s
@@ -23,7 +24,7 @@ def waiting_bytes(queue: Queue) -> int:
     if queue.rich is not None:
         return queue.waiting_bytes()
     leased = queue.leases.messages
-    return queue.body_bytes - sum(len(message.content) for message in leased.values()) if leased else queue.body_bytes
+    return queue.body_bytes - sum(content_bytes(one.content) for one in leased.values()) if leased else queue.body_bytes
 
 
 def global_stats(node: Node, counts: Counts) -> dict[str, object]:
