@@ -123,13 +123,18 @@ class QueueBase(Generic[T]):
         Items whose consumer was not called yet stay in the queue. A consumer that is a coroutine is cancelled, and its item given
         back; one in a thread gets as long as the puts, and then its lease decides.
         """
+        await self._shut()
+
+    async def _shut(self) -> BaseException | None:
+        """As `close`; returns the exit or interruption that a consumer in a thread ended with."""
         if self._closed or self._puts is None:
             self._closed = True
-            return
+            return None
         self._closed = True
+        stop: BaseException | None = None
         try:
             if self._consumption is not None:
-                await self._consumption.close()
+                stop = await self._consumption.close()
         finally:
             try:
                 if self._options.final_flush:
@@ -142,6 +147,7 @@ class QueueBase(Generic[T]):
                     await asyncio.wait([self._teller])
                 self._listeners.clear()
                 self._caller.close()
+        return stop
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -88,11 +88,11 @@ class Consumption(Generic[T]):
         """Begin to pull."""
         self._loops = [asyncio.create_task(self._run()), asyncio.create_task(self._renew())]
 
-    async def close(self) -> None:
+    async def close(self) -> BaseException | None:
         """Stop pulling, give back what was not begun, end or wait for what was.
 
-        Raises:
-            BaseException: a consumer ended with an exit or an interruption, this one.
+        Returns:
+            The exit or interruption that a consumer in a thread ended with. Raised here, it would end the event loop.
         """
         puller, renewer = self._loops
         await _ended([puller])
@@ -103,8 +103,7 @@ class Consumption(Generic[T]):
             await asyncio.wait(working, timeout=self._options.final_flush)
         await _ended([task for task in working if not task.done()])
         await _ended([renewer])
-        if self._stop is not None:
-            raise self._stop
+        return self._stop
 
     # --- messages -------------------------------------------------------------------------------------------------
 

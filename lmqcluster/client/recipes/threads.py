@@ -61,8 +61,10 @@ class QueueBase(Generic[T]):
         self._client._run(self._core.start)
 
     def close(self) -> None:
-        """See `aio.QueueBase.close`."""
-        self._client._run(self._core.close)
+        """See `aio.QueueBase.close`. Raises the exit or interruption that a consumer ended with."""
+        stop: BaseException | None = self._client._run(self._core._shut)
+        if stop is not None:
+            raise stop
 
     def __enter__(self) -> Self:
         self.start()
