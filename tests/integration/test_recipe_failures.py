@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -113,6 +114,7 @@ class Restarts:
         self._thread.join()
 
 
+@pytest.mark.skipif("LMQ_CAMPAIGN" not in os.environ, reason="takes minutes; LMQ_CAMPAIGN=1 runs it")
 def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_cluster: Cluster) -> None:
     ailing = Collector(lambda item: len(ailing.items) >= 10)
     takers = [ailing, *(Collector() for _ in range(4))]

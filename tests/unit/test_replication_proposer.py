@@ -66,7 +66,10 @@ def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> No
     run(scenario)
 
 
-def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied() -> None:
+def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A machine that stands still for a moment must not have them sent again.
+    monkeypatch.setattr(module, "RESEND_AFTER_S", 600.0)
+
     async def scenario(bench: Bench, sink: Recorder) -> None:
         for number in range(5):
             push(bench, sink, b"%d" % number)
