@@ -32,6 +32,8 @@ class OwnCommands:
         if not replica.machine.salt:
             # Pulls need it.
             self._propose(proposer, [Op.FOUND, os.urandom(SALT_BYTES)])
+        # A new cluster has its version before anybody's request if all members have been heard of.
+        self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible:
             self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
 
@@ -42,11 +44,14 @@ class OwnCommands:
         """
         if not replica.is_leader():
             return
+        self._upgrade(replica, proposer)
+        if replica.lost_receipts.are_possible and replica.machine.version >= 2:
+            self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
+
+    def _upgrade(self, replica: Replica, proposer: Proposer) -> None:
         common = replica.common_machine_version()
         if common is not None and common > replica.machine.version:
             self._propose(proposer, [Op.UPGRADE, common])
-        if replica.lost_receipts.are_possible and replica.machine.version >= 2:
-            self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
 
     def let_time_pass(self, replica: Replica, proposer: Proposer) -> bool:
         """As the leader, have log time pass if something is overdue and no batch comes; returns whether something is."""

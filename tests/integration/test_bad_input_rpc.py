@@ -10,7 +10,7 @@ import pytest
 from .bad_input import MIB, bounded_memory, connect, dribble, end_of, fuzz_blocks, open_idle, pour, unharmed
 from .canary import Canary
 from .cluster import Cluster, NodeProcess
-from .patience import repeatedly, was_refused_for_now
+from .patience import repeatedly
 from .raw_http import call
 from .raw_rpc import Rpc, notification, old, request
 
@@ -256,7 +256,9 @@ def test_client_that_asks_for_much_and_reads_late(
         rpc.send(b"".join(request(i, *pull) for i in range(calls)))
         canary.check()
         replies = [rpc.read() for _ in range(calls)]
-        refused = [reply.error for reply in replies if reply.error is not None and not was_refused_for_now(reply.error)]
+        errors = [reply.error for reply in replies if reply.error is not None]
+        # On a busy machine the cluster may be without a leader for a time.
+        refused = [error for error in errors if not error.startswith((b"no_leader", b"unknown_outcome"))]
         assert 0 < len(refused) < calls
         assert set(refused) == {b"overloaded: the client leaves more than 67108864 bytes of responses unread"}
         assert len(repeatedly(rpc.call, "pull_many", "unread", 10_000)) == 16, "a batch ends beyond 16 MiB"
