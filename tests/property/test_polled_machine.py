@@ -76,6 +76,23 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         self._batch(0, [[Op.POLL, name, 1, hide_us, False, True]])
         self._batch(late_us, [[Op.UPDATE, name, (0, how), SECOND], [Op.DELETE_POLLED, name, [(0, how)]]])
 
+    @rule(which=st.sampled_from(["replica", "machine"]), how=st.sampled_from(["present", "none"]))
+    def a_consumer_comes_after_a_restart(self, which: str, how: str) -> None:
+        self._batch(0, [[Op.CREATE_INDEXED, b"d", []], [Op.PUSH, b"d", None, [b"x"], None, 0]])
+        self._batch(0, [[Op.POLL, b"d", 1, 0, False, True]])
+        self._batch(SECOND, [])
+        self.restart_from_a_snapshot(which)
+        self._batch(0, [[Op.DELETE_POLLED, b"d", [(0, how)]]])
+
+    @rule(name=st.sampled_from([b"", b"d"]), count=st.integers(1, 2), window_us=WINDOWS_US)
+    def a_window_passes(self, name: bytes, count: int, window_us: int) -> None:
+        row = [b"x", None, [], None, [0, 0, 0, 0, b"", b""]]
+        self._batch(0, [[Op.CREATE_INDEXED, b"d", []], [Op.PUSH_EXISTING, b"d", [row] * 3]])
+        self._batch(0, [[Op.THROTTLE, name, count, window_us]])
+        for step_us in (0, 0, window_us, 0):
+            self._batch(step_us, [[Op.POLL, b"d", 1, 0, True, False]])
+        self._batch(0, [[Op.THROTTLE, name, None, 1]])
+
     @rule(count=st.integers(1, 3))
     def a_group_is_taken_early(self, count: int) -> None:
         row = [b"x", None, [], None, [SECOND, 0, 0, 0, b"", b"g"]]
