@@ -29,6 +29,10 @@ class Bindings:
         """The queues bound to this one, in the order in which they were bound."""
         return list(self._targets.get(source, ()))
 
+    def has_targets(self, source: bytes) -> bool:
+        """Whether a queue is bound to this one."""
+        return source in self._targets
+
     def sources(self, target: bytes) -> list[bytes]:
         """The queues that this one is bound to."""
         return list(self._sources.get(target, ()))
