@@ -27,12 +27,12 @@ $(RUNTIME): pyproject.toml $(LOCK)
 	@echo 'Installing lmqcluster into $(VENV), once ...'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade pip
-	@$(PIP) --constraint $(LOCK) --editable .
+	@$(PIP) --constraint $(LOCK) --editable '.[thrift]'
 	@touch $(RUNTIME)
 
 $(STAMP): $(RUNTIME) pyproject.toml $(LOCK)
 	@echo 'Installing Spark and what tests and benchmarks need into $(VENV), about 1.4 GiB, once ...'
-	@$(PIP) --constraint $(LOCK) --editable '.[dev,bench,spark]'
+	@$(PIP) --constraint $(LOCK) --editable '.[dev,bench,spark,thrift]'
 	@touch $(STAMP)
 
 lock: install ## Take the latest versions of everything into .constraints.txt

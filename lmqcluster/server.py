@@ -20,11 +20,12 @@ from .node.node import Node
 from .node.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
 from .protocols.kestrel.counts import Counts
-from .protocols.kestrel.port import KestrelPort
+from .protocols.kestrel.port import Factory, KestrelPort
 from .protocols.kestrel.status import ServerStatus
 from .protocols.memcache import MemcacheConnection
 from .protocols.msgpack_rpc import RpcFrontEnd
 from .protocols.queued import QueuedFrontEnd
+from .protocols.text import TextConnection
 from .replication.node_storage import DurabilityError
 from .replication.salvage import is_alone
 from .replication.storage.disk import DamagedFileError, Folder
@@ -38,9 +39,6 @@ GRACE_S = 4.0
 FILES = 32_768
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the thread waiting that is to sync the log."""
-
-
-_KESTREL = {"memcache": MemcacheConnection}
 
 
 class _FrontEnd(Protocol):
@@ -113,9 +111,19 @@ def _kestrel_ports(node: Node) -> list[_FrontEnd]:
     """The ports for Kestrel's clients that the node is to have."""
     status, counts = ServerStatus(node.config.data_dir / "kestrel-status"), Counts()
     return [
-        KestrelPort(protocol, node, address, _KESTREL[protocol], status, counts)
+        KestrelPort(protocol, node, address, _kestrel_connection(protocol), status, counts)
         for protocol, address in node.config.kestrel_ports().items()
     ]
+
+
+def _kestrel_connection(protocol: str) -> Factory:
+    """What serves a client of one of Kestrel's protocols."""
+    if protocol == "thrift":
+        # Its library is installed only where it is wanted.
+        from .protocols.thrift import ThriftConnection  # noqa: PLC0415
+
+        return ThriftConnection
+    return TextConnection if protocol == "text" else MemcacheConnection
 
 
 def _write_pid(folder: Path) -> Path:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 from lmqcluster.node.config import ConfigError
+from lmqcluster.node.config_kestrel import has_thrift
 from lmqcluster.node.config_values import memory_of_machine
 from lmqcluster.wire.address import Address
 
@@ -30,7 +31,9 @@ from .ports import check_free
 __all__ = ["DevCluster", "DevSettings"]
 
 HOST: Final = "127.0.0.1"
-PORTS: Final = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333, "memcache": 22133}
+PORTS: Final = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333, "memcache": 22133, "text": 2222} | (
+    {"thrift": 2229} if has_thrift() else {}
+)
 PORT_STEP: Final = 10
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
@@ -38,7 +41,7 @@ RESPAWN_DELAY_S: Final = 1.0
 _POLL_S: Final = 0.05
 _LINE_BYTES_MAX: Final = 64 * 1024
 _HELD_LINES_MAX: Final = 1000
-_TITLES: Final = {"http": "HTTP", "rpc": "MessagePack-RPC", "raft": "Raft", "queued": "queued", "memcache": "memcache"}
+_TITLES: Final = {kind: kind for kind in PORTS} | {"http": "HTTP", "rpc": "MessagePack-RPC", "raft": "Raft"}
 _COLOURS: Final = (
     "cyan",
     "magenta",
@@ -61,6 +64,8 @@ _OWN_SETTINGS: Final = (
     "RAFT",
     "QUEUED",
     "MEMCACHE",
+    "TEXT",
+    "THRIFT",
     "ADVERTISE_RAFT",
 )
 

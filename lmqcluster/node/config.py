@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from ..wire.address import Address
 from ..wire.limits import MESSAGE_BYTES_MAX
 from . import config_values as values
-from .config_kestrel import KESTREL_PORTS, KestrelOptions
+from .config_kestrel import KESTREL_PORTS, KestrelOptions, has_thrift
 from .config_option import Option, option
 
 if TYPE_CHECKING:
@@ -514,6 +514,8 @@ class NodeConfig(KestrelOptions):
     def _validate_kestrel(self) -> None:
         if not 1 <= self.kestrel_open_reads_max <= 1000:
             self._fail("kestrel_open_reads_max", f"must be 1 to 1000, not {self.kestrel_open_reads_max}")
+        if self.thrift is not None and not has_thrift():
+            self._fail("thrift", "needs a library that is not installed: pip install 'lmqcluster[thrift]'")
         for name, address in self.kestrel_ports().items():
             if not address.is_loopback and self.tls_cert is None and self.kestrel_insecure == "off":
                 self._fail(

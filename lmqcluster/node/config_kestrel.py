@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from ..wire.address import Address
 from . import config_values as values
 from .config_option import option
 
-__all__ = ["KESTREL_PORTS", "KestrelOptions"]
+__all__ = ["KESTREL_PORTS", "KestrelOptions", "has_thrift"]
 
-KESTREL_PORTS = ("memcache",)
+KESTREL_PORTS = ("memcache", "text", "thrift")
+
+
+def has_thrift() -> bool:
+    """Whether the library is installed that the port for Thrift needs."""
+    return find_spec("thrift") is not None
 
 
 def _port(protocol: str, usual: int) -> dict[str, Any]:
@@ -41,12 +47,16 @@ class KestrelOptions:
 
     memcache: Address | None = field(default=None, metadata=_port("the memcache protocol", 22133))
     memcache_as: str = field(default="", metadata=_principal("memcache"))
+    text: Address | None = field(default=None, metadata=_port("the text protocol", 2222))
+    text_as: str = field(default="", metadata=_principal("the text protocol"))
+    thrift: Address | None = field(default=None, metadata=_port("Thrift (needs the extra thrift of the package)", 2229))
+    thrift_as: str = field(default="", metadata=_principal("Thrift"))
     kestrel_insecure: str = field(
         default="off",
         metadata=option(
             values.choice("on", "off"),
-            "on to open the port of memcache beyond loopback without TLS, and to serve clients from elsewhere "
-            "there like those on the node's own machine.",
+            "on to open the ports of memcache, text and thrift beyond loopback without TLS, and to serve clients from "
+            "elsewhere there like those on the node's own machine.",
             extremes="Whoever reaches such a port can read, change and delete what its clients may.",
             metavar="SWITCH",
             default="off",
@@ -56,7 +66,7 @@ class KestrelOptions:
         default=100,
         metadata=option(
             values.count,
-            "How many open reads a connection of memcache may have on one queue (Kestrel's maxOpenTransactions).",
+            "How many open reads a connection of memcache, text or thrift may have on one queue (Kestrel's maxOpenTransactions).",
             extremes="1 to 1000. Clients that read ahead need more than 1.",
             metavar="COUNT",
             default="100",

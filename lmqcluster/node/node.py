@@ -50,6 +50,7 @@ from .queues.pattern_views import PatternViews
 from .queues.patterns import check_engine, compile_pattern
 from .queues.pulls import Pulls
 from .queues.service import QueueService
+from .queues.timed_reads import TimedReads
 from .turns import Turns
 
 __all__ = ["Node"]
@@ -209,6 +210,7 @@ class Node:
         )
         self.session = NodeSession(self.service)
         self.open_reads = OpenReads(self.service, self.session)
+        self.timed_reads = TimedReads(self.open_reads)
         self.service.fresh = self._is_fresh
         self.membership = Membership(
             self._present,
@@ -291,6 +293,7 @@ class Node:
         """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
         self.retire()
         self._periodic.close()
+        self.timed_reads.close()
         self.session.close()
         self._access_upkeep.close()
         if self._statsd_task is not None:

@@ -7,11 +7,15 @@ import time
 from types import TracebackType
 from typing import Self
 
+from lmqcluster import Client
+from lmqcluster.node.config_kestrel import has_thrift
+
 from .cluster import Cluster, NodeProcess, ports
 
-__all__ = ["Lines", "address_of", "with_kestrel_ports"]
+__all__ = ["Lines", "address_of", "limit", "with_kestrel_ports"]
 
-PROTOCOLS = ("memcache",)
+# Without its library a node has no port for Thrift, and tests of it fail.
+PROTOCOLS = ("memcache", "text", "thrift") if has_thrift() else ("memcache", "text")
 TIMEOUT_S = 120.0
 
 
@@ -27,6 +31,12 @@ def address_of(node: NodeProcess, protocol: str) -> tuple[str, int]:
     """Where a node serves a protocol."""
     host, port = node.arguments[node.arguments.index(f"--{protocol}") + 1].rsplit(":", 1)
     return host, int(port)
+
+
+def limit(node: NodeProcess, queue: str, items: int) -> None:
+    """Let a queue have at most so many items."""
+    with Client(node.rpc) as client:
+        client.update_props(queue, {"max_items": items})
 
 
 class Lines:

@@ -17,7 +17,15 @@ import pytest
 from .cluster import READY_S, fetch, ports, wait_for
 from .programs import command_line, run, run_in_terminal, started
 
-BASE = {"http": 9980, "rpc": 18800, "raft": 19980, "queued": 3333, "memcache": 22133}
+BASE = {
+    "http": 9980,
+    "rpc": 18800,
+    "raft": 19980,
+    "queued": 3333,
+    "memcache": 22133,
+    "text": 2222,
+    "thrift": 2229,
+}
 
 
 def free_offset(nodes: int = 3) -> int:
@@ -80,7 +88,7 @@ def test_it_tells_where_everything_listens_and_what_to_try(dev: Dev) -> None:
     for k, address in enumerate(dev.http):
         port = int(address.rpartition(":")[2])
         row = dev.wait_line(rf"^  n{k + 1} ")
-        others = [f"127.0.0.1:{port + step}" for step in (8820, 10000, 3333 - 9980, 22133 - 9980)]
+        others = [f"127.0.0.1:{port - 9980 + base}" for kind, base in BASE.items() if kind != "http"]
         assert row.split() == [f"n{k + 1}", address, *others]
         assert fetch(address, "/readyz")[0] == 200
         assert (dev.data_dir / f"n{k + 1}" / "lmq.pid").exists()

@@ -14,6 +14,8 @@ from lmqcluster.protocols.kestrel.numbers import int32
 from lmqcluster.protocols.kestrel.status import ServerStatus, Status
 from lmqcluster.protocols.memcache.parser import Parser, Request
 from lmqcluster.protocols.memcache.requests import Get, parse_get, ttl_of
+from lmqcluster.protocols.text.parser import Parser as TextParser
+from lmqcluster.protocols.text.parser import Request as TextRequest
 from lmqcluster.wire.errors import LmqError
 
 STREAM = b"set q 0 0 5\r\nhe\r\no!!get q/open\nSTATS\r\nadd q 0 0 0 \r\n..set w 1 2 3 noreply\nabc\r\nget\r\n"
@@ -99,5 +101,32 @@ def test_the_status_survives_in_its_file(tmp_path: Path) -> None:
     again = ServerStatus(tmp_path / "status")
     assert again.present is Status.READONLY
     again.check_read("get")
-    with pytest.raises(LmqError, match="READONLY"):
+    with pytest.raises(LmqError, match="not available for operation set"):
         again.check_write("set")
+
+
+TEXT = b"PUT q 5:\none\r\ntwo: \n\nget q\r\n\n  \nput w:\n\n"
+TEXT_REQUESTS = [
+    TextRequest(b"put", [b"q", b"5"], [b"one", b"two: "]),
+    TextRequest(b"get", [b"q"], []),
+    TextRequest(b"", [], []),
+    TextRequest(b"", [], []),
+    TextRequest(b"put", [b"w"], []),
+]
+
+
+@given(st.lists(st.integers(1, len(TEXT) - 1), max_size=20))
+def test_text_requests_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
+    parser, buffer, found = TextParser(100), bytearray(), []
+    for start, end in pairwise([0, *sorted(set(cuts)), len(TEXT)]):
+        buffer += TEXT[start:end]
+        while (request := parser.next(buffer)) is not None:
+            found.append(request)
+        assert parser.wanted > len(buffer)
+    assert (found, buffer) == (TEXT_REQUESTS, b"")
+
+
+@pytest.mark.parametrize("text", [b"x" * 65_537, b"put q:\n" + b"x" * 101, b"put q:\n" + b"x\n" * 10_001])
+def test_a_text_request_that_is_too_large_is_an_error(text: bytes) -> None:
+    with pytest.raises(LmqError):
+        TextParser(100).next(bytearray(text))

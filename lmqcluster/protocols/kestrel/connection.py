@@ -38,12 +38,15 @@ class KestrelConnection(asyncio.Protocol):
     """A client. Subclasses carry out requests.
 
     Attributes:
+        counts_bytes: whether what it sends and reads counts in Kestrel's statistics.
         place: what it counts for.
         held: its open reads.
         queues: what it may do; None before its first request.
         buffer: what has come and is not carried out yet.
         wanted: how many bytes `buffer` has to have before it is looked at again.
     """
+
+    counts_bytes = True
 
     def __init__(self, port: KestrelPort, place: Place) -> None:
         self.port = port
@@ -104,7 +107,8 @@ class KestrelConnection(asyncio.Protocol):
         self._heard_s = self.loop.time()
         if not self.buffer:
             self._begun_s = self._heard_s
-        self.port.counts.bytes_read += len(data)
+        if self.counts_bytes:
+            self.port.counts.bytes_read += len(data)
         self.buffer += data
         if len(self.buffer) > READ_AHEAD_BYTES and not self._account():
             error = LmqError("overloaded", "unfinished requests fill the node's buffers; try again later")
@@ -214,7 +218,8 @@ class KestrelConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send an answer."""
         if not self._closed:
-            self.port.counts.bytes_written += len(data)
+            if self.counts_bytes:
+                self.port.counts.bytes_written += len(data)
             self._transport.write(data)
 
     async def flushed(self) -> None:

@@ -9,20 +9,21 @@ __all__ = ["LINE_BYTES_MAX", "take_line", "tokens_of"]
 LINE_BYTES_MAX = 64 * 1024
 
 
-def take_line(buffer: bytearray, start: int, looked: int) -> tuple[bytes, int] | None:
+def take_line(buffer: bytearray, start: int, looked: int, bytes_max: int = LINE_BYTES_MAX) -> tuple[bytes, int] | None:
     """The line that begins at `start`, and where the next one begins; None if it is not complete up to here.
 
     Args:
         buffer: what has come.
         start: where the line begins.
         looked: up to where there is no LF.
+        bytes_max: how long the line may be.
 
     Raises:
         LmqError: ``too_large``.
     """
     end = buffer.find(b"\n", max(start, looked))
-    if (len(buffer) if end < 0 else end) - start > LINE_BYTES_MAX:
-        raise LmqError("too_large", f"a line has at most {LINE_BYTES_MAX} bytes")
+    if (len(buffer) if end < 0 else end) - start > bytes_max:
+        raise LmqError("too_large", f"a line has at most {bytes_max} bytes")
     if end < 0:
         return None
     stop = end - 1 if end > start and buffer[end - 1] == 0x0D else end

@@ -17,7 +17,7 @@ from .connection import KestrelConnection
 from .counts import Counts
 from .status import ServerStatus
 
-__all__ = ["KestrelPort"]
+__all__ = ["Factory", "KestrelPort"]
 
 log = structlog.get_logger("lmq.kestrel")
 

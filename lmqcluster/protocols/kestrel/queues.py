@@ -110,14 +110,22 @@ class KestrelQueues:
 
     # --- get ------------------------------------------------------------------------------------------------------
 
+    def check_get(self, queue: bytes) -> None:
+        """Refuse what `open` would refuse.
+
+        Raises:
+            LmqError: ``bad_name``, ``forbidden``; ``suspended`` while the server hands out nothing.
+        """
+        self._check(queue, "get")
+
     async def open(
         self, queue: bytes, *, count: int = 1, wait_ms: int = 0, has_room: HasRoom | None = None
     ) -> list[Delivery]:
         """Open up to `count` items; none after `wait_ms`, when the queue is deleted, or if the name is an alias.
 
-        Raises: as `OpenReads.open`.
+        Raises: as `check_get` and `OpenReads.open`.
         """
-        self._check(queue, "get")
+        self.check_get(queue)
         if self.is_alias(queue):
             return []
         await self._bind(queue)

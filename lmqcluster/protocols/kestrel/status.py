@@ -68,10 +68,9 @@ class ServerStatus:
         if self.present >= Status.QUIESCENT:
             raise self._unavailable(operation)
 
-    def _unavailable(self, operation: str) -> LmqError:
-        return LmqError(
-            "suspended", f"the server's status is {self.present.name}: not available for operation {operation}"
-        )
+    @staticmethod
+    def _unavailable(operation: str) -> LmqError:
+        return LmqError("suspended", f"Server not available for operation {operation}")
 
 
 def parse_status(name: str) -> Status | None:

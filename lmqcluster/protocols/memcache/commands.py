@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from ...core import Role
 from ...wire.errors import LmqError
 from ..kestrel.connection import ClosedError
+from ..kestrel.fetch import monitor
 from ..kestrel.numbers import int32
 from ..kestrel.queues import KestrelQueues
 from ..kestrel.stats import global_stats, queue_stats, queues_seen
-from .get import END, monitor
+from .get import END, value_of
 
 if TYPE_CHECKING:
     from .connection import MemcacheConnection
@@ -45,7 +46,9 @@ async def _monitor(connection: MemcacheConnection, tokens: list[bytes]) -> None:
         raise LmqError("bad_request", "monitor needs a queue and seconds")
     seconds = _number(tokens[2], "number of seconds")
     most = _number(tokens[3], "number of items") if len(tokens) > 3 else connection.port.open_reads_max
-    await monitor(connection, tokens, seconds, most)
+    queue = tokens[1]
+    await monitor(connection, queue, seconds, most, lambda content: value_of(queue, content))
+    connection.write(END)
 
 
 async def _confirm(connection: MemcacheConnection, tokens: list[bytes]) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from ...node.queues.deliveries import Delivery
-from ...wire.errors import LmqError
 from ..kestrel.connection import ClosedError
-from ..kestrel.queues import KestrelQueues, body_of
-from .requests import Get, parse_get
+from ..kestrel.fetch import open_next
+from ..kestrel.queues import body_of
+from .requests import parse_get
 
 if TYPE_CHECKING:
     from .connection import MemcacheConnection
@@ -59,44 +57,13 @@ async def serve_get(connection: MemcacheConnection, tokens: list[bytes]) -> None
         connection.write(ERROR)
         raise ClosedError
     counts.cmd_get += 1
-    found = await _fetch(connection, queues, asked)
+    found = await open_next(connection, asked.queue, wait_ms=asked.wait_ms, closes=int(asked.closes))
     if found is None:
         _answer(connection, asked.queue, None)
         return
     if not asked.opens:
         await held.confirm(asked.queue)
     _answer(connection, asked.queue, body_of(found))
-
-
-async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: Get) -> Delivery | None:
-    """Open the next item; the one to be closed is confirmed in the log before."""
-    held = connection.held
-    opening = queues.open(asked.queue, wait_ms=asked.wait_ms, has_room=connection.has_room)
-    if not asked.closes or not held.count(asked.queue):
-        return _held(connection, asked.queue, await opening)
-    confirming = asyncio.ensure_future(held.confirm(asked.queue))
-    fetching = asyncio.ensure_future(opening)
-    try:
-        # Both are under way together; whatever fails first decides.
-        await asyncio.wait((confirming, fetching), return_when=asyncio.FIRST_EXCEPTION)
-        await confirming
-        return _held(connection, asked.queue, await fetching)
-    except BaseException:
-        confirming.cancel()
-        fetching.cancel()
-        await asyncio.wait((confirming, fetching))
-        if not fetching.cancelled() and fetching.exception() is None:
-            _held(connection, asked.queue, fetching.result())
-            if connection.is_over:
-                connection.held.abort_all()
-        raise
-
-
-def _held(connection: MemcacheConnection, queue: bytes, found: list[Delivery]) -> Delivery | None:
-    if not found:
-        return None
-    connection.held.add(queue, found[0])
-    return found[0]
 
 
 def _answer(connection: MemcacheConnection, queue: bytes, content: bytes | None) -> None:
@@ -107,35 +74,3 @@ def _answer(connection: MemcacheConnection, queue: bytes, content: bytes | None)
         return
     counts.get_hits += 1
     connection.write(value_of(queue, content))
-
-
-async def monitor(connection: MemcacheConnection, tokens: list[bytes], seconds: int, most: int) -> None:
-    """Hand out up to `most` items as open reads, each as it comes, until the time is over."""
-    queue, queues, port = tokens[1], connection.queues, connection.port
-    if queues is None:
-        raise ClosedError
-    port.counts.cmd_monitor += 1
-    ends_s = connection.loop.time() + seconds
-    while seconds > 0:
-        left_ms = round((ends_s - connection.loop.time()) * 1000)
-        count = min(most, port.open_reads_max - connection.held.count(queue))
-        if count <= 0 or left_ms <= 0:
-            break
-        try:
-            found = await queues.open(queue, count=count, wait_ms=left_ms, has_room=connection.has_room)
-        except LmqError as exc:
-            if exc.code == "suspended" and most:
-                break
-            raise
-        if not found:
-            port.counts.get_misses += 1
-            break
-        for one in found:
-            connection.held.add(queue, one)
-        for one in found:
-            port.counts.get_hits += 1
-            connection.write(value_of(queue, body_of(one)))
-            await connection.flushed()
-        port.counts.cmd_monitor_get += len(found)
-        most -= len(found)
-    connection.write(END)

@@ -1,0 +1,5 @@
+"""Kestrel's text protocol, for people and scripts."""
+
+from .connection import TextConnection
+
+__all__ = ["TextConnection"]

@@ -1,0 +1,67 @@
+"""A client of the text protocol: its requests are carried out one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ...ports import Ending, Place
+from ...wire.errors import LmqError
+from ..kestrel.connection import KestrelConnection
+from ..kestrel.port import KestrelPort
+from .commands import COMMANDS
+from .parser import Parser, Request
+
+__all__ = ["TextConnection"]
+
+_STAYS = frozenset(("bad_name", "bad_request", "forbidden", "suspended"))
+"""Errors that say that nothing was done, so the connection can go on."""
+_TEXT_MAX = 400
+
+
+class TextConnection(KestrelConnection):
+    """See the module."""
+
+    def __init__(self, port: KestrelPort, place: Place) -> None:
+        super().__init__(port, place)
+        self._parser = Parser(port.node.config.message_bytes_max)
+
+    async def serve(self) -> None:
+        """Carry out what is complete."""
+        parser = self._parser
+        while (request := parser.next(self.buffer)) is not None:
+            if self.port.is_rated:
+                self.charge()
+            await self._carry_out(request)
+            await self.flushed()
+        self.wanted = parser.wanted
+
+    async def _carry_out(self, request: Request) -> None:
+        found = COMMANDS.get(request.command)
+        if found is None:
+            self._say_why(b"Unknown command: " + request.command)
+            return
+        try:
+            await self._noted(request, found(self, request))
+        except LmqError as exc:
+            if exc.code not in _STAYS:
+                raise
+            self._say_why(exc.message.encode())
+
+    async def _noted(self, request: Request, result: Awaitable[None]) -> None:
+        since_s, code = self.loop.time(), "ok"
+        try:
+            await result
+        except LmqError as exc:
+            code = exc.code
+            raise
+        finally:
+            self.note(request.command.decode("ascii"), b"".join(request.arguments[:1]), code, since_s)
+
+    def _say_why(self, reason: bytes) -> None:
+        self.write(b"-" + reason[:_TEXT_MAX].replace(b"\n", b" ") + b"\n")
+
+    def refuse(self, error: LmqError) -> None:
+        """One line with the reason."""
+        if error.code in ("bad_request", "too_large"):
+            self.place.note(Ending.BAD_REQUEST, error.message)
+        self._say_why(f"{error.code}: {error.message}".encode("ascii", "backslashreplace"))

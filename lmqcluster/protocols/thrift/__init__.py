@@ -1,0 +1,5 @@
+"""Kestrel's Thrift protocol: framed messages in the binary encoding."""
+
+from .connection import ThriftConnection
+
+__all__ = ["ThriftConnection"]

@@ -1,0 +1,88 @@
+"""A client of the Thrift protocol: its calls are answered one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...ports import Ending, Place
+from ...wire.errors import LmqError
+from ...wire.limits import REQUEST_BYTES_MAX
+from ..kestrel.connection import KestrelConnection
+from ..kestrel.port import KestrelPort
+from .codec import INTERNAL_ERROR, UNKNOWN_METHOD, Call, UnknownMethodError, answer, exception, read_call, read_header
+from .methods import CALLS
+from .types import METHODS
+
+__all__ = ["ThriftConnection"]
+
+_LENGTH_BYTES = 4
+
+
+class ThriftConnection(KestrelConnection):
+    """See the module.
+
+    Attributes:
+        opened: how many reads with a time it has opened that are still open, by queue. They outlive it.
+    """
+
+    counts_bytes = False
+
+    def __init__(self, port: KestrelPort, place: Place) -> None:
+        super().__init__(port, place)
+        self.opened: Counter[bytes] = Counter()
+        self._call: Call | None = None
+
+    async def serve(self) -> None:
+        """Carry out what is complete."""
+        while (frame := self._frame()) is not None:
+            del self.buffer[: _LENGTH_BYTES + len(frame)]
+            await self._carry_out(frame)
+            await self.flushed()
+
+    def _frame(self) -> bytes | None:
+        """The message at the head of the buffer, None if it is not complete."""
+        buffer = self.buffer
+        if len(buffer) < _LENGTH_BYTES:
+            self.wanted = _LENGTH_BYTES
+            return None
+        size = int.from_bytes(buffer[:_LENGTH_BYTES], "big")
+        if not 0 < size <= REQUEST_BYTES_MAX:
+            raise LmqError("too_large", f"a call has 1 to {REQUEST_BYTES_MAX} bytes, this one has {size}")
+        self.wanted = _LENGTH_BYTES + size
+        return bytes(buffer[_LENGTH_BYTES : self.wanted]) if len(buffer) >= self.wanted else None
+
+    async def _carry_out(self, frame: bytes) -> None:
+        self._call = read_header(frame)
+        if self.port.is_rated:
+            self.charge()
+        try:
+            call = read_call(frame, METHODS)
+        except UnknownMethodError as exc:
+            self.write(exception(exc.call, UNKNOWN_METHOD, f"there is no method {exc.call.method!r}"))
+            self._call = None
+            return
+        since_s, code = self.loop.time(), "ok"
+        try:
+            self.write(answer(call, await CALLS[call.method](self, call.arguments)))
+        except LmqError as exc:
+            code = exc.code
+            self.write(exception(call, INTERNAL_ERROR, _text_of(exc)))
+        finally:
+            self.note(call.method, call.arguments.get("queue_name", b""), code, since_s)
+        self._call = None
+
+    def refuse(self, error: LmqError) -> None:
+        """An exception as the answer to the call, if there is one."""
+        if error.code in ("bad_request", "too_large"):
+            self.place.note(Ending.BAD_REQUEST, error.message)
+        try:
+            frame = None if self._call is not None else self._frame()
+            call = self._call if frame is None else read_header(frame)
+        except LmqError:
+            return
+        if call is not None:
+            self.write(exception(call, INTERNAL_ERROR, _text_of(error)))
+
+
+def _text_of(error: LmqError) -> str:
+    return f"{error.code}: {error.message}"
