@@ -85,7 +85,9 @@ class Intake:
     def targets(self, queue: Queue) -> Targets:
         """Where a push to the queue goes: an alias is followed, also to further aliases, and each queue's bindings once."""
         state, options = self._state, queue.settings.options
-        if not state.bindings.has_targets(queue.name) and (options is None or not (options.destinations or options.fanout_only)):
+        if not state.bindings.has_targets(queue.name) and (
+            options is None or not (options.destinations or options.fanout_only)
+        ):
             return Targets([queue], [queue], [], 1)
         deciding: list[Queue] = []
         keeping: list[Queue] = []
