@@ -1,0 +1,348 @@
+"""A broker for dramatiq: ``pip install lmqcluster[dramatiq]``.
+
+A message of dramatiq is a message of the cluster. Its delay and its actor's priority are the cluster's, so there are no queues
+for delayed messages. While a worker has it, it is under a lease that is renewed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Unpack
+
+from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
+from dramatiq.common import xq_name
+from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
+
+from lmqcluster.client import Client, ClientOptions, PushOptions, SyncMessage
+from lmqcluster.wire.errors import LmqError
+
+__all__ = ["LmqBroker"]
+
+_DELIVERIES_MAX = 1 << 40
+"""A message comes again as often as workers die with it."""
+_DEAD_TTL_S = 7 * 86_400.0
+_PULL_S = 1.0
+"""Longest wait of one pull."""
+_LABEL = "dramatiq"
+"""Label of all messages, by which also those that are not due are counted."""
+_PRIORITY_MAX = 2**31 - 1
+
+
+class LmqBroker(Broker):
+    """A broker on the cluster: ``dramatiq.set_broker(LmqBroker("host:18800,host:18810"))``.
+
+    It connects when it is used first, so it may be made before worker processes are.
+    """
+
+    def __init__(
+        self,
+        nodes: str | Iterable[str] = "127.0.0.1:18800",
+        *,
+        middleware: list[Middleware] | None = None,
+        namespace: str = "dramatiq",
+        lease: float = 30.0,
+        dead_message_ttl: float = _DEAD_TTL_S,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        """Set the broker up; nothing is sent yet.
+
+        Args:
+            nodes: addresses of the nodes, as for `lmqcluster.Client`.
+            middleware: as for every broker of dramatiq.
+            namespace: what the names of queues in the cluster begin with: ``NAMESPACE.QUEUE``.
+            lease: seconds after which the messages of a worker that has died come again.
+            dead_message_ttl: seconds for which dead letters are kept, in ``NAMESPACE.QUEUE.XQ``.
+            options: those of `lmqcluster.Client`.
+
+        Raises:
+            ValueError: `lease` or `dead_message_ttl` is not above 0.
+        """
+        if min(lease, dead_message_ttl) <= 0:
+            raise ValueError("lease and dead_message_ttl must be above 0")
+        super().__init__(middleware=middleware)
+        self.actor_options.add("broker_priority")
+        self.queues: set[str] = set()
+        self.lease = lease
+        self._nodes = nodes
+        self._namespace = namespace
+        self._dead_message_ttl = dead_message_ttl
+        self._client_options = options
+        self._client: Client | None = None
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._held: dict[str, dict[str, float]] = {}  # queue -> receipt -> when it was renewed last
+        self._pulls: dict[str, int] = {}  # queue -> pulls that have ended
+        self._consumers: dict[str, int] = {}  # queue -> consumers that are open
+        self._closed = threading.Event()
+        self._renewer: threading.Thread | None = None
+
+    @property
+    def client(self) -> Client:
+        """The client, connected or not."""
+        with self._lock:
+            if self._client is None:
+                self._client = Client(self._nodes, **self._client_options)
+            return self._client
+
+    def stored_name(self, queue_name: str) -> str:
+        """What a queue is called in the cluster."""
+        return f"{self._namespace}.{queue_name}"
+
+    # --- the interface of brokers ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop renewing leases, and disconnect."""
+        self._closed.set()
+        if self._renewer is not None:
+            self._renewer.join()
+        if self._client is not None:
+            self._client.close()
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30000) -> Consumer:
+        """See `dramatiq.Broker.consume`."""
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        try:
+            self._ensure(queue_name)
+        except LmqError as error:
+            raise ConnectionClosed(error) from error
+        with self._lock:
+            if self._renewer is None:
+                self._renewer = threading.Thread(target=self._renew, name="lmqcluster-renewer", daemon=True)
+                self._renewer.start()
+        return _LmqConsumer(self, queue_name, prefetch, timeout)
+
+    def declare_queue(self, queue_name: str) -> None:
+        """See `dramatiq.Broker.declare_queue`. The cluster hears of a queue when it is used."""
+        if queue_name not in self.queues:
+            self.emit_before("declare_queue", queue_name)
+            self.queues.add(queue_name)
+            self.emit_after("declare_queue", queue_name)
+
+    def get_declared_queues(self) -> set[str]:
+        """The names of all queues that were declared."""
+        return self.queues.copy()
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """See `dramatiq.Broker.enqueue`. The delay, in milliseconds, is the cluster's, and has no upper bound.
+
+        Raises:
+            QueueNotFound: the queue was not declared.
+            LmqError: the message was not stored, or nobody knows.
+        """
+        queue_name = message.queue_name
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        self._ensure(queue_name)
+        self.logger.debug("Enqueueing message %r on queue %r.", message.message_id, queue_name)
+        self.emit_before("enqueue", message, delay)
+        options: PushOptions = {"label": _LABEL, "priority": self._priority(message)}
+        if delay is not None:
+            options["delay"] = max(delay, 0) / 1000
+        self.client.push(self.stored_name(queue_name), message.encode(), **options)
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def _priority(self, message: Message[Any]) -> int:
+        actor = self.actors.get(message.actor_name)
+        priority = message.options.get("broker_priority")
+        if priority is None and actor is not None:
+            priority = actor.options.get("broker_priority")
+        # An actor's priority is lower for what is more urgent, as the cluster's; a broker priority is higher.
+        chosen = -int(priority) if priority is not None else 0 if actor is None else actor.priority
+        return max(-_PRIORITY_MAX, min(chosen, _PRIORITY_MAX))
+
+    def flush(self, queue_name: str) -> None:
+        """Drop all messages of a queue that no worker has, dead letters too."""
+        for name in (queue_name, xq_name(queue_name)):
+            try:
+                self.client.purge(self.stored_name(name))
+            except LmqError as error:
+                if error.code != "queue_not_found":
+                    raise
+
+    def flush_all(self) -> None:
+        """Drop all messages of all declared queues."""
+        for queue_name in self.queues:
+            self.flush(queue_name)
+
+    def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
+        """Wait until all messages of a queue, delayed ones too, are handled. For tests.
+
+        Messages in the hands of other processes are not seen.
+
+        Raises:
+            QueueNotFound: the queue was not declared.
+            QueueJoinTimeout: they are not after `timeout` milliseconds.
+        """
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        deadline = None if timeout is None else time.monotonic() + timeout / 1000
+        seen_at: int | None = None  # how many pulls had ended when the queue was first seen without messages
+        while True:
+            with self._lock:
+                pulls, busy = self._pulls.get(queue_name, 0), bool(self._held.get(queue_name))
+                consumers = self._consumers.get(queue_name, 0)
+            if busy or self._waiting(queue_name):
+                seen_at = None
+            elif consumers == 0 or (seen_at is not None and pulls > seen_at + consumers):
+                return  # Whatever was on its way to a worker then has arrived, and is handled.
+            elif seen_at is None:
+                seen_at = pulls
+            if deadline is not None and time.monotonic() >= deadline:
+                raise QueueJoinTimeout(queue_name)
+            time.sleep(interval / 1000)
+
+    # --- the cluster ----------------------------------------------------------------------------------------------
+
+    def _ensure(self, queue_name: str) -> None:
+        if queue_name not in self._known:
+            self.client.update_props(self.stored_name(queue_name), {"retry": _DELIVERIES_MAX})
+            self._known.add(queue_name)
+
+    def _waiting(self, queue_name: str) -> int:
+        try:
+            return self.client.count_labelled(self.stored_name(queue_name), _LABEL)
+        except LmqError as error:
+            if error.code != "queue_not_found":
+                raise
+            return 0
+
+    def opened(self, queue_name: str, change: int) -> None:
+        """A consumer of a queue was opened (1) or closed (-1)."""
+        with self._lock:
+            self._consumers[queue_name] = self._consumers.get(queue_name, 0) + change
+
+    def took(self, queue_name: str, receipts: Iterable[str]) -> None:
+        """Messages have come to this process: renew their leases from now on."""
+        with self._lock:
+            held = self._held.setdefault(queue_name, {})
+            held.update(dict.fromkeys(receipts, time.monotonic()))
+            self._pulls[queue_name] = self._pulls.get(queue_name, 0) + 1
+
+    def let_go(self, queue_name: str, receipts: Iterable[str]) -> None:
+        """Messages are not this process's any more."""
+        with self._lock:
+            held = self._held.get(queue_name, {})
+            for receipt in receipts:
+                held.pop(receipt, None)
+
+    def bury(self, queue_name: str, receipt: str, body: object) -> None:
+        """Move a message to the dead letters, in one step."""
+        name = self.stored_name(queue_name)
+        with self.client.transaction() as transaction:
+            transaction.push(self.stored_name(xq_name(queue_name)), body, ttl=self._dead_message_ttl)
+            transaction.done(name, receipt)
+
+    def _renew(self) -> None:
+        while not self._closed.wait(self.lease / 3):
+            with self._lock:
+                held = {queue_name: list(receipts) for queue_name, receipts in self._held.items() if receipts}
+            for queue_name, receipts in held.items():
+                try:
+                    alive = self.client.retain_many(self.stored_name(queue_name), receipts, lease=self.lease)
+                except LmqError as error:
+                    self.logger.warning("Leases of queue %r could not be renewed: %s", queue_name, error)
+                    continue
+                ended = [receipt for receipt, lives in zip(receipts, alive, strict=True) if not lives]
+                with self._lock:
+                    lost = [receipt for receipt in ended if receipt in self._held[queue_name]]
+                if lost:
+                    self.logger.warning("%d leases of queue %r have ended: run again.", len(lost), queue_name)
+                    self.let_go(queue_name, lost)
+
+
+class _LmqMessage(MessageProxy):
+    """A message in the hands of a worker, and the receipt of its delivery."""
+
+    def __init__(self, message: Message[Any], receipt: str) -> None:
+        super().__init__(message)
+        self.receipt = receipt
+
+
+class _LmqConsumer(Consumer):
+    def __init__(self, broker: LmqBroker, queue_name: str, prefetch: int, timeout: int) -> None:
+        self._broker = broker
+        self._queue_name = queue_name
+        self._stored = broker.stored_name(queue_name)
+        self._prefetch = max(prefetch, 1)
+        self._wait_s = min(timeout / 1000, _PULL_S)
+        self._cache: deque[SyncMessage] = deque()
+        self._outstanding: set[str] = set()
+        self._closed = False
+        broker.opened(queue_name, 1)
+
+    def __next__(self) -> MessageProxy | None:
+        if not self._cache and not self._fetch():
+            return None
+        taken = self._cache.popleft()
+        try:
+            message = Message.decode(taken.content)
+        except (DecodeError, TypeError, ValueError):
+            self._broker.logger.exception("A message of queue %r cannot be read.", self._queue_name)
+            self._settle(taken.id, lambda: self._broker.bury(self._queue_name, taken.id, taken.content))
+            return None
+        self._outstanding.add(taken.id)
+        return _LmqMessage(message, taken.id)
+
+    def _fetch(self) -> bool:
+        room = self._prefetch - len(self._outstanding)
+        if room <= 0:
+            # Workers answer in threads of their own.
+            time.sleep(self._wait_s / 10)
+            return False
+        try:
+            messages = self._broker.client.pull_many(self._stored, room, self._wait_s, lease=self._broker.lease)
+        except LmqError as error:
+            raise ConnectionClosed(error) from error
+        self._broker.took(self._queue_name, [message.id for message in messages])
+        self._cache.extend(messages)
+        return bool(messages)
+
+    def ack(self, message: MessageProxy) -> None:
+        receipt: str = message.receipt
+
+        def done() -> None:
+            if not self._broker.client.done(self._stored, receipt):
+                self._broker.logger.warning("The lease of message %r ended before its ack.", message.message_id)
+
+        self._settle(receipt, done)
+
+    def nack(self, message: MessageProxy) -> None:
+        receipt: str = message.receipt
+        self._settle(receipt, lambda: self._broker.bury(self._queue_name, receipt, message._message.encode()))
+
+    def requeue(self, messages: Iterable[MessageProxy]) -> None:
+        self._put_back([message.receipt for message in messages])
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        cached, self._cache = self._cache, deque()
+        try:
+            self._put_back([message.id for message in cached])
+        finally:
+            self._broker.opened(self._queue_name, -1)
+
+    def _put_back(self, receipts: list[str]) -> None:
+        try:
+            self._broker.client.put_back_many(self._stored, receipts)
+        except LmqError as error:
+            raise ConnectionClosed(error) from error
+        finally:
+            self._broker.let_go(self._queue_name, receipts)
+            self._outstanding.difference_update(receipts)
+
+    def _settle(self, receipt: str, settle: Callable[[], None]) -> None:
+        try:
+            settle()
+        except LmqError as error:
+            if error.code != "lease_lost":
+                raise ConnectionClosed(error) from error
+            self._broker.logger.warning("The lease of a message of queue %r ended: it runs again.", self._queue_name)
+        self._broker.let_go(self._queue_name, [receipt])
+        self._outstanding.discard(receipt)
