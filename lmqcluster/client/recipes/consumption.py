@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -26,6 +27,10 @@ DELIVERIES_MAX = 1 << 40
 """How often a message may come again where nothing else is asked for."""
 _PAUSE_S = 0.5
 """After a pull that the cluster refused."""
+_FIRST_LEASE_S = 10.0
+"""How long a lease lasts at first. A node that dies just after it took messages for us leaves them leased, and nobody has them."""
+_RENEW_FIRST_S = 1.0
+"""After this time in hand a lease is renewed for the first time. Most messages are settled by then."""
 
 
 def content_bytes(message: Message) -> bytes:
@@ -39,13 +44,19 @@ def content_bytes(message: Message) -> bytes:
 
 
 class _Held:
-    """A message under lease, and the time of the event loop until which it is ours for sure."""
+    """A message under lease.
 
-    __slots__ = ("message", "until")
+    Attributes:
+        until: the time of the event loop until which it is ours for sure.
+        renew_at: when its lease is to be renewed.
+    """
 
-    def __init__(self, message: Message, until: float) -> None:
+    __slots__ = ("message", "renew_at", "until")
+
+    def __init__(self, message: Message, until: float, renew_at: float) -> None:
         self.message = message
         self.until = until
+        self.renew_at = renew_at
 
 
 class Consumption(Generic[T]):
@@ -78,6 +89,7 @@ class Consumption(Generic[T]):
         self._place = place
         self._free = caller.concurrency or options.concurrency
         self._freed = asyncio.Event()
+        self._renew_first_s = min(_RENEW_FIRST_S, options.lease / 3)
         self._held: dict[str, _Held] = {}
         self._ready: deque[_Held] = deque()
         self._working: set[asyncio.Task[None]] = set()
@@ -134,7 +146,7 @@ class Consumption(Generic[T]):
 
     async def _pull(self) -> _Held | None:
         count = max(self._options.prefetch, self._free)
-        lease_s = self._options.lease
+        lease_s = min(self._options.lease, _FIRST_LEASE_S)
         try:
             messages = await self._client.pull_many(self._queue, count, None, lease=lease_s)
         except LmqError as error:
@@ -142,20 +154,21 @@ class Consumption(Generic[T]):
             await asyncio.sleep(_PAUSE_S)
             return None
         # The leases began when the node sent the messages; what they took to arrive is within the third that is left out.
-        until = asyncio.get_running_loop().time() + lease_s * 2 / 3
+        now = asyncio.get_running_loop().time()
         for message in messages:
-            held = self._held[message.id] = _Held(message, until)
+            held = _Held(message, until=now + lease_s * 2 / 3, renew_at=now + self._renew_first_s)
+            self._held[message.id] = held
             self._ready.append(held)
         return self._ready.popleft() if self._ready else None
 
     async def _renew(self) -> None:
         loop, lease_s = asyncio.get_running_loop(), self._options.lease
         while True:
-            await asyncio.sleep(lease_s / 3)
-            ids = list(self._held)
+            await asyncio.sleep(self._renew_first_s)
+            asked = loop.time()
+            ids = [message_id for message_id, held in self._held.items() if held.renew_at <= asked]
             if not ids:
                 continue
-            asked = loop.time()
             try:
                 alive = await self._client.retain_many(self._queue, ids, lease=lease_s)
             except LmqError as error:
@@ -165,8 +178,9 @@ class Consumption(Generic[T]):
                 held = self._held.get(message_id)
                 if held is not None and lives:
                     held.until = asked + lease_s
+                    held.renew_at = asked + lease_s / 3
                 elif held is not None:
-                    held.until = asked
+                    held.until, held.renew_at = asked, math.inf
                     logger.warning("the lease of an item of %r ended while it was held", self._queue)
 
     async def _give_back(self, messages: Sequence[Message]) -> None:
