@@ -19,6 +19,8 @@ from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, Que
 from lmqcluster.client import Client, ClientOptions, PushOptions, SyncMessage
 from lmqcluster.wire.errors import LmqError
 
+from .leases import Leases
+
 __all__ = ["LmqBroker"]
 
 _DELIVERIES_MAX = 1 << 40
@@ -65,7 +67,6 @@ class LmqBroker(Broker):
         super().__init__(middleware=middleware)
         self.actor_options.add("broker_priority")
         self.queues: set[str] = set()
-        self.lease = lease
         self._nodes = nodes
         self._namespace = namespace
         self._dead_message_ttl = dead_message_ttl
@@ -73,11 +74,9 @@ class LmqBroker(Broker):
         self._client: Client | None = None
         self._lock = threading.Lock()
         self._known: set[str] = set()
-        self._held: dict[str, dict[str, float]] = {}  # queue -> receipt -> when it was renewed last
         self._pulls: dict[str, int] = {}  # queue -> pulls that have ended
         self._consumers: dict[str, int] = {}  # queue -> consumers that are open
-        self._closed = threading.Event()
-        self._renewer: threading.Thread | None = None
+        self.leases = Leases(lambda: self.client, lease, self.logger)
 
     @property
     def client(self) -> Client:
@@ -95,9 +94,7 @@ class LmqBroker(Broker):
 
     def close(self) -> None:
         """Stop renewing leases, and disconnect."""
-        self._closed.set()
-        if self._renewer is not None:
-            self._renewer.join()
+        self.leases.close()
         if self._client is not None:
             self._client.close()
 
@@ -109,10 +106,6 @@ class LmqBroker(Broker):
             self._ensure(queue_name)
         except LmqError as error:
             raise ConnectionClosed(error) from error
-        with self._lock:
-            if self._renewer is None:
-                self._renewer = threading.Thread(target=self._renew, name="lmqcluster-renewer", daemon=True)
-                self._renewer.start()
         return _LmqConsumer(self, queue_name, prefetch, timeout)
 
     def declare_queue(self, queue_name: str) -> None:
@@ -184,8 +177,8 @@ class LmqBroker(Broker):
         seen_at: int | None = None  # how many pulls had ended when the queue was first seen without messages
         while True:
             with self._lock:
-                pulls, busy = self._pulls.get(queue_name, 0), bool(self._held.get(queue_name))
-                consumers = self._consumers.get(queue_name, 0)
+                pulls, consumers = self._pulls.get(queue_name, 0), self._consumers.get(queue_name, 0)
+            busy = self.leases.count(self.stored_name(queue_name)) > 0
             if busy or self._waiting(queue_name):
                 seen_at = None
             elif consumers == 0 or (seen_at is not None and pulls > seen_at + consumers):
@@ -217,18 +210,10 @@ class LmqBroker(Broker):
             self._consumers[queue_name] = self._consumers.get(queue_name, 0) + change
 
     def took(self, queue_name: str, receipts: Iterable[str]) -> None:
-        """Messages have come to this process: renew their leases from now on."""
+        """A pull has ended with these messages."""
+        self.leases.took(self.stored_name(queue_name), receipts)
         with self._lock:
-            held = self._held.setdefault(queue_name, {})
-            held.update(dict.fromkeys(receipts, time.monotonic()))
             self._pulls[queue_name] = self._pulls.get(queue_name, 0) + 1
-
-    def let_go(self, queue_name: str, receipts: Iterable[str]) -> None:
-        """Messages are not this process's any more."""
-        with self._lock:
-            held = self._held.get(queue_name, {})
-            for receipt in receipts:
-                held.pop(receipt, None)
 
     def bury(self, queue_name: str, receipt: str, body: object) -> None:
         """Move a message to the dead letters, in one step."""
@@ -236,23 +221,6 @@ class LmqBroker(Broker):
         with self.client.transaction() as transaction:
             transaction.push(self.stored_name(xq_name(queue_name)), body, ttl=self._dead_message_ttl)
             transaction.done(name, receipt)
-
-    def _renew(self) -> None:
-        while not self._closed.wait(self.lease / 3):
-            with self._lock:
-                held = {queue_name: list(receipts) for queue_name, receipts in self._held.items() if receipts}
-            for queue_name, receipts in held.items():
-                try:
-                    alive = self.client.retain_many(self.stored_name(queue_name), receipts, lease=self.lease)
-                except LmqError as error:
-                    self.logger.warning("Leases of queue %r could not be renewed: %s", queue_name, error)
-                    continue
-                ended = [receipt for receipt, lives in zip(receipts, alive, strict=True) if not lives]
-                with self._lock:
-                    lost = [receipt for receipt in ended if receipt in self._held[queue_name]]
-                if lost:
-                    self.logger.warning("%d leases of queue %r have ended: run again.", len(lost), queue_name)
-                    self.let_go(queue_name, lost)
 
 
 class _LmqMessage(MessageProxy):
@@ -295,7 +263,9 @@ class _LmqConsumer(Consumer):
             time.sleep(self._wait_s / 10)
             return False
         try:
-            messages = self._broker.client.pull_many(self._stored, room, self._wait_s, lease=self._broker.lease)
+            messages = self._broker.client.pull_many(
+                self._stored, room, self._wait_s, lease=self._broker.leases.first_s
+            )
         except LmqError as error:
             raise ConnectionClosed(error) from error
         self._broker.took(self._queue_name, [message.id for message in messages])
@@ -334,7 +304,7 @@ class _LmqConsumer(Consumer):
         except LmqError as error:
             raise ConnectionClosed(error) from error
         finally:
-            self._broker.let_go(self._queue_name, receipts)
+            self._broker.leases.let_go(self._stored, receipts)
             self._outstanding.difference_update(receipts)
 
     def _settle(self, receipt: str, settle: Callable[[], None]) -> None:
@@ -344,5 +314,5 @@ class _LmqConsumer(Consumer):
             if error.code != "lease_lost":
                 raise ConnectionClosed(error) from error
             self._broker.logger.warning("The lease of a message of queue %r ended: it runs again.", self._queue_name)
-        self._broker.let_go(self._queue_name, [receipt])
+        self._broker.leases.let_go(self._stored, [receipt])
         self._outstanding.discard(receipt)

@@ -190,14 +190,17 @@ def work(number):
 """
 
 
-def test_what_a_killed_worker_had_runs_again(
-    cluster: Cluster, queue_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_worker_had_runs_again(shared_cluster: Cluster, queue_name: str, tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(APPLICATION)
     hold = tmp_path / "hold"
     hold.touch()
     done = tmp_path / "done"
-    names = {"NODES": ",".join(cluster.rpc_addresses), "NAMESPACE": queue_name, "DONE": str(done), "HOLD": str(hold)}
+    names = {
+        "NODES": ",".join(shared_cluster.rpc_addresses),
+        "NAMESPACE": queue_name,
+        "DONE": str(done),
+        "HOLD": str(hold),
+    }
     environment = clean_environment({**names, "PYTHONPATH": str(tmp_path)})
     command = [sys.executable, "-m", "dramatiq", "application", "--processes", "1", "--threads", "2"]
 
@@ -216,7 +219,7 @@ def test_what_a_killed_worker_had_runs_again(
     def runs() -> Counter[int]:
         return Counter(int(line) for line in done.read_text().split()) if done.exists() else Counter()
 
-    broker = LmqBroker(cluster.rpc_addresses, namespace=queue_name)
+    broker = LmqBroker(shared_cluster.rpc_addresses, namespace=queue_name)
     broker.declare_queue("default")
     try:
         for number in range(200):
@@ -225,7 +228,6 @@ def test_what_a_killed_worker_had_runs_again(
         wait_for(lambda: runs()[7], "the long one")
         end_group(first)
         hold.unlink()
-        cluster.leader().restart()
         second = start()
         wait_for(lambda: len(runs()) == 200, "all of them")
         wait_for(lambda: runs()[7] == 2, "the long one again")

@@ -28,7 +28,7 @@ DELIVERIES_MAX = 1 << 40
 _PAUSE_S = 0.5
 """After a pull that the cluster refused."""
 _FIRST_LEASE_S = 10.0
-"""How long a lease lasts at first. A node that dies just after it took messages for us leaves them leased, and nobody has them."""
+"""How long a lease lasts at first. A node that dies just after it took messages leaves them leased, and nobody has them."""
 _RENEW_FIRST_S = 1.0
 """After this time in hand a lease is renewed for the first time. Most messages are settled by then."""
 
