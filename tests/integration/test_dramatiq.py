@@ -222,21 +222,21 @@ def test_what_a_killed_worker_had_runs_again(shared_cluster: Cluster, queue_name
     broker = LmqBroker(shared_cluster.rpc_addresses, namespace=queue_name)
     broker.declare_queue("default")
     try:
-        for number in range(200):
+        for number in range(60):
             broker.enqueue(Message("default", "work", (number,), {}, {}))
         first = start()
         wait_for(lambda: runs()[7], "the long one")
         end_group(first)
         hold.unlink()
         second = start()
-        wait_for(lambda: len(runs()) == 200, "all of them")
+        wait_for(lambda: len(runs()) == 60, "all of them")
         wait_for(lambda: runs()[7] == 2, "the long one again")
         broker.join("default", timeout=PATIENCE_MS)
         end_group(second)
     finally:
         broker.close()
     # The worker that was killed had a few in its hands; nothing else runs twice.
-    assert sum(runs().values()) - 200 <= 2 * 8
+    assert sum(runs().values()) - 60 <= 2 * 8
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
