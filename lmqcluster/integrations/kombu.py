@@ -1,0 +1,504 @@
+"""A transport for kombu, and so for Celery: ``pip install lmqcluster[celery]``.
+
+Importing this module makes ``lmq://host:18800,host:18810/NAMESPACE`` a broker URL. A queue of kombu is a queue of the cluster.
+Direct and topic exchanges are routed where a message is published, as with all transports that have no exchanges of their own;
+what is published to a fanout exchange goes to all queues of the cluster that stand for a binding.
+"""
+
+# The base classes are hardly typed, and their signatures do not fit their own callers.
+# mypy: disable-error-code="override, no-any-return, assignment"
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from importlib.metadata import version
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, virtual
+from kombu.utils.json import dumps, loads
+
+from lmqcluster.client import Client, ClientOptions, Message, PushOptions
+from lmqcluster.wire.errors import LmqError
+
+from .leases import Leases
+from .receiver import Receiver
+
+__all__ = ["Channel", "Transport"]
+
+logger = logging.getLogger("lmqcluster.integrations.kombu")
+
+_DELIVERIES_MAX = 1 << 40
+"""A message comes again as often as workers die with it."""
+_PORT = 18800
+_PREFETCH_MAX = 1000
+"""Most messages in hand of a consumer that sets no limit."""
+_SETTLED_MAX = 100
+"""Most messages taken without an ack that nobody has looked at yet."""
+_TRANSIENT_TTL_S = 300.0
+"""How long broadcasts and replies are kept for a process that is gone."""
+_BROADCASTS_MAX = 10_000
+_PRIORITY_MAX = 255
+_CLIENT_OPTIONS = ("token", "tls_ca", "tls", "timeout_s", "connect_timeout_s", "heartbeat_s")
+_CELERY_EVENTS = "celeryev"
+
+
+class _Held:
+    """A message in hand.
+
+    Attributes:
+        queue: the queue of kombu.
+        stored: the queue of the cluster.
+        is_new: whether its consumer has not seen it yet.
+    """
+
+    __slots__ = ("is_new", "queue", "stored")
+
+    def __init__(self, queue: str, stored: str, is_new: bool) -> None:
+        self.queue = queue
+        self.stored = stored
+        self.is_new = is_new
+
+
+class QoS(virtual.QoS):
+    """Prefetch limits; acks go to the cluster at once."""
+
+    restore_at_shutdown = False  # `Channel.close` gives back what is in hand.
+
+    def ack(self, delivery_tag: str) -> None:
+        """The message is done with."""
+        self.channel.settle(delivery_tag, requeue=False)
+        super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Give the message back to its old place, or drop it."""
+        self.channel.settle(delivery_tag, requeue=requeue)
+        super().ack(delivery_tag)
+
+    def restore_unacked(self) -> None:
+        """Give back all messages in hand."""
+        self.channel.give_back(None)
+        delivered: Any = self._delivered
+        delivered.clear()
+
+
+class Channel(virtual.Channel):
+    """A channel: consumers with their messages in hand."""
+
+    QoS = QoS
+    supports_fanout = True
+
+    def __init__(self, connection: Transport, **options: Any) -> None:
+        super().__init__(connection, **options)
+        self._lock = threading.Lock()
+        self._held: dict[str, _Held] = {}
+        self._handlers: dict[str, tuple[Any, bool]] = {}  # queue -> callback, no_ack
+        self._receivers: dict[str, list[Receiver]] = {}
+        self._own: set[str] = set()  # queues that end with their consumer
+
+    # --- queues and exchanges -------------------------------------------------------------------------------------
+
+    def exchange_declare(self, exchange: Any = None, type: str = "direct", **options: Any) -> None:  # noqa: A002
+        """As of all channels; the exchange of Celery's events is for everybody who is bound to it, in whichever process."""
+        kind = "fanout" if exchange == _CELERY_EVENTS else type
+        super().exchange_declare(exchange, kind, **options)
+
+    def _new_queue(
+        self, queue: str, *, auto_delete: bool = False, exclusive: bool = False, arguments: Any = None, **_: Any
+    ) -> None:
+        properties: dict[str, Any] = {"retry": _DELIVERIES_MAX}
+        ttl_ms = (arguments or {}).get("x-message-ttl")
+        if ttl_ms:
+            properties["max_age"] = ttl_ms / 1000
+        self.connection.lmq.update_props(self.connection.stored_name(queue), properties)
+        if auto_delete and exclusive:
+            self._own.add(queue)
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: Any, queue: str) -> None:  # noqa: ARG002
+        if self.typeof(exchange).type != "fanout":
+            return
+        properties = {
+            "retry": _DELIVERIES_MAX,
+            "max_age": _TRANSIENT_TTL_S,
+            "max_items": _BROADCASTS_MAX,
+            "discard_old_when_full": True,
+        }
+        self.connection.lmq.update_props(self.connection.fanout_name(exchange, queue), properties)
+
+    def _stored_names(self, queue: str) -> list[str]:
+        bound = {one.exchange for one in self.state.queue_bindings(queue) if self.typeof(one.exchange).type == "fanout"}
+        fanouts = [self.connection.fanout_name(exchange, queue) for exchange in sorted(bound)]
+        return [self.connection.stored_name(queue), *fanouts]
+
+    def _lookup(self, exchange: str, routing_key: str, default: Any = None) -> Any:
+        found = super()._lookup(exchange, routing_key, default)
+        if not found and exchange.startswith("reply."):
+            # A mailbox waits for replies in another process, whose bindings are not known here. This is how kombu names them.
+            return [f"{routing_key}.{exchange}"]
+        return found
+
+    def _has_queue(self, queue: str, **_: Any) -> bool:
+        try:
+            self.connection.lmq.peek(self.connection.stored_name(queue), 1)
+        except LmqError as error:
+            return _unless_missing(error, False)
+        return True
+
+    def _size(self, queue: str) -> int:
+        return sum(self._count(stored) for stored in self._stored_names(queue))
+
+    def _count(self, stored: str) -> int:
+        try:
+            return self.connection.lmq.backlog(queue=stored).messages
+        except LmqError as error:
+            return _unless_missing(error, 0)
+
+    def _purge(self, queue: str) -> int:
+        return sum(self._purge_stored(stored) for stored in self._stored_names(queue))
+
+    def _purge_stored(self, stored: str) -> int:
+        try:
+            return self.connection.lmq.purge(stored)
+        except LmqError as error:
+            return _unless_missing(error, 0)
+
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> None:  # noqa: ARG002
+        """Delete a queue with its messages."""
+        if if_empty and self._size(queue):
+            return
+        for stored in self._stored_names(queue):
+            self.connection.lmq.delete(stored)
+        self.state.queue_bindings_delete(queue)
+
+    # --- publishing -----------------------------------------------------------------------------------------------
+
+    def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
+        options = _push_options(message)
+        self.connection.lmq.push(self.connection.stored_name(queue), dumps(message).encode(), **options)
+
+    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **_: Any) -> None:  # noqa: ARG002
+        pattern = "^" + re.escape(self.connection.fanout_name(exchange, ""))
+        self.connection.lmq.push_all(pattern, dumps(message).encode())
+
+    # --- consuming ------------------------------------------------------------------------------------------------
+
+    def basic_consume(self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **_: Any) -> None:
+        """Take messages of a queue from now on; `Transport.drain_events` hands them out."""
+        self._tag_to_queue[consumer_tag] = queue
+        self._consumers.add(consumer_tag)
+        self._active_queues.append(queue)
+        if queue in self._handlers:
+            return
+        self._handlers[queue] = (callback, no_ack)
+        lease_s = None if no_ack else self.connection.leases.first_s
+
+        def receiver(stored: str) -> Receiver:
+            def received(messages: list[Message]) -> None:
+                self._received(queue, stored, messages, no_ack)
+
+            room = self._settled_room if no_ack else self._room
+            return Receiver(self.connection.lmq, stored, room, lease_s, received, logger)
+
+        self._receivers[queue] = [receiver(stored) for stored in self._stored_names(queue)]
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Take no more; messages that the consumer has not seen go back."""
+        if consumer_tag not in self._consumers:
+            return
+        self._consumers.remove(consumer_tag)
+        queue = self._tag_to_queue.pop(consumer_tag)
+        self._active_queues.remove(queue)
+        if queue in self._active_queues:
+            return
+        self._stop(queue)
+        self.give_back(lambda held: held.is_new and held.queue == queue)
+        if queue in self._own:
+            self._own.discard(queue)
+            self.queue_delete(queue)
+
+    def _stop(self, queue: str) -> None:
+        self._handlers.pop(queue, None)
+        for receiver in self._receivers.pop(queue, ()):
+            receiver.stop()
+
+    def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
+        """Limit the messages in hand, of each of the queues."""
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+        self._wake()
+
+    def _room(self) -> int:
+        return min(self.qos.prefetch_count or _PREFETCH_MAX, _PREFETCH_MAX) - len(self._held)
+
+    def _settled_room(self) -> int:
+        return _SETTLED_MAX - self.connection.inbox.qsize()
+
+    def _wake(self) -> None:
+        for receivers in list(self._receivers.values()):
+            for receiver in receivers:
+                receiver.wake()
+
+    def _received(self, queue: str, stored: str, messages: list[Message], no_ack: bool) -> None:
+        if not no_ack:
+            with self._lock:
+                self._held.update({message.id: _Held(queue, stored, is_new=True) for message in messages})
+            self.connection.leases.took(stored, [message.id for message in messages])
+        for message in messages:
+            self.connection.inbox.put((self, queue, message))
+
+    def hand_out(self, queue: str, message: Message) -> bool:
+        """Give a message to its consumer; False if there is none any more, or the message cannot be read."""
+        handler = self._handlers.get(queue)
+        if handler is None:
+            return False
+        callback, no_ack = handler
+        made = self._made(message)
+        if no_ack:
+            self._wake()
+            if made is not None:
+                callback(made)
+            return made is not None
+        with self._lock:
+            held = self._held.get(message.id)
+            if held is None:
+                return False
+            held.is_new = False
+        if made is None:
+            self._bury(held.stored, message)
+            return False
+        self.qos.append(made, made.delivery_tag)
+        callback(made)
+        return True
+
+    def _made(self, message: Message) -> Any:
+        """The message as kombu knows it, None if it is none."""
+        try:
+            raw = loads(message.content)
+            properties = raw["properties"]
+            properties["delivery_tag"] = message.id
+            properties.setdefault("delivery_info", {})["redelivered"] = message.retry < _DELIVERIES_MAX
+            return self.Message(raw, channel=self)
+        except Exception:
+            # Whatever somebody has pushed into this queue.
+            logger.exception("a message of the queue %r cannot be read", message.queue)
+            return None
+
+    def _bury(self, stored: str, message: Message) -> None:
+        with self._lock:
+            self._held.pop(message.id, None)
+        with self.connection.lmq.transaction() as transaction:
+            transaction.push(f"{stored}.unreadable", message.content)
+            transaction.done(stored, message.id)
+        self.connection.leases.let_go(stored, [message.id])
+
+    def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
+        """Take one message now, None if there is none."""
+        for stored in self._stored_names(queue):
+            leases = self.connection.leases
+            pulled = self.connection.lmq.pull_many(
+                stored, 1, 0, lease=None if no_ack else leases.first_s, auto_ack=no_ack
+            )
+            for one in pulled:
+                if not no_ack:
+                    with self._lock:
+                        self._held[one.id] = _Held(queue, stored, is_new=False)
+                    leases.took(stored, [one.id])
+                made = self._made(one)
+                if made is None and not no_ack:
+                    self._bury(stored, one)
+                elif made is not None:
+                    if not no_ack:
+                        self.qos.append(made, made.delivery_tag)
+                    return made
+        return None
+
+    def settle(self, delivery_tag: str, *, requeue: bool) -> None:
+        """Acknowledge a message, or give it back to its old place.
+
+        Raises:
+            LmqError: the cluster was not told; the message comes again when its lease has ended.
+        """
+        with self._lock:
+            held = self._held.pop(delivery_tag, None)
+        if held is None:
+            return
+        client = self.connection.lmq
+        try:
+            alive = client.put_back(held.stored, delivery_tag) if requeue else client.done(held.stored, delivery_tag)
+            if not alive:
+                logger.warning("a lease of the queue %r ended before the ack: the message comes again", held.stored)
+        finally:
+            self.connection.leases.let_go(held.stored, [delivery_tag])
+            self._wake()
+
+    def give_back(self, chosen: Callable[[_Held], bool] | None) -> None:
+        """Give back those messages in hand for which the function is true, or all of them."""
+        by_stored: dict[str, list[str]] = {}
+        with self._lock:
+            for tag, held in list(self._held.items()):
+                if chosen is None or chosen(held):
+                    by_stored.setdefault(held.stored, []).append(tag)
+                    del self._held[tag]
+        for stored, tags in by_stored.items():
+            try:
+                self.connection.lmq.put_back_many(stored, tags)
+            except LmqError as error:
+                logger.warning("messages of %r were not given back, their leases have to end: %s", stored, error)
+            finally:
+                self.connection.leases.let_go(stored, tags)
+
+    def close(self) -> None:
+        """Cancel all consumers, and give back all messages in hand."""
+        if not self.closed and self.connection.is_used:
+            for tag in list(self._consumers):
+                self.basic_cancel(tag)
+            self.give_back(None)
+        super().close()
+
+
+class Transport(virtual.Transport):
+    """What Celery calls a broker connection: one client.
+
+    Transport options: ``lease`` (30: seconds after which the messages of a worker that has died come again), ``namespace``,
+    ``token``, ``tls_ca``, ``tls``, ``timeout_s``, ``connect_timeout_s`` and ``heartbeat_s``, as for `lmqcluster.Client`.
+    """
+
+    Channel = Channel
+    can_parse_url = True
+    default_port = _PORT
+    driver_type = "lmq"
+    driver_name = "lmqcluster"
+    connection_errors = (*virtual.Transport.connection_errors, LmqError)
+    implements = virtual.Transport.implements.extend(exchange_type=frozenset(("direct", "topic", "fanout")))
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.nodes, path = _parsed(client.hostname)
+        used = client.transport_options
+        self._namespace = used.get("namespace") or path or "celery"
+        self._lease_s = float(used.get("lease", 30.0))
+        if self._lease_s <= 0:
+            raise ValueError("the transport option lease must be above 0")
+        self._client_options: ClientOptions = {name: used[name] for name in _CLIENT_OPTIONS if name in used}
+        self._lmq: Client | None = None
+        self._pid = 0
+        self._renew()
+
+    def _renew(self) -> None:
+        self.inbox: SimpleQueue[tuple[Channel, str, Message]] = SimpleQueue()
+        self.leases = Leases(lambda: self.lmq, self._lease_s, logger)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a client, and it is this process's: after a fork its thread is not there."""
+        return self._lmq is not None and self._pid == os.getpid()
+
+    @property
+    def lmq(self) -> Client:
+        """The client, which connects when it is used."""
+        if self._lmq is None or self._pid != os.getpid():
+            self._lmq, self._pid = Client(self.nodes, **self._client_options), os.getpid()
+            self._renew()
+        return self._lmq
+
+    def stored_name(self, queue: str) -> str:
+        """What a queue is called in the cluster."""
+        return f"{self._namespace}.{queue}"
+
+    def fanout_name(self, exchange: str, queue: str) -> str:
+        """What a queue's binding to a fanout exchange is called in the cluster: a queue of its own."""
+        return f"{self._namespace}.fanout/{exchange}/{queue}"
+
+    def driver_version(self) -> str:
+        """The version of lmqcluster."""
+        return version("lmqcluster")
+
+    def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:  # noqa: ARG002
+        """The URL, in which there is no secret."""
+        return uri
+
+    def establish_connection(self) -> Any:
+        """Reach a node.
+
+        Raises:
+            LmqError: none answers.
+        """
+        self.lmq.ping()
+        return super().establish_connection()
+
+    def close_connection(self, connection: Any) -> None:
+        """Close all channels, and disconnect."""
+        super().close_connection(connection)
+        if self.is_used and self._lmq is not None:
+            self.leases.close()
+            self._lmq.close()
+        self._lmq = None
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Hand out one message; wait for it, at most `timeout` seconds.
+
+        Raises:
+            TimeoutError: there was none.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
+            try:
+                channel, queue, message = self.inbox.get(timeout=left_s)
+            except Empty:
+                raise TimeoutError from None
+            if not channel.closed and channel.hand_out(queue, message):
+                return
+
+
+def _parsed(url: str | None) -> tuple[str, str]:
+    """The addresses and the namespace of a URL such as ``lmq://host:18800,host:18810/NAMESPACE``."""
+    rest = (url or "").removeprefix("lmq://")
+    addresses, _, path = rest.partition("/")
+    if "@" in addresses:
+        raise ValueError("a URL lmq://... has no user and password: give the transport option token")
+    return _with_ports(addresses.split(",") if addresses else ["127.0.0.1"]), path.strip("/")
+
+
+def _with_ports(addresses: Iterable[str]) -> str:
+    return ",".join(one if re.search(r":[0-9]+$", one) else f"{one}:{_PORT}" for one in addresses)
+
+
+def _push_options(message: dict[str, Any]) -> PushOptions:
+    properties, headers = message["properties"], message.get("headers") or {}
+    priority = properties.get("priority")
+    options: PushOptions = {}
+    if isinstance(priority, int) and priority:
+        options["priority"] = -max(
+            -_PRIORITY_MAX, min(priority, _PRIORITY_MAX)
+        )  # Celery's is higher for what is more urgent.
+    if properties.get("expiration"):
+        options["ttl"] = max(float(properties["expiration"]) / 1000, 0.001)
+    if str((properties.get("delivery_info") or {}).get("exchange", "")).startswith("reply."):
+        options["ttl"] = _TRANSIENT_TTL_S
+    due = _due(headers.get("eta")) if "task" in headers else None
+    if due is not None:
+        options["due"] = due
+    return options
+
+
+def _due(eta: Any) -> float | None:
+    """Celery's ETA as a Unix time; None if it has no time zone, which the worker knows."""
+    if not isinstance(eta, str):
+        return None
+    moment = datetime.fromisoformat(eta)
+    return None if moment.tzinfo is None else max(moment.timestamp(), 1.0)
+
+
+def _unless_missing(error: LmqError, value: Any) -> Any:
+    if error.code != "queue_not_found":
+        raise error
+    return value
+
+
+TRANSPORT_ALIASES["lmq"] = "lmqcluster.integrations.kombu:Transport"

@@ -1,0 +1,86 @@
+"""Taking messages of one queue as long as there is room for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from lmqcluster.client import Client, Message
+from lmqcluster.wire.errors import LmqError
+
+__all__ = ["Receiver"]
+
+_PAUSE_S = 0.5
+"""After a pull that the cluster refused."""
+
+
+class Receiver:
+    """Waits for messages on the event loop of a blocking client.
+
+    Args:
+        queue: name of the queue in the cluster.
+        room: how many messages may be taken now.
+        lease_s: lease of a message; None has the cluster acknowledge what it sends.
+        received: takes messages, on the event loop. It must not block.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queue: str,
+        room: Callable[[], int],
+        lease_s: float | None,
+        received: Callable[[list[Message]], None],
+        logger: logging.Logger,
+    ) -> None:
+        self._client = client
+        self._queue = queue
+        self._room = room
+        self._lease_s = lease_s
+        self._received = received
+        self._logger = logger
+        self._loop, self._wake, self._task = client._run(self._start)
+
+    async def _start(self) -> tuple[asyncio.AbstractEventLoop, asyncio.Event, asyncio.Task[None]]:
+        wake = asyncio.Event()
+        return asyncio.get_running_loop(), wake, asyncio.create_task(self._run(wake))
+
+    def wake(self) -> None:
+        """There may be room again."""
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    def stop(self) -> None:
+        """Take no more. When this returns, nothing more is received; what is on its way is given back."""
+        self._client._run(self._end)
+
+    async def _end(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self, wake: asyncio.Event) -> None:
+        try:
+            while True:
+                wake.clear()
+                count = self._room()
+                if count > 0:
+                    await self._take(count)
+                else:
+                    await wake.wait()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            self._logger.exception("nothing more is taken from the queue %r", self._queue)
+            raise
+
+    async def _take(self, count: int) -> None:
+        client, auto_ack = self._client._client, self._lease_s is None
+        try:
+            messages = await client.pull_many(self._queue, count, None, lease=self._lease_s, auto_ack=auto_ack)
+        except LmqError as error:
+            self._logger.warning(
+                "no messages can be taken from the queue %r, it is tried again: %s", self._queue, error
+            )
+            await asyncio.sleep(_PAUSE_S)
+        else:
+            self._received(messages)

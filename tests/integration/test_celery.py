@@ -1,0 +1,187 @@
+"""A real Celery worker on real nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+
+import lmqcluster.integrations.kombu  # noqa: F401 - registers lmq://
+
+from .cluster import Cluster, clean_environment, reaper, wait_for
+
+APPLICATION = """
+import json, os, time
+from celery import Celery
+import lmqcluster.integrations.kombu
+
+app = Celery(broker=os.environ["BROKER"])
+app.conf.update(
+    broker_transport_options={"lease": 3}, broker_connection_retry_on_startup=True, worker_prefetch_multiplier=2
+)
+
+def note(**what):
+    with open(os.environ["DONE"], "a") as done:
+        done.write(json.dumps({"at": time.time(), "worker": os.environ["WORKER"], **what}) + "\\n")
+
+@app.task(name="add")
+def add(number):
+    note(task="add", number=number)
+
+@app.task(name="flaky", bind=True)
+def flaky(self):
+    note(task="flaky", number=self.request.retries)
+    if self.request.retries == 0:
+        raise self.retry(countdown=1)
+
+@app.task(name="hold", acks_late=True)
+def hold(number):
+    note(task="hold", number=number)
+    while os.path.exists(os.environ["HOLD"]):
+        time.sleep(0.05)
+    note(task="held", number=number)
+"""
+
+
+class Workers:
+    """An application in a folder, and its workers."""
+
+    def __init__(self, folder: Path, broker: str) -> None:
+        self.app = Celery(broker=broker)
+        self.app.conf.broker_transport_options = {"lease": 3}
+        self.hold = folder / "hold"
+        self._folder = folder
+        self._done = folder / "done"
+        self._broker = broker
+        self._started: list[subprocess.Popen[bytes]] = []
+        (folder / "application.py").write_text(APPLICATION)
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        names = {
+            "BROKER": self._broker, "DONE": str(self._done), "HOLD": str(self.hold), "WORKER": name,
+            "PYTHONPATH": str(self._folder),
+        }  # fmt: skip
+        command = [sys.executable, "-m", "celery", "-A", "application", "worker", "-c", "2", "-E", "-n", f"{name}@test"]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            worker = subprocess.Popen(
+                command,
+                env=clean_environment(names),
+                cwd=self._folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        reaper.tell("+", worker.pid)
+        self._started.append(worker)
+        return worker
+
+    def send(self, task: str, *arguments: Any, **options: Any) -> None:
+        self.app.send_task(task, arguments, **options)
+
+    def runs(self, task: str) -> list[dict[str, Any]]:
+        lines = self._done.read_text().splitlines() if self._done.exists() else []
+        return [run for run in map(json.loads, lines) if run["task"] == task]
+
+    def end(self, worker: subprocess.Popen[bytes]) -> None:
+        """Kill a worker with all its processes."""
+        if worker.poll() is None:
+            os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+        reaper.tell("-", worker.pid)
+        self._started.remove(worker)
+
+    def close(self) -> None:
+        for worker in list(self._started):
+            self.end(worker)
+        self.app.close()
+
+
+@pytest.fixture(scope="module")
+def workers(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    folder = tmp_path_factory.mktemp("celery")
+    made = Workers(folder, f"lmq://{','.join(shared_cluster.rpc_addresses)}/celery-{os.getpid()}")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def worker(workers: Workers) -> subprocess.Popen[bytes]:
+    return workers.start("first")
+
+
+def numbers(runs: list[dict[str, Any]]) -> Counter[int]:
+    return Counter(run["number"] for run in runs)
+
+
+@pytest.mark.usefixtures("worker")
+def test_tasks_run_and_are_retried(workers: Workers) -> None:
+    for number in range(50):
+        workers.send("add", number)
+    workers.send("add", 50, countdown=2)
+    workers.send("flaky")
+    wait_for(lambda: len(workers.runs("add")) == 51 and len(workers.runs("flaky")) == 2, "all tasks")
+    assert numbers(workers.runs("add")) == Counter(range(51))
+    first, second = workers.runs("flaky")
+    assert second["at"] - first["at"] >= 1
+
+
+@pytest.mark.usefixtures("worker")
+def test_events_and_remote_control_reach_the_worker(workers: Workers) -> None:
+    events: list[dict[str, Any]] = []
+    ready = threading.Event()
+
+    def listen() -> None:
+        with workers.app.connection_for_read() as connection:
+            receiver = workers.app.events.Receiver(connection)
+
+            def hear(event: dict[str, Any]) -> None:
+                events.append(event)
+                receiver.should_stop = event["type"] == "task-succeeded"
+
+            receiver.handlers = {"*": hear}
+            receiver.on_consume_ready = lambda *_, **__: ready.set()
+            receiver.capture(timeout=120)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    assert ready.wait(120)
+    workers.send("add", 1000)
+    listener.join(120)
+    assert {event["type"] for event in events} >= {"task-received", "task-started", "task-succeeded"}
+    replies = wait_for(lambda: workers.app.control.ping(timeout=5, limit=1), "a reply")
+    assert replies == [{"first@test": {"ok": "pong"}}]
+
+
+def test_what_a_killed_worker_had_runs_again(workers: Workers, worker: subprocess.Popen[bytes]) -> None:
+    workers.hold.touch()
+    for number in range(6):
+        workers.send("hold", number)
+    wait_for(lambda: len(workers.runs("hold")) == 2, "both processes are busy")
+    workers.end(worker)
+    second = workers.start("second")
+    wait_for(lambda: len(workers.runs("hold")) == 4, "the second worker is busy")
+    workers.hold.unlink()
+    wait_for(lambda: len(workers.runs("held")) == 6, "all tasks")
+    # A worker that is told to end finishes what it has begun.
+    workers.hold.touch()
+    workers.send("hold", 100)
+    wait_for(lambda: 100 in numbers(workers.runs("hold")), "the last task")
+    second.send_signal(signal.SIGTERM)
+    workers.hold.unlink()
+    assert second.wait(120) == 0
+    workers.end(second)
+    held = workers.runs("held")
+    assert {run["worker"] for run in held} == {"second"}
+    assert numbers(held) == Counter([*range(6), 100])
+    begun = Counter(run["worker"] for run in workers.runs("hold"))
+    assert begun == {"first": 2, "second": 7}
