@@ -58,6 +58,8 @@ __all__ = ["Node"]
 log = structlog.get_logger("lmq.node")
 
 SNAPSHOT_HOLD_S = 600.0
+SESSION_END_S = 1.0
+"""So long a node that stops waits until its session has ended."""
 
 
 class Node:
@@ -294,7 +296,10 @@ class Node:
         self.retire()
         self._periodic.close()
         self.timed_reads.close()
-        self.session.close()
+        ended = self.session.close()
+        if ended is not None and not self.failure.done():
+            # What connections held has to be in the log before this node gives up.
+            await asyncio.wait((ended,), timeout=SESSION_END_S)
         self._access_upkeep.close()
         if self._statsd_task is not None:
             self._statsd_task.cancel()

@@ -100,11 +100,10 @@ class NodeSession:
         if self._id is not None:
             self._lose(self._id)
 
-    def close(self) -> None:
-        """End the session, so that others get at once what is still held."""
+    def close(self) -> asyncio.Future[None] | None:
+        """End the session, so that others get at once what is still held; returns when that is done, None if there is none."""
         self._closed = True
         session, self._id = self._id, None
         if self._renewing is not None:
             self._renewing.cancel()
-        if session is not None:
-            self._sessions.end_soon(session, OWNER)
+        return None if session is None else self._sessions.end_soon(session, OWNER)

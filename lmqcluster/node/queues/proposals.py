@@ -194,6 +194,15 @@ class Proposals:
         if any(name in QUEUE_OPTIONS for name, _ in properties):
             self.check_version(3)
 
+    def send_first(self, command: list[Any]) -> asyncio.Future[None]:
+        """Send a small command of the node itself before all that waits, also while clients are refused.
+
+        What is returned is done when the command has an outcome, whatever it is.
+        """
+        over: asyncio.Future[None] = self._loop.create_future()
+        self.proposer.add_first(Group(command, [over], _over))
+        return over
+
 
 class _Unheard:
     """Nobody waits for the outcome."""
@@ -207,6 +216,21 @@ class _Unheard:
 
 unheard = _Unheard()
 """Takes the outcome of a command for which nobody waits."""
+
+
+class _Over:
+    """Groups with one future that is done as soon as there is an outcome."""
+
+    def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002 - sinks have it
+        future = group.tickets[0]
+        if not future.done():
+            future.set_result(None)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self.completed(group, error)
+
+
+_over = _Over()
 
 
 class _FutureSink:

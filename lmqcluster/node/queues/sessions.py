@@ -58,10 +58,9 @@ class Sessions:
         """End a session with all that it holds; False if it has ended before."""
         return bool(await self._propose(Op.END_SESSION, session, owner))
 
-    def end_soon(self, session: bytes, owner: bytes = b"") -> None:
-        """As `end`, without waiting for it, and also while clients are refused."""
-        command = [Op.END_SESSION, self.number(session), *self._service.owned(owner)]
-        self._service.proposer.add_first(Group(command, [], unheard))
+    def end_soon(self, session: bytes, owner: bytes = b"") -> asyncio.Future[None]:
+        """As `end`, also while clients are refused. Nobody has to wait for what is returned; it never fails."""
+        return self._service.send_first([Op.END_SESSION, self.number(session), *self._service.owned(owner)])
 
     async def _propose(self, op: Op, session: bytes, owner: bytes) -> object:
         service = self._service
