@@ -19,7 +19,6 @@ from .node.config import NodeConfig
 from .node.node import Node
 from .node.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
-from .protocols.kestrel.counts import Counts
 from .protocols.kestrel.port import Factory, KestrelPort
 from .protocols.kestrel.status import ServerStatus
 from .protocols.memcache import MemcacheConnection
@@ -109,9 +108,10 @@ async def serve(config: NodeConfig) -> int:
 
 def _kestrel_ports(node: Node) -> list[_FrontEnd]:
     """The ports for Kestrel's clients that the node is to have."""
-    status, counts = ServerStatus(node.config.data_dir / "kestrel-status"), Counts()
+    status = ServerStatus(node.config.data_dir / "kestrel-status")
+    node.observed.kestrel.status = lambda: status.present.name
     return [
-        KestrelPort(protocol, node, address, _kestrel_connection(protocol), status, counts)
+        KestrelPort(protocol, node, address, _kestrel_connection(protocol), status)
         for protocol, address in node.config.kestrel_ports().items()
     ]
 

@@ -29,7 +29,7 @@ READ_ROUTES = {
         "/v1/queues/{name}/stats", "/v1/queues/{name}/history", "/v1/queues/{name}/bindings", "/v1/queues/{name}/labels",
         "/v1/locks/{name}",
         "/v1/subscriptions", "/v1/subscriptions/{name}", "/v1/cluster", "/v1/cluster/check", "/v1/access",
-        "/v1/overview", "/v1/log-level",
+        "/v1/overview", "/v1/log-level", "/stats.json", "/stats.txt",
     )
 }  # fmt: skip
 OTHER_ROUTES = {
@@ -37,7 +37,7 @@ OTHER_ROUTES = {
     for path in (
         "/properties", "/stats", "/metrics", "/openapi.json", "/v1/openapi.json", "/v1/queues", "/v1/subscriptions",
         "/v1/cluster", "/v1/cluster/check", "/v1/access",
-        "/v1/overview", "/v1/log-level",
+        "/v1/overview", "/v1/log-level", "/stats.json", "/stats.txt",
     )
 } | {
     ("POST", "/v1/transactions"),

@@ -15,7 +15,6 @@ import pytest
 from lmqcluster.node.config import ConfigError
 from lmqcluster.node.config_kestrel import KESTREL_PORTS
 from lmqcluster.node.config_load import load_config
-from lmqcluster.protocols.kestrel.counts import Counts
 from lmqcluster.protocols.kestrel.port import KestrelPort
 from lmqcluster.protocols.kestrel.status import ServerStatus
 from lmqcluster.protocols.memcache import MemcacheConnection
@@ -68,7 +67,7 @@ def test_clients_from_elsewhere_are_served_only_where_the_operator_says_so(tmp_p
         address = Address("127.0.0.1", ports.take())
         async with guarded_node(tmp_path, admin=None, memcache=address, kestrel_insecure=insecure) as guarded:
             status = ServerStatus(tmp_path / "status")
-            port = KestrelPort("memcache", guarded.node, address, MemcacheConnection, status, Counts())
+            port = KestrelPort("memcache", guarded.node, address, MemcacheConnection, status)
             assert port.principal(HERE) is guarded.node.access.anonymous
             if insecure == "on":
                 assert port.principal(ELSEWHERE) is guarded.node.access.anonymous

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...replication.histogram import Histogram
+from .kestrel_counts import KestrelCounts
 
 __all__ = ["Observed"]
 
@@ -22,6 +23,7 @@ class Observed:
         time_in_queue: seconds that delivered messages had been due.
         loop_lag: seconds that a timer was late.
         apply_faults: committed commands that could not be carried out.
+        kestrel: what Kestrel's clients have done.
         leader_changes: how often the leader or its term has changed.
     """
 
@@ -31,6 +33,7 @@ class Observed:
         self.requests: dict[tuple[str, str, str], Histogram] = {}
         self.time_in_queue = Histogram(_WAITING_S)
         self.loop_lag = Histogram(_LAG_S)
+        self.kestrel = KestrelCounts()
         self.apply_faults = 0
         self.leader_changes = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .console import ConsoleRoutes
+from .kestrel_routes import KestrelStatsRoutes
 from .lmq import errors as lmq_errors
 from .lmq.messages import MessageRoutes
 from .lmq.properties import PropertyRoutes
@@ -56,6 +57,7 @@ class HttpFrontEnd(HttpPort):
         TokenRoutes(node).add_to(self.router)
         ClientRoutes(node).add_to(self.router)
         MetricsRoutes(node).add_to(self.router)
+        KestrelStatsRoutes(node).add_to(self.router)
         OverviewRoutes(node).add_to(self.router)
         ConsoleRoutes().add_to(self.router)
         LogLevelRoute().add_to(self.router)

@@ -14,7 +14,6 @@ from ...ports import Ending, Listener, Place
 from ...wire.address import Address, is_loopback
 from ...wire.errors import LmqError
 from .connection import KestrelConnection
-from .counts import Counts
 from .status import ServerStatus
 
 __all__ = ["Factory", "KestrelPort"]
@@ -39,14 +38,12 @@ class KestrelPort:
         is_rated: whether requests of a client are counted.
     """
 
-    def __init__(
-        self, protocol: str, node: Node, address: Address, factory: Factory, status: ServerStatus, counts: Counts
-    ) -> None:
+    def __init__(self, protocol: str, node: Node, address: Address, factory: Factory, status: ServerStatus) -> None:
         config = node.config
         self.protocol = protocol
         self.node = node
         self.status = status
-        self.counts = counts
+        self.counts = node.observed.kestrel
         self.host, self.port = address.host, address.port
         self.open_reads_max = config.kestrel_open_reads_max
         self.logs_requests = config.request_log == "on"

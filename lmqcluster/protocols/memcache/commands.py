@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...core import Role
+from ...node.metrics.kestrel_stats import global_stats, queue_stats, queues_seen
 from ...wire.errors import LmqError
 from ..kestrel.connection import ClosedError
 from ..kestrel.fetch import monitor
 from ..kestrel.numbers import int32
 from ..kestrel.queues import KestrelQueues
-from ..kestrel.stats import global_stats, queue_stats, queues_seen
 from .get import END, value_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def _flush_all_expired(connection: MemcacheConnection, _tokens: list[bytes
 async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
     port, principal = connection.port, _queues(connection).principal
     principal.require_role(Role.READ)
-    for name, value in global_stats(port.node, port.counts).items():
+    for name, value in global_stats(port.node).items():
         connection.write(f"STAT {name} {value}\r\n".encode())
     for queue in queues_seen(port.node, principal):
         lines = [

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core import Role
+from ...node.metrics.kestrel_stats import queue_stats
 from ...node.queues.deliveries import Delivery
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
 from ..kestrel.connection import ClosedError
 from ..kestrel.queues import KestrelQueues, body_of
-from ..kestrel.stats import queue_stats
 from ..kestrel.status import Status
 from .ids import id_of, receipt_of
 from .types import Item, QueueInfo

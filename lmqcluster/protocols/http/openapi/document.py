@@ -179,6 +179,19 @@ def _queue_metrics_parameters() -> list[Json]:
     ]
 
 
+def _kestrel_route(name: str, summary: str, media_type: str, schema: Json) -> Json:
+    parameters = [
+        query(
+            "period",
+            "Counters as differences over the last full period of so many seconds.",
+            {"type": "integer", "minimum": 60},
+        ),
+        query("namespace", "Counters as differences since the last request with this name.", {"type": "string"}),
+    ]
+    answer = {"description": "Counters, gauges and labels", "content": {media_type: {"schema": schema}}}
+    return {"get": {"operationId": name, "summary": summary, "parameters": parameters, "responses": {"200": answer}}}
+
+
 def _health_paths() -> Json:
     flags = [
         query("verbose", "Show every check.", {"type": "string"}),
@@ -208,6 +221,10 @@ def _health_paths() -> Json:
         "/metrics": _text_route("metrics", "Figures for Prometheus", {"200": _EXPOSITION}),
         "/metrics/queues": _text_route(
             "queueMetrics", "Figures of single queues for Prometheus", {"200": _EXPOSITION}, _queue_metrics_parameters()
+        ),
+        "/stats.json": _kestrel_route("kestrelStats", "Kestrel's statistics", "application/json", {"type": "object"}),
+        "/stats.txt": _kestrel_route(
+            "kestrelStatsText", "Kestrel's statistics, as text", "text/plain", {"type": "string"}
         ),
         "/openapi.json": described,
         "/v1/openapi.json": alias,

@@ -88,6 +88,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/readyz": {"GET": OPEN},
     "/metrics": {"GET": LOOK},
     "/metrics/queues": {"GET": LOOK_AT_ALL},
+    "/stats.json": {"GET": LOOK},
+    "/stats.txt": {"GET": LOOK},
     "/v1/log-level": {"GET": LOOK, "PUT": MANAGE},
     "/openapi.json": {"GET": LOOK},
     "/v1/openapi.json": {"GET": LOOK},

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Counts"]
+__all__ = ["KestrelCounts"]
 
 
 @dataclass(slots=True)
-class Counts:
-    """The names are those of Kestrel's statistics, but for `connections`, which is ``total_connections``."""
+class KestrelCounts:
+    """The names are those of Kestrel's statistics, but for `connections`, which is ``total_connections``.
 
+    Attributes:
+        status: tells the name of the status of the server.
+    """
+
+    status: Callable[[], str] = lambda: "UP"
     started_s: float = field(default_factory=time.monotonic)
     connections: int = 0
     cmd_get: int = 0

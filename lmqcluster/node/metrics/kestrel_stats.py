@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ...core import Queue, Role
 from ...core.message import content_bytes
-from ...node.access.access import Principal
-from ...node.node import Node
-from ...node.queues.info import age_s
-from .counts import Counts
+from ..access.access import Principal
+from ..queues.info import age_s
+
+if TYPE_CHECKING:
+    from ..node import Node
 
 __all__ = ["global_stats", "queue_stats", "queues_seen", "waiting_bytes"]
 
@@ -27,8 +29,9 @@ def waiting_bytes(queue: Queue) -> int:
     return queue.body_bytes - sum(content_bytes(one.content) for one in leased.values()) if leased else queue.body_bytes
 
 
-def global_stats(node: Node, counts: Counts) -> dict[str, object]:
+def global_stats(node: Node) -> dict[str, object]:
     """All names in Kestrel's order."""
+    counts = node.observed.kestrel
     machine = node.service.machine()
     totals = machine.totals()
     queues = list(machine.queues.values())

@@ -1,0 +1,78 @@
+"""Kestrel's statistics and settings over HTTP."""
+
+from __future__ import annotations
+
+import re
+
+from .cluster import Cluster
+from .kestrel_ports import Lines
+from .raw_http import call
+
+
+def test_statistics_as_operators_read_them(shared_cluster: Cluster, queue_name: str) -> None:
+    node, queue = shared_cluster[0], queue_name.encode()
+    with Lines(node) as client:
+        client.ask(b"set %b 0 0 3\r\nabc\r\nset %b 0 0 2\r\nde\r\n" % (queue, queue), b"STORED\r\n" * 2)
+        client.ask(b"get %b/open\r\n" % queue, b"VALUE %b 0 3\r\nabc\r\nEND\r\n" % queue)
+        tree = call(node.http, "GET", "/stats.json").json
+        assert list(tree) == ["counters", "gauges", "labels", "metrics"]
+        prefix = f"q/{queue_name}"
+        names = ("items", "bytes", "open_transactions", "waiters", "mem_bytes", "max_items")
+        assert [tree["gauges"][f"{prefix}/{name}"] for name in names] == [1, 2, 1, 0, 2, 2**31 - 1]
+        names = ("total_items", "put_items", "transactions", "get_items_hit", "discarded")
+        assert [tree["counters"][f"{prefix}/{name}"] for name in names] == [2, 2, 1, 1, 0]
+        assert tree["labels"]["status"] == "UP"
+        assert tree["gauges"]["connections"] >= 1
+
+        # Counters since the same name was given before.
+        namespace = f"/stats.json?namespace={queue_name}"
+        call(node.http, "GET", namespace)
+        client.ask(b"set %b 0 0 1\r\nf\r\n" % queue, b"STORED\r\n")
+        counters = call(node.http, "GET", namespace).json["counters"]
+        assert (counters[f"{prefix}/total_items"], counters["cmd_set"]) == (1, 1)
+        assert call(node.http, "GET", namespace).json["counters"]["cmd_set"] == 0
+
+        # No period is over yet.
+        tree = call(node.http, "GET", "/stats.json?period=60").json
+        assert (tree["counters"][f"{prefix}/total_items"], tree["gauges"][f"{prefix}/items"]) == (0, 2)
+        for wrong in ("59", "x", "3601", "-60"):
+            assert call(node.http, "GET", f"/stats.json?period={wrong}").status == 400
+
+        try:
+            client.ask(b"status readonly\r\n", b"END\r\n")
+            text = call(node.http, "GET", "/stats.txt").body.decode("latin-1")
+        finally:
+            client.ask(b"status up\r\n", b"END\r\n")
+        assert re.match(r"counters:\n(  .+: \d+\n)+gauges:\n(  .+: \S+\n)+labels:\n  status: READONLY\n", text)
+        assert "  status/readable: 1\n  status/writeable: 0\n" in text
+
+
+def test_settings_by_the_names_of_kestrel(shared_cluster: Cluster, queue_name: str) -> None:
+    node, queue = shared_cluster[1], queue_name.encode()
+    path = f"/properties/{queue_name}"
+    header = {"content-type": "application/json"}
+    settings = b'{"max_items": 2, "discard_old_when_full": true, "max_age": 0.5e9, "max_item_size": 10}'
+    assert call(node.http, "PATCH", path, settings, header).status == 204
+    with Lines(node) as client:
+        client.ask(b"set %b 0 0 1\r\n1\r\n" % queue + b"set %b 0 0 1\r\n2\r\n" % queue, b"STORED\r\n" * 2)
+        client.ask(b"set %b 0 0 1\r\n3\r\n" % queue, b"STORED\r\n")
+        client.ask(b"set %b 0 0 11\r\nxxxxxxxxxxx\r\n" % queue, b"NOT_STORED\r\n")
+        client.ask(b"get %b\r\n" % queue, b"VALUE %b 0 1\r\n2\r\nEND\r\n" % queue)
+        unset = b'{"max_items": null, "discard_old_when_full": null, "max_item_size": null}'
+        assert call(node.http, "PATCH", path, unset, header).status == 204
+        client.ask(b"set %b 0 0 11\r\nxxxxxxxxxxx\r\n" % queue, b"STORED\r\n")
+        # An alias, and its end.
+        alias = b'{"destination_queues": ["%b+child"]}' % queue
+        other = f"/properties/{queue_name}-alias"
+        assert call(node.http, "PATCH", other, alias, header).status == 204
+        client.ask(b"set %b-alias 0 0 1\r\na\r\n" % queue, b"STORED\r\n")
+        client.ask(b"get %b-alias\r\n" % queue, b"END\r\n")
+        client.ask(b"get %b+child\r\n" % queue, b"VALUE %b+child 0 1\r\na\r\nEND\r\n" % queue)
+        assert call(node.http, "DELETE", other).status == 204
+        client.ask(b"set %b-alias 0 0 1\r\nb\r\n" % queue, b"STORED\r\n")
+        client.ask(b"get %b-alias\r\n" % queue, b"VALUE %b-alias 0 1\r\nb\r\nEND\r\n" % queue)
+        # A child's plus sign is sent as %2B: alone it is a space in all addresses here.
+        child = f"/properties/{queue_name}%2Bchild"
+        assert call(node.http, "PATCH", child, b'{"max_items": 0}', header).status == 204
+        client.ask(b"set %b+child 0 0 1\r\na\r\n" % queue, b"NOT_STORED\r\n")
+    assert call(node.http, "PATCH", path, b'{"open_transaction_timeout": 3}', header).status == 400
