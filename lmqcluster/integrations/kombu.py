@@ -27,6 +27,7 @@ from kombu.utils.json import dumps, loads
 from lmqcluster.client import Client, ClientOptions, Message, PushOptions
 from lmqcluster.wire.errors import LmqError
 
+from .acks import Acks
 from .leases import Leases
 from .receiver import Receiver
 
@@ -67,7 +68,7 @@ class _Held:
 
 
 class QoS(virtual.QoS):
-    """Prefetch limits; acks go to the cluster at once."""
+    """Prefetch limits; acks go to the cluster."""
 
     restore_at_shutdown = False  # `Channel.close` gives back what is in hand.
 
@@ -318,23 +319,23 @@ class Channel(virtual.Channel):
         return None
 
     def settle(self, delivery_tag: str, *, requeue: bool) -> None:
-        """Acknowledge a message, or give it back to its old place.
+        """Acknowledge a message, in the background, or give it back to its old place.
 
         Raises:
-            LmqError: the cluster was not told; the message comes again when its lease has ended.
+            LmqError: it was not given back; it comes again when its lease has ended.
         """
         with self._lock:
             held = self._held.pop(delivery_tag, None)
         if held is None:
             return
-        client = self.connection.lmq
-        try:
-            alive = client.put_back(held.stored, delivery_tag) if requeue else client.done(held.stored, delivery_tag)
-            if not alive:
-                logger.warning("a lease of the queue %r ended before the ack: the message comes again", held.stored)
-        finally:
-            self.connection.leases.let_go(held.stored, [delivery_tag])
-            self._wake()
+        if not requeue:
+            self.connection.acks.add(held.stored, delivery_tag)
+        else:
+            try:
+                self.connection.lmq.put_back(held.stored, delivery_tag)
+            finally:
+                self.connection.leases.let_go(held.stored, [delivery_tag])
+        self._wake()
 
     def give_back(self, chosen: Callable[[_Held], bool] | None) -> None:
         """Give back those messages in hand for which the function is true, or all of them."""
@@ -358,6 +359,7 @@ class Channel(virtual.Channel):
             for tag in list(self._consumers):
                 self.basic_cancel(tag)
             self.give_back(None)
+            self.connection.acks.flush()
         super().close()
 
 
@@ -392,6 +394,7 @@ class Transport(virtual.Transport):
     def _renew(self) -> None:
         self.inbox: SimpleQueue[tuple[Channel, str, Message]] = SimpleQueue()
         self.leases = Leases(lambda: self.lmq, self._lease_s, logger)
+        self.acks = Acks(lambda: self.lmq, self.leases, logger)
 
     @property
     def is_used(self) -> bool:
@@ -435,6 +438,7 @@ class Transport(virtual.Transport):
         """Close all channels, and disconnect."""
         super().close_connection(connection)
         if self.is_used and self._lmq is not None:
+            self.acks.close()
             self.leases.close()
             self._lmq.close()
         self._lmq = None
