@@ -134,6 +134,26 @@ def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_clus
     assert not set(ailing.failed) & set(ailing.items)
 
 
+@pytest.mark.skipif("LMQ_CAMPAIGN" not in os.environ, reason="takes minutes; LMQ_CAMPAIGN=1 runs it")
+def test_exclusive_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_cluster: Cluster) -> None:
+    handled: list[int] = []  # appended to by one consumer at a time, if they are exclusive
+    queues = [
+        face.queue(queue_name, lambda item: handled.append(int(item)), safe=True, lease=20, exclusive=True)
+        for _ in range(3)
+    ]
+    producer = face.queue(queue_name, put_in_background=False, exclusive=True, safe=True)
+    put = 0
+    with producer, queues[0], queues[1], queues[2], Restarts(hurt_cluster) as restarts:
+        while put < 1000 or restarts.count < 4:
+            assert producer.put(str(put))
+            put += 1
+        within(lambda: len(set(handled)) >= put, "all items", 600)
+    # The one in hand may be repeated.
+    assert [number for place, number in enumerate(handled) if handled[place - 1 : place] != [number]] == list(
+        range(put)
+    )
+
+
 class Watcher(Collector):
     """Hears of states too."""
 

@@ -222,18 +222,16 @@ def test_shards(face: Face, queue_name: str) -> None:
             time.sleep(0.002)
         within(lambda: one.wrapped.shard_quantity > 1, "a second shard")
         within(lambda: one.wrapped.queue_names == two.wrapped.queue_names, "both know the same")
-        names = one.wrapped.queue_names
-        for name in names:
-            assert face.run(face.client.backlog, queue=name).messages >= 0
+    # A further one may have been made just now.
+    names = one.wrapped.queue_names | two.wrapped.queue_names
     counts = {name: face.run(face.client.backlog, queue=name).messages for name in names}
     assert sum(counts.values()) == 1000
     assert 2 <= len(counts) <= 10
-    # The last one may have been made just now.
     assert sum(count >= 10 for count in counts.values()) >= len(counts) - 1
     assert sum(counts.values()) / len(counts) >= 90
     reopened = sharder(face, queue_name, got, max_queues=1)
     with reopened:
-        assert reopened.wrapped.queue_names == names
+        assert reopened.wrapped.queue_names >= names
         got.wait(1000)
     assert Counter(got.items) == Counter(str(number) for number in range(1000))
 

@@ -21,16 +21,24 @@ def until(probe: Callable[[], bool], what: str) -> None:
         time.sleep(0.005)
 
 
-def hold_answers_back(client: Client, held: bool) -> None:
-    """Let a client read nothing more from its connection; or end that connection."""
+def hold_answers_back(client: Client) -> None:
+    """Let a client read nothing more from its connection, as soon as a pull waits there."""
+
+    async def on_loop() -> bool:
+        connection = client._client._session._connection
+        pulls = connection is not None and any(call.waits for call in connection.pending.values())
+        if pulls:
+            connection._transport.pause_reading()
+        return pulls
+
+    until(lambda: client._run(on_loop), "a pull")
+
+
+def cut(client: Client) -> None:
+    """End the connection of a client."""
 
     async def on_loop() -> None:
-        connection = client._client._session._connection
-        assert connection is not None
-        if held:
-            connection._transport.pause_reading()
-        else:
-            connection.abort("cut")
+        client._client._session._connection.abort("cut")
 
     client._run(on_loop)
 
@@ -49,10 +57,10 @@ def test_a_message_whose_delivery_was_lost_comes_again_long_before_the_lease_wou
             DistributedQueue(client, "q", TextSerializer(), take, OPTIONS),
             DistributedQueue(other, "q", TextSerializer(), options=OPTIONS) as producer,
         ):
-            hold_answers_back(client, held=True)
+            hold_answers_back(client)
             producer.put("lost")
             until(lambda: producer.message_count() == 0, "the node has handed it out")
-            hold_answers_back(client, held=False)
+            cut(client)
             cluster.advance(11)
             assert arrived.wait(PATIENCE_S)
             producer.put("next")
@@ -81,3 +89,56 @@ def test_what_a_consumer_holds_is_its_own_for_the_whole_lease() -> None:
             go.set()
         assert other.pull("q", 0) is None
     assert got == ["long"]
+
+
+def exclusive(
+    client: Client, take: Callable[[str], None] | None, name: str = "q", lease: float = 3600
+) -> DistributedQueue[str]:
+    options = QueueOptions(safe=True, exclusive=True, lease=lease, put_in_background=False)
+    return DistributedQueue(client, name, TextSerializer(), take, options)
+
+
+def test_one_exclusive_consumer_has_all_items_in_order_and_then_the_next() -> None:
+    got: list[tuple[int, str]] = []
+    failed: list[str] = []
+
+    def taker(number: int) -> Callable[[str], None]:
+        def take(item: str) -> None:
+            if item == "3" and not failed:
+                failed.append(item)
+                raise ValueError(item)
+            got.append((number, item))
+
+        return take
+
+    with MemoryCluster() as cluster, exclusive(cluster.client(), None) as producer:
+        first, second = exclusive(cluster.client(), taker(1)), exclusive(cluster.client(), taker(2))
+        first.start()
+        second.start()
+        for number in range(20):
+            producer.put(str(number))
+        until(lambda: len(got) == 20, "the first items")
+        owner = got[0][0]
+        (first if owner == 1 else second).close()
+        for number in range(20, 40):
+            producer.put(str(number))
+        until(lambda: len(got) == 40, "the other items")
+        (second if owner == 1 else first).close()
+    assert failed == ["3"]
+    assert got == [(owner if number < 20 else 3 - owner, str(number)) for number in range(40)]
+
+
+def test_nothing_overtakes_an_item_whose_delivery_to_an_exclusive_consumer_was_lost() -> None:
+    got: list[str] = []
+    with MemoryCluster() as cluster:
+        client = cluster.client()
+        with exclusive(client, got.append), exclusive(cluster.client(), None) as producer:
+            producer.put("first")
+            until(lambda: got == ["first"], "its turn")
+            hold_answers_back(client)
+            producer.put("lost")
+            until(lambda: producer.message_count() == 0, "the node has handed it out")
+            producer.put("next")
+            cut(client)
+            until(lambda: len(got) == 3, "all items")
+    assert got == ["first", "lost", "next"]

@@ -113,6 +113,8 @@ class QueueBase(Generic[T]):
         properties: dict[str, Any] = {"retry": DELIVERIES_MAX if attempts is None else attempts - 1}
         if attempts is not None:
             properties["dead_letter_queue"] = dead_letters(self.name)
+        if self._options.exclusive:
+            properties["exclusive"] = True
         if self._options.max_items is not None:
             properties["max_items"] = self._options.max_items
         return properties

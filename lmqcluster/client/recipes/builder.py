@@ -50,6 +50,10 @@ class _Builder(Generic[T]):
         """See `QueueOptions`."""
         return self._with(lease=seconds)
 
+    def exclusive(self, flag: bool = True) -> Self:
+        """See `QueueOptions`; turns safe mode on."""
+        return self._with(exclusive=flag, safe=self._options.safe or flag)
+
 
 class QueueBuilder(_Builder[T]):
     """Makes queues for threads.

@@ -18,6 +18,7 @@ from .envelope import pack_items, unpack_items
 from .errors import CorruptItemError
 from .options import ErrorMode, QueueOptions
 from .serializers import Serializer
+from .turns import Turns
 
 __all__ = ["DELIVERIES_MAX", "Consumption", "content_bytes", "dead_letters"]
 
@@ -86,8 +87,9 @@ class Consumption(Generic[T]):
         self._consume = consume
         self._caller = caller
         self._mode = mode
-        self._place = place
-        self._free = caller.concurrency or options.concurrency
+        self._place: Place = "keep" if options.exclusive else place
+        self._free = 1 if options.exclusive else caller.concurrency or options.concurrency
+        self._turns = Turns(client, queue, options.lease) if options.exclusive else None
         self._freed = asyncio.Event()
         self._renew_first_s = min(_RENEW_FIRST_S, options.lease / 3)
         self._held: dict[str, _Held] = {}
@@ -115,6 +117,8 @@ class Consumption(Generic[T]):
             await asyncio.wait(working, timeout=self._options.final_flush)
         await _ended([task for task in working if not task.done()])
         await _ended([renewer])
+        if self._turns is not None:
+            await self._turns.close()
         return self._stop
 
     # --- messages -------------------------------------------------------------------------------------------------
@@ -148,6 +152,9 @@ class Consumption(Generic[T]):
         count = max(self._options.prefetch, self._free)
         lease_s = min(self._options.lease, _FIRST_LEASE_S)
         try:
+            if self._turns is not None:
+                # They are ours until the session ends, which the client renews.
+                return next((_Held(message, math.inf, math.inf) for message in await self._turns.pull()), None)
             messages = await self._client.pull_many(self._queue, count, None, lease=lease_s)
         except LmqError as error:
             logger.warning("no items can be taken from the queue %r, it is tried again: %s", self._queue, error)
@@ -258,7 +265,7 @@ class Consumption(Generic[T]):
 
     async def _return(self, message: Message, items: list[bytes], done: int) -> None:
         delay = self._options.retry_delay or None
-        if done and self._mode() is ErrorMode.REQUEUE:
+        if done and self._turns is None and self._mode() is ErrorMode.REQUEUE:
             options: PushOptions = {"priority": message.priority, "label": message.label, "delay": delay}
             try:
                 async with self._client.transaction() as transaction:

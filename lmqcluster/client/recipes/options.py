@@ -90,6 +90,7 @@ class QueueOptions:
         retry_delay: seconds after which an item comes again whose consumer raised.
         max_attempts: deliveries before an item goes to the queue ``NAME.dead``; needed for DEAD_LETTER, and only there.
         prefetch: how many messages to take at once. They are under lease while they wait for the consumer.
+        exclusive: have one consumer in the cluster at a time, so that items are handled strictly in order. The others stand by.
     """
 
     safe: bool = False
@@ -103,6 +104,7 @@ class QueueOptions:
     retry_delay: float = 0.0
     max_attempts: int | None = None
     prefetch: int = 1
+    exclusive: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -124,6 +126,10 @@ class QueueOptions:
             raise ValueError(f"max_attempts must be 1 or more, not {self.max_attempts!r}")
         if (self.max_attempts is not None) != (self.error_mode is ErrorMode.DEAD_LETTER):
             raise ValueError("max_attempts and ErrorMode.DEAD_LETTER go together")
+        if self.exclusive and (max(self.concurrency, self.prefetch) > 1 or not self.safe):
+            raise ValueError(
+                "exclusive needs safe=True, and neither concurrency nor prefetch: there is one item at a time"
+            )
         if not self.safe and self.error_mode is not ErrorMode.REQUEUE:
             raise ValueError("an error mode needs safe=True: otherwise items are acknowledged before they are consumed")
 

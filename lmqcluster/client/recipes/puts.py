@@ -25,6 +25,8 @@ _OUTSTANDING_BYTES = 64 * 1024 * 1024
 """What may wait in the background before puts wait themselves."""
 _REPEAT_S = 120.0
 """How long a put is repeated whose outcome is not known. Well within the time for which the cluster knows its key."""
+_ROOM_S = 60.0
+"""How long the cluster is asked to wait for room at a time. A put that its caller gave up may be stored within it."""
 _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.01, 0.25
 
 
@@ -59,12 +61,7 @@ async def store(client: AsyncClient, queue: str, puts: Sequence[Put], deadline: 
     pause_s = _FIRST_PAUSE_S
     while True:
         try:
-            await client.push_many(
-                queue,
-                [put.body for put in puts],
-                keys=[put.key for put in puts],
-                options=[put.options for put in puts],
-            )
+            await _push(client, queue, puts, _ROOM_S if deadline is None else min(deadline - loop.time(), _ROOM_S))
         except LmqError as error:
             now = loop.time()
             if error.code == "full":
@@ -82,6 +79,16 @@ async def store(client: AsyncClient, queue: str, puts: Sequence[Put], deadline: 
         remaining_s = pause_s if deadline is None else max(deadline - loop.time(), 0.0)
         await asyncio.sleep(min(pause_s, remaining_s))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+async def _push(client: AsyncClient, queue: str, puts: Sequence[Put], wait_s: float) -> None:
+    if len(puts) == 1 and wait_s > 0:
+        (put,) = puts
+        waiting: PushOptions = {**put.options, "key": put.key, "wait": wait_s}
+        await client.push(queue, put.body, **waiting)
+        return
+    options = [put.options for put in puts]
+    await client.push_many(queue, [put.body for put in puts], keys=[put.key for put in puts], options=options)
 
 
 class Puts:
