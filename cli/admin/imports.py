@@ -14,4 +14,5 @@ def imports() -> None:
     """Take the messages of other queue servers over into the cluster."""
 
 
+imports.add_command(Deferred("kestrel", "admin.import_kestrel", "Read Kestrel's journals into queues."))
 imports.add_command(Deferred("queued", "admin.import_queued", "Drain the queues of a running queued."))

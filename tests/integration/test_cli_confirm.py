@@ -43,6 +43,7 @@ HARMLESS: Final = {
     "defaults show", "subscription ls", "subscription show", "replay", "drain", "bench", "join", "transfer-leader", "log-level",
     "snapshot", "backup", "restore", "token create", "token list", "tls init", "completion", "lmq start", "lmq dev", "lmq ping",
     "context ls", "context save", "context select", "context show", "definitions export",
+    "import kestrel",
     "import queued",
     "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
 }  # fmt: skip

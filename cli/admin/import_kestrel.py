@@ -1,0 +1,217 @@
+"""``lmq-admin import kestrel``: reads Kestrel's journals into queues.
+
+What is left of a journal is the stream of a job that is named after the journal's bytes. The cluster keeps the position of the
+next item with the items, so an interrupted import goes on where it was, and one that is repeated stores nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import click
+
+from lmqcluster import AsyncClient
+from lmqcluster.client.options import PushOptions
+from lmqcluster.wire.errors import LmqError
+
+from ..shared.errors import CliError, ExitCode, exit_code_of
+from ..shared.interrupt import run_until_interrupted
+from ..shared.output import Column, print_table
+from ..shared.target import Target, target_options
+from .bulk import clients_of, nodes_option, patience_option, progress_line, rpc_addresses
+from .kestrel_journal import Item, Journal, journal_files, queues_in
+
+__all__ = ["kestrel"]
+
+BATCH_ITEMS: Final = 1000
+CONTENT_TYPE: Final = "application/octet-stream"
+BATCH_BYTES: Final = 4 * 1024 * 1024
+TTL_S_MIN: Final = 1e-6
+"""Of an item whose time is over already: it is stored, and expires."""
+_COLUMNS: Final = [
+    Column("Queue", "queue"),
+    Column("Items", "items", right=True),
+    Column("Stored before", "before", right=True),
+    Column("Bytes", "bytes", right=True),
+]
+Show = Callable[[int, int], None]
+
+
+@dataclass
+class _Import:
+    """One queue.
+
+    Attributes:
+        before: how many items earlier runs have stored.
+        stored: how many are stored now.
+    """
+
+    queue: str
+    journal: Journal
+    before: int = 0
+    stored: int = 0
+
+    @property
+    def job(self) -> str:
+        return f"kestrel-import:{self.journal.digest}"
+
+    def size_bytes(self) -> int:
+        return sum(item.size for item in self.journal.items)
+
+
+def _batches(journal: Journal, first: int) -> Iterator[list[tuple[Item, bytes]]]:
+    batch: list[tuple[Item, bytes]] = []
+    size = 0
+    for item, content in journal.contents(first):
+        batch.append((item, content))
+        size += len(content)
+        if len(batch) == BATCH_ITEMS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _options(item: Item) -> PushOptions | None:
+    return {"ttl": max(TTL_S_MIN, item.expires_ms / 1000 - time.time())} if item.expires_ms else None
+
+
+async def _store(one: _Import, client: AsyncClient, show: Show, stop: asyncio.Event) -> None:
+    """Push what is not stored yet."""
+    mark = await client.mark(one.job, one.queue)
+    one.before = one.stored = 0 if mark is None else mark.position
+    total = len(one.journal.items)
+    size = 0
+    for batch in _batches(one.journal, one.stored):
+        if stop.is_set():
+            return
+        await client.push_marked(
+            one.queue,
+            [content for _, content in batch],
+            job=one.job,
+            stream=one.queue,
+            first=one.stored,
+            done=one.stored + len(batch) == total,
+            content_types=[CONTENT_TYPE] * len(batch),
+            options=[_options(item) for item, _ in batch],
+        )
+        one.stored += len(batch)
+        size += sum(len(content) for _, content in batch)
+        show(len(batch), size)
+
+
+async def _store_all(
+    found: list[_Import], target: Target, addresses: list[str], patience_s: float, stop: asyncio.Event
+) -> None:
+    total = sum(one.size_bytes() for one in found)
+    done_items = done_bytes = 0
+    async with clients_of(addresses, patience_s) as clients:
+        with progress_line("import", total) as progress:
+            for one in found:
+
+                def show(items: int, size: int, before: tuple[int, int] = (done_items, done_bytes)) -> None:
+                    nonlocal done_items, done_bytes
+                    done_items, done_bytes = done_items + items, before[1] + size
+                    progress(done_items, done_bytes)
+
+                try:
+                    await _check_copies(one, target, clients[0])
+                    await _store(one, clients[0], show, stop)
+                except LmqError as exc:
+                    text = f"{one.queue}: {exc.message}; {one.stored} items are stored, another run goes on behind them"
+                    raise CliError(text, exit_code_of(exc)) from exc
+                if stop.is_set():
+                    return
+                _bind(one.queue, target)
+
+
+async def _check_copies(one: _Import, target: Target, client: AsyncClient) -> None:
+    """Children have journals of their own: what is imported into their parent must not be copied to them once more.
+
+    Raises:
+        CliError: the queue passes on what is put into it.
+    """
+    mark = await client.mark(one.job, one.queue)
+    if mark is not None and mark.done:
+        return
+    path = f"/v1/queues/{quote(one.queue, safe='')}/bindings"
+    try:
+        copies = await asyncio.to_thread(target.api.get, path)
+    except CliError as exc:
+        if exc.exit_code != ExitCode.NOT_FOUND:
+            raise
+        return
+    if copies["targets"]:
+        names = ", ".join(copies["targets"])
+        text = f"{one.queue} passes copies on to {names}, which would get its old items twice; unbind them first"
+        raise CliError(text, ExitCode.BAD_DATA)
+
+
+def _bind(queue: str, target: Target) -> None:
+    """Let a child get what is put into its parent from now on."""
+    parent, plus, _ = queue.partition("+")
+    if plus:
+        target.api.post(f"/v1/queues/{quote(parent, safe='')}/bind", {"target": queue})
+
+
+def _read_all(folder: Path, names: tuple[str, ...]) -> list[_Import]:
+    """Parents stand before their children."""
+    try:
+        return [_read(folder, queue) for queue in sorted(set(names) or queues_in(folder))]
+    except OSError as exc:
+        raise CliError(f"the journals in {folder} cannot be read: {exc}", ExitCode.BAD_DATA) from exc
+
+
+def _read(folder: Path, queue: str) -> _Import:
+    paths = journal_files(folder, queue)
+    if not paths:
+        raise CliError(f"{folder} has no journal of a queue {queue}", ExitCode.NOT_FOUND)
+    return _Import(queue, Journal.read(paths))
+
+
+@click.command(short_help="Read Kestrel's journals into queues.")
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("names", metavar="[QUEUE]...", nargs=-1)
+@nodes_option
+@patience_option
+@target_options
+def kestrel(target: Target, folder: Path, names: tuple[str, ...], nodes: str | None, patience: float) -> ExitCode:
+    """Read the journals in DIR, Kestrel's queue_path, into queues of the same names: all, or those that are named.
+
+    Stop Kestrel first, or copy its files after it has stopped. Items keep their order and their time of expiry. What was open
+    is first again. Children come after their parents and are bound to them.
+
+    Each item is stored exactly once: interrupt the command and start it again whenever you like, also from copies of the files.
+    The cluster remembers how far it was for 30 days. Where a journal is damaged it is read as far as it is sound, the rest is
+    named, and the exit code is 65.
+
+    \b
+    Example:
+      lmq-admin import kestrel /var/spool/kestrel mail work
+    """
+    found = _read_all(folder, names)
+    addresses = rpc_addresses(target, nodes)
+    stopped = run_until_interrupted(partial(_run, found, target, addresses, patience))
+    print_table(_COLUMNS, [(one.queue, one.stored, one.before, one.size_bytes()) for one in found], view=target.view)
+    if stopped:
+        raise CliError("interrupted; another run goes on behind what is stored", ExitCode.INTERRUPTED)
+    for one in found:
+        for damage in one.journal.damages:
+            click.echo(f"lmq-admin: {damage}", err=True)
+        if one.journal.missing:
+            click.echo(f"lmq-admin: {one.queue}: {one.journal.missing} items were removed that no file has", err=True)
+    return ExitCode.BAD_DATA if any(one.journal.damages for one in found) else ExitCode.DONE
+
+
+async def _run(
+    found: list[_Import], target: Target, addresses: list[str], patience_s: float, stop: asyncio.Event
+) -> bool:
+    await _store_all(found, target, addresses, patience_s, stop)
+    return stop.is_set()
