@@ -19,6 +19,7 @@ from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, Que
 from lmqcluster.client import Client, ClientOptions, PushOptions, SyncMessage
 from lmqcluster.wire.errors import LmqError
 
+from .acks import Acks
 from .leases import Leases
 
 __all__ = ["LmqBroker"]
@@ -77,6 +78,7 @@ class LmqBroker(Broker):
         self._pulls: dict[str, int] = {}  # queue -> pulls that have ended
         self._consumers: dict[str, int] = {}  # queue -> consumers that are open
         self.leases = Leases(lambda: self.client, lease, self.logger)
+        self.acks = Acks(lambda: self.client, self.leases, self.logger)
 
     @property
     def client(self) -> Client:
@@ -93,7 +95,8 @@ class LmqBroker(Broker):
     # --- the interface of brokers ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop renewing leases, and disconnect."""
+        """Send the last acks, and disconnect."""
+        self.acks.close()
         self.leases.close()
         if self._client is not None:
             self._client.close()
@@ -240,6 +243,7 @@ class _LmqConsumer(Consumer):
         self._wait_s = min(timeout / 1000, _PULL_S)
         self._cache: deque[SyncMessage] = deque()
         self._outstanding: set[str] = set()
+        self._freed = threading.Event()
         self._closed = False
         broker.opened(queue_name, 1)
 
@@ -257,10 +261,10 @@ class _LmqConsumer(Consumer):
         return _LmqMessage(message, taken.id)
 
     def _fetch(self) -> bool:
+        self._freed.clear()
         room = self._prefetch - len(self._outstanding)
         if room <= 0:
-            # Workers answer in threads of their own.
-            time.sleep(self._wait_s / 10)
+            self._freed.wait(self._wait_s)
             return False
         try:
             messages = self._broker.client.pull_many(
@@ -274,12 +278,8 @@ class _LmqConsumer(Consumer):
 
     def ack(self, message: MessageProxy) -> None:
         receipt: str = message.receipt
-
-        def done() -> None:
-            if not self._broker.client.done(self._stored, receipt):
-                self._broker.logger.warning("The lease of message %r ended before its ack.", message.message_id)
-
-        self._settle(receipt, done)
+        self._broker.acks.add(self._stored, receipt)
+        self._forget([receipt])
 
     def nack(self, message: MessageProxy) -> None:
         receipt: str = message.receipt
@@ -295,6 +295,7 @@ class _LmqConsumer(Consumer):
         cached, self._cache = self._cache, deque()
         try:
             self._put_back([message.id for message in cached])
+            self._broker.acks.flush()
         finally:
             self._broker.opened(self._queue_name, -1)
 
@@ -305,7 +306,11 @@ class _LmqConsumer(Consumer):
             raise ConnectionClosed(error) from error
         finally:
             self._broker.leases.let_go(self._stored, receipts)
-            self._outstanding.difference_update(receipts)
+            self._forget(receipts)
+
+    def _forget(self, receipts: list[str]) -> None:
+        self._outstanding.difference_update(receipts)
+        self._freed.set()
 
     def _settle(self, receipt: str, settle: Callable[[], None]) -> None:
         try:
@@ -315,4 +320,4 @@ class _LmqConsumer(Consumer):
                 raise ConnectionClosed(error) from error
             self._broker.logger.warning("The lease of a message of queue %r ended: it runs again.", self._queue_name)
         self._broker.leases.let_go(self._stored, [receipt])
-        self._outstanding.discard(receipt)
+        self._forget([receipt])

@@ -1,0 +1,17 @@
+"""Thousands of tasks of Celery and dramatiq while the leader and a worker are killed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from .task_loop import LIBRARIES, task_loop
+
+
+@pytest.mark.skipif("LMQ_CAMPAIGN" not in os.environ, reason="takes minutes; LMQ_CAMPAIGN=1 runs it")
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_no_task_is_lost(library: str, tmp_path: Path) -> None:
+    outcome = task_loop(library, 2000, tmp_path, kills=2, kill_worker=True)
+    assert outcome.violations() == [], outcome
