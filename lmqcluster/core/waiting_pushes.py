@@ -29,6 +29,9 @@ class WaitingState(Protocol):
     quotas: Quotas
     expiry: Expiry
 
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name, ready to be changed, None if there is none."""
+
 
 class WaitingPush(NamedTuple):
     """One push: messages that are stored together.
@@ -129,7 +132,7 @@ class WaitingPushes:
 
     def refuse(self, push: WaitingPush, reason: str) -> None:
         """The push waits no more, and nothing of it is stored."""
-        queue = self._state.queues.get(push.queue)
+        queue = self._state.existing(push.queue)
         if queue is not None:
             queue.refused_total += 1
         self.settle(push, Fault(reason, "full"))

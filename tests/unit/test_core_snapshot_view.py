@@ -145,3 +145,16 @@ def test_a_view_that_is_closed_while_a_queue_is_read_lets_go_of_it() -> None:
         pass
     view.close()
     assert driver.machine.queues[Q].pre_images is None
+
+
+def test_a_push_that_is_refused_after_waiting_is_not_in_an_open_view() -> None:
+    driver = Driver()
+    driver.do(Op.UPGRADE, 3)
+    driver.do(Op.SET_PROPERTIES, Q, [[b"max_items", 0]])
+    driver.do(Op.PUSH_OR_WAIT, Q, [[b"1", None, [], None, []]], 1_000_000)
+    expected = records(driver.machine)
+    with driver.machine.freeze_view() as view:
+        driver.wait(2)
+        driver.do(Op.BARRIER)
+        assert records(Machine.restore(compile_pattern, view.records())) == expected
+    assert driver.machine.queues[Q].refused_total == 1
