@@ -13,6 +13,7 @@ from lmqcluster.node.proposer import UNKNOWN_AFTER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lmqcluster.core import Applied
     from lmqcluster.node.proposer import Group
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.checkers import Checkers
@@ -74,7 +75,7 @@ class Ledger:
     def state_replaced(self, host: Host, sessions: Iterable[list[Any]]) -> None:
         self._batches[f"{host.id}.{host.life}"] = {row[0]: (row[1], row[2]) for row in sessions}
 
-    def entry_applied(self, index: int, now_us: int, commands: list[Any], results: list[Any]) -> None:
+    def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
         """A replica has applied an entry at this log time."""
 
     def leased(self, stamp_us: int, deliveries: list[int]) -> None:

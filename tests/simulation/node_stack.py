@@ -112,7 +112,7 @@ class _SimNode(Node):
         if applied.status == "applied":
             self._ledger.batch_applied(self._host, origin, incarnation, sequence)
         index, log_us = self._host.application.index, self.replica.machine.now_us
-        self._ledger.entry_applied(index, log_us, commands, applied.results)
+        self._ledger.entry_applied(index, log_us, commands, applied)
         for command, result in zip(commands, applied.results, strict=False):
             if command[0] == Op.PULL and type(result) is list:
                 self._ledger.leased(log_us, [number for _queue, number, _remaining, _message in result])

@@ -187,7 +187,7 @@ class QueueJudge:
     def _settled(self, op: Op, queue: bytes, delivery: int, arguments: list[Any], settled: bool) -> None:
         copy = self._copies.live(queue, delivery)
         if settled != (copy is not None):
-            self._report("settled wrongly", f"{op.name} of {delivery}: {settled}, held is {copy}")
+            self._report("settled wrongly", f"{Op(op).name} of {delivery}: {settled}, held is {copy}")
         if copy is not None:
             self._settle(op, copy, arguments)
 

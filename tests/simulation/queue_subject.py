@@ -9,12 +9,14 @@ from tests.simulation.node_clients import Ledger
 from tests.simulation.node_stack import NodeReplica, NodeSubject
 from tests.simulation.queue_clients import QUEUES, QueueClient, Requests
 from tests.simulation.queue_judge import QueueJudge, number_of
+from tests.simulation.session_clients import SessionClient
+from tests.simulation.session_judge import SESSION_QUEUES, SessionJudge
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from lmqcluster.core import Machine
+    from lmqcluster.core import Applied, Machine
     from tests.simulation.host import Host
     from tests.simulation.run import Simulation
 
@@ -22,46 +24,54 @@ __all__ = ["QueueSubject"]
 
 
 class _Ledger(Ledger):
-    """Shows the log to the judge."""
+    """Shows the log to the judges."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation.checkers, simulation.is_at_rest)
         self.judge = QueueJudge(simulation.checkers, frozenset(QUEUES))
+        self.session_judge = SessionJudge(simulation.checkers)
 
     def begin_anew(self) -> None:
         super().begin_anew()
         self.judge.begin_anew()
+        self.session_judge.begin_anew()
 
-    def entry_applied(self, index: int, now_us: int, commands: list[Any], results: list[Any]) -> None:
-        self.judge.applied(index, now_us, commands, results)
+    def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
+        self.judge.applied(index, now_us, commands, applied.results)
+        self.session_judge.applied(index, now_us, commands, applied)
 
 
 class QueueSubject(NodeSubject):
-    """As `NodeSubject`, with a client more at each node."""
+    """As `NodeSubject`, with two clients more at each node."""
 
     name = "queues"
 
     def _new_ledger(self, simulation: Simulation) -> Ledger:
         ledger = _Ledger(simulation)
-        self._judge = ledger.judge
+        self._judge, self._session_judge = ledger.judge, ledger.session_judge
+        self._seed = simulation.seed
         self._requests = Requests(ledger.judge, simulation.is_at_rest)
         return ledger
 
     def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> NodeReplica:
         replica = super().start(host, peers, rng, joining=joining)
         QueueClient(host, replica, self._requests)
+        SessionClient(host, replica, self._requests, self._session_judge, self._seed)
         return replica
 
     def check_end(self, simulation: Simulation) -> None:
         super().check_end(simulation)
         replicas = {host.id: host.replica for host in simulation.voters() if host.replica}
-        self._judge.check({name: _contents(replica.node.replica.machine) for name, replica in replicas.items()})
+        machines = {name: replica.node.replica.machine for name, replica in replicas.items()}
+        self._judge.check({name: _contents(machine, QUEUES) for name, machine in machines.items()})
+        contents = {name: _contents(machine, SESSION_QUEUES) for name, machine in machines.items()}
+        self._session_judge.check(machines, contents)
 
 
-def _contents(machine: Machine) -> dict[bytes, collections.Counter[bytes]]:
+def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collections.Counter[bytes]]:
     """The numbers of the messages by queue."""
     found: dict[bytes, collections.Counter[bytes]] = {}
-    for name in QUEUES:
+    for name in names:
         if name in machine.queues:
             found[name] = collections.Counter(number_of(content) for content in _bodies(machine, name))
     return found
