@@ -317,6 +317,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         lease: float | None = None,
         auto_ack: bool = False,
         session: Name | None = None,
+        after: Name | None = None,
     ) -> Coroutine[Any, Any, Message | None]:
         """Take the next message under a lease.
 
@@ -326,6 +327,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             lease: how long the lease lasts, in seconds; None = the queue's ``timeout``.
             auto_ack: have the node acknowledge the message before it sends it. If it does not arrive, it is lost.
             session: id of a session with which the lease ends; see `session`.
+            after: id of the last message of this queue that arrived in the session, empty if none did. What the session holds of
+                later ones was lost on the way, and goes back first. `ClientSession` says it by itself.
 
         Returns:
             The message, or None if there was none in time.
@@ -335,7 +338,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         """
         if lease is not None or auto_ack or session is not None:
             head, decode = self._option_pull_heads[queue], self._settled_message if auto_ack else self._message
-            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session))
+            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
         return self._pull(self._pull_heads[queue], self._message, timeout)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
@@ -356,6 +359,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         lease: float | None = None,
         auto_ack: bool = False,
         session: Name | None = None,
+        after: Name | None = None,
     ) -> Coroutine[Any, Any, list[Message]]:
         """Take up to `max` (1 to 10,000) messages; waits only while there is none at all.
 
@@ -363,14 +367,14 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             queue: name of the queue.
             max: most messages to take.
             timeout: as in `pull`, but not waiting by default.
-            lease, auto_ack, session: as in `pull`.
+            lease, auto_ack, session, after: as in `pull`.
         """
         if not 1 <= max <= PULL_COUNT_MAX:
             raise ValueError(f"max must be 1 to {PULL_COUNT_MAX}, not {max!r}")
         if lease is not None or auto_ack or session is not None:
             head = self._option_pull_many_heads[queue] + pack(max)
             decode = self._settled_messages if auto_ack else self._messages
-            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session))
+            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
         return self._pull(self._pull_many_heads[queue] + pack(max), self._messages, timeout)
 
     async def _pull(

@@ -337,11 +337,13 @@ class PullOptions(NamedTuple):
         lease: how long the lease lasts, in seconds; None for what the queue says.
         auto_ack: whether the node acknowledges what it sends.
         session: id of the session with which the lease ends.
+        after: id of the last message of the queue that arrived in the session, empty if none did; None to say nothing of it.
     """
 
     lease: float | None
     auto_ack: bool
     session: str | bytes | None = None
+    after: str | bytes | None = None
 
     def packed(self) -> bytes:
         """As the last argument of a request."""
@@ -350,6 +352,8 @@ class PullOptions(NamedTuple):
             options["lease"] = self.lease
         if self.session is not None:
             options["session"] = name_bytes(self.session)
+        if self.after is not None:
+            options["after"] = name_bytes(self.after)
         return pack(options)
 
 

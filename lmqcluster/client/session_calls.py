@@ -99,6 +99,37 @@ def _token(result: Any) -> int | None:
     return None if result is None else int(result)
 
 
+class Received:
+    """How far the messages of one queue have arrived in a session.
+
+    Attributes:
+        last_id: of the last message, empty before the first.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self.last_id = ""
+
+    @contextlib.asynccontextmanager
+    async def turn(self, timeout_s: float | None) -> AsyncIterator[Received | None]:
+        """Pull while nobody else does; None if others did all the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            yield None
+            return
+        try:
+            yield self
+        finally:
+            self._turn.release()
+
+    def note(self, messages: list[Message]) -> None:
+        """These have arrived."""
+        if messages:
+            self.last_id = messages[-1].id
+
+
 class ClientSession:
     """A session that is renewed in the background: ``async with client.session() as session:``.
 
@@ -115,6 +146,7 @@ class ClientSession:
         self._client = client
         self._lost = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
+        self._received: dict[bytes, Received] = {}
         self.ttl = ttl
         self.id = ""
 
@@ -166,27 +198,52 @@ class ClientSession:
                 logger.warning("a session was lost: the cluster has not heard of it for %g seconds", self.ttl)
                 self._lost.set()
 
-    def pull(
-        self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
-    ) -> Coroutine[Any, Any, Message | None]:
-        """Take the next message until it is settled, or the session ends; see `AsyncClient.pull`.
-
-        Of several sessions that pull from a queue with the property ``exclusive`` one gets messages; the others stand by in the
-        order in which they first asked.
-        """
-        return self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id)
-
-    def pull_many(
+    async def pull(
         self,
         queue: Name,
-        max: int,  # noqa: A002
-        timeout: float | None = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 - as of the client
         *,
         lease: float | None = None,
         auto_ack: bool = False,
-    ) -> Coroutine[Any, Any, list[Message]]:
+    ) -> Message | None:
+        """Take the next message until it is settled, or the session ends; see `AsyncClient.pull`.
+
+        Of several sessions that pull from a queue with the property ``exclusive`` one gets messages; the others stand by in the
+        order in which they first asked. Pulls of one session from one queue take place one after the other, so that a message
+        whose response was lost with a connection comes with the next one.
+        """
+        client = self._client
+        async with self._progress(queue).turn(timeout) as received:
+            if received is None:
+                return None
+            after = None if auto_ack else received.last_id
+            message = await client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after)
+            received.note([] if message is None else [message])
+            return message
+
+    async def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,  # noqa: ASYNC109 - as of the client
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+    ) -> list[Message]:
         """Take up to `max` messages, see `pull` and `AsyncClient.pull_many`."""
-        return self._client.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack, session=self.id)
+        client = self._client
+        async with self._progress(queue).turn(timeout) as received:
+            if received is None:
+                return []
+            after = None if auto_ack else received.last_id
+            messages = await client.pull_many(
+                queue, max, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after
+            )
+            received.note(messages)
+            return messages
+
+    def _progress(self, queue: Name) -> Received:
+        return self._received.setdefault(name_bytes(queue), Received())
 
     def leave(self, queue: Name) -> Future[bool]:
         """Let the next in line have an exclusive queue, see `AsyncClient.leave_queue`."""
@@ -225,6 +282,7 @@ class SessionClient(SessionCalls):
         lease: float | None = None,
         auto_ack: bool = False,
         session: Name | None = None,
+        after: Name | None = None,
     ) -> Coroutine[Any, Any, Message | None]:
         """Take a message."""
 
@@ -238,6 +296,7 @@ class SessionClient(SessionCalls):
         lease: float | None = None,
         auto_ack: bool = False,
         session: Name | None = None,
+        after: Name | None = None,
     ) -> Coroutine[Any, Any, list[Message]]:
         """Take messages."""
 

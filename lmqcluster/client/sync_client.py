@@ -180,9 +180,12 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         lease: float | None = None,
         auto_ack: bool = False,
         session: Name | None = None,
+        after: Name | None = None,
     ) -> SyncMessage | None:
         """Take the next message, waiting up to `timeout` seconds (None = without limit), see `AsyncClient.pull`."""
-        pulled = self._run(lambda: self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=session))
+        pulled = self._run(
+            lambda: self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after)
+        )
         return self._message(pulled)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> SyncMessage | None:
@@ -198,12 +201,15 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         lease: float | None = None,
         auto_ack: bool = False,
         session: Name | None = None,
+        after: Name | None = None,
     ) -> list[SyncMessage]:
         """Take up to `max` messages, see `AsyncClient.pull_many`."""
         found = self._run(
-            lambda: self._client.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack, session=session)
+            lambda: self._client.pull_many(
+                queue, max, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after
+            )
         )
-        return [SyncMessage(self, message) for message in found]
+        return self._messages(found)
 
     def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> SyncMessages:
         """Iterate over the messages of a queue: ``for message in client.messages("jobs"):``, see `AsyncClient.messages`."""
@@ -318,6 +324,9 @@ class Client(SyncSessionCalls, SyncQueueCalls):
 
     def _message(self, message: Message | None) -> SyncMessage | None:
         return None if message is None else SyncMessage(self, message)
+
+    def _messages(self, messages: list[Message]) -> list[SyncMessage]:
+        return [SyncMessage(self, message) for message in messages]
 
     def _run(self, call: Callable[[], Awaitable[T]]) -> T:
         if not self._end.alive:

@@ -55,7 +55,8 @@ class SyncSession:
         self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
     ) -> SyncMessage | None:
         """Take the next message until it is settled, or the session ends, see `ClientSession.pull`."""
-        return self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id)
+        session = self._session
+        return self._client._message(self._run(lambda: session.pull(queue, timeout, lease=lease, auto_ack=auto_ack)))
 
     def pull_many(
         self,
@@ -67,7 +68,9 @@ class SyncSession:
         auto_ack: bool = False,
     ) -> list[SyncMessage]:
         """Take up to `max` messages, see `ClientSession.pull_many`."""
-        return self._client.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack, session=self.id)
+        session = self._session
+        found = self._run(lambda: session.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack))
+        return self._client._messages(found)
 
     def leave(self, queue: Name) -> bool:
         """Let the next in line have an exclusive queue, see `AsyncClient.leave_queue`."""

@@ -105,7 +105,7 @@ class Op(IntEnum):
     OPEN_SESSION = 70  # v3: time to live us, owner -> number of the session
     RENEW_SESSION = 71  # v3: session, owner -> whether it is alive
     END_SESSION = 72  # v3: session, owner -> whether it was alive
-    PULL_IN_SESSION = 73  # v3: queue, count, lease us or 0, session, charge, owner -> as PULL
+    PULL_IN_SESSION = 73  # v3: queue, count, lease us or 0, session, charge, last number known or -1, owner -> as PULL
     LEAVE_QUEUE = 74  # v3: queue, session, owner -> whether it stood in line, or None: to be repeated
     LOCK = 75  # v3: name, session, whether to wait in line, owner -> fencing token, 0 if it does not have the lock
     UNLOCK = 76  # v3: name, session, owner -> whether it had to do with the lock

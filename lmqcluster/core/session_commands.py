@@ -48,13 +48,15 @@ class SessionCommands:
     # --- pull -----------------------------------------------------------------------------------------------------
 
     def pull(
-        self, name: bytes, count: int, lease_us: int, number: int, charge: int, owner: bytes = b""
+        self, name: bytes, count: int, lease_us: int, number: int, charge: int, known: int, owner: bytes = b""
     ) -> list[Delivered] | None:
         """Lease up to `count` messages until the session ends; from an exclusive queue when it is the session's turn.
 
         Args:
             lease_us: after which time the leases end at the latest; 0 for no such time.
             charge: how many deliveries that uses up, 0 or 1.
+            known: number of the last delivery of this queue that the client has received, -1 to say nothing of it. What the
+                session holds of later ones was lost on the way, and goes back first, as at the end of the session.
 
         Returns:
             As ``Op.PULL``; nothing as long as another session has the exclusive queue.
@@ -64,8 +66,8 @@ class SessionCommands:
             RefusedError: ``session_lost``; ``quota_exceeded`` if the session holds too many messages, or has too many places in
                 lines.
         """
-        if type(count) is not int or charge not in (0, 1):
-            raise ValueError("a count must be an integer, and a charge 0 or 1")
+        if {type(count), type(known)} != {int} or charge not in (0, 1):
+            raise ValueError("a count and a known delivery must be integers, and a charge 0 or 1")
         state = self._state
         session = state.sessions.live(number, owner)
         queue = state.queue(name)
@@ -74,6 +76,8 @@ class SessionCommands:
             if state.claims.holder(name) != number:
                 state.idle.pulled(queue)
                 return []
+        if known >= 0:
+            state.sessions.release_after(session, name, known)
         if len(session.leases) >= LEASES_MAX:
             raise RefusedError("quota_exceeded", f"session {number} holds {LEASES_MAX} messages, which is the limit")
         passed_before = queue.passed_over

@@ -7,7 +7,7 @@ leaves the lines of locks and exclusive queues, so that whoever is next there fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Protocol
 
 from .claims import Claims
@@ -25,6 +25,8 @@ TTL_US_MAX = 3_600 * 1_000_000
 """The longest time for which a session may live without being renewed."""
 LEASES_MAX = 100_000
 """Most deliveries that one session may hold."""
+NEWEST_MAX = 10_000
+"""Among how many of a session's newest deliveries those are looked for that its client has not received."""
 END_STEPS = 1_000
 """Most things that one batch lets go of for sessions that have ended."""
 _SWEEP_MIN = 64
@@ -165,7 +167,15 @@ class Sessions:
     def release(self, session: Session, limit: int, only: bytes | None = None) -> int:
         """Let up to `limit` leases go, of one queue or of all, the oldest first; returns how many."""
         leases = session.leases.items()
-        chosen = list(islice((one for one in leases if only is None or one[1] == only), limit))
+        return self._release(session, list(islice((one for one in leases if only is None or one[1] == only), limit)))
+
+    def release_after(self, session: Session, queue: bytes, known: int) -> int:
+        """Let go of deliveries of a queue that are later than this one, and among the newest; returns how many."""
+        newest = islice(reversed(session.leases.items()), NEWEST_MAX)
+        later = takewhile(lambda one: one[0] > known, newest)
+        return self._release(session, [one for one in later if one[1] == queue][::-1])
+
+    def _release(self, session: Session, chosen: list[tuple[int, bytes]]) -> int:
         by_queue: dict[bytes, list[int]] = {}
         for number, name in chosen:
             by_queue.setdefault(name, []).append(number)

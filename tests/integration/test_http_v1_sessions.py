@@ -44,6 +44,16 @@ def test_a_session_moves_between_nodes_and_gives_back_what_it_held(nodes: list[A
     nodes[0].problem(nodes[0]("POST", path, {"session": session}), 409, "session_lost")
 
 
+def test_what_did_not_arrive_comes_again(nodes: list[Api], queue_name: str) -> None:
+    push(nodes[0], queue_name, "1", "2")
+    session = opened(nodes[0])
+    assert pull(nodes[0], queue_name, session=session, after="") == ["1"]
+    assert pull(nodes[1], queue_name, session=session, after="", max=2) == ["1", "2"]
+    path = f"/v1/queues/{queue_name}/pull"
+    nodes[0].problem(nodes[0]("POST", path, {"session": session, "after": "no id"}), 400, "bad_request")
+    nodes[0].problem(nodes[0]("POST", path, {"after": ""}), 400, "bad_request")
+
+
 def test_an_exclusive_queue_shows_who_has_it_and_goes_to_the_next(nodes: list[Api], queue_name: str) -> None:
     path = f"/v1/queues/{queue_name}"
     nodes[0].ok("PATCH", f"{path}/properties", {"exclusive": True})

@@ -36,6 +36,37 @@ def test_what_a_session_held_is_back_in_order_through_every_node(shared_cluster:
         assert code_of(lambda: session.pull(queue_name, 0)) == "session_lost"
 
 
+def test_a_message_whose_response_was_lost_comes_with_the_next_pull(shared_cluster: Cluster, queue_name: str) -> None:
+    with Client(shared_cluster[0].rpc) as one, Client(shared_cluster[1].rpc) as other:
+        one.push_many(queue_name, [b"1", b"2"])
+        session = one.open_session(60)
+        lost = one.pull(queue_name, 0, session=session, after="")
+        again = other.pull(queue_name, 0, session=session, after="")
+        assert lost is not None
+        assert again is not None
+        assert (lost.content, again.content) == (b"1", b"1")
+        assert not lost.ack()
+        assert [message.content for message in one.pull_many(queue_name, 9, session=session, after=again.id)] == [b"2"]
+        assert again.ack()
+        assert code_of(lambda: one.pull(queue_name, 0, session=session, after="no id")) == "bad_request"
+        one.end_session(session)
+
+
+def test_pulls_of_a_session_from_a_queue_take_turns(shared_cluster: Cluster, queue_name: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(shared_cluster[0].rpc) as client, client.session(ttl=60) as session:
+            first = asyncio.create_task(session.pull(queue_name, 60))
+            await asyncio.sleep(0)
+            assert await session.pull(queue_name, 0) is None
+            second = asyncio.create_task(session.pull(queue_name, 60))
+            await client.push_many(queue_name, [b"1", b"2"])
+            messages = await asyncio.gather(first, second)
+            assert [message.content for message in messages if message is not None] == [b"1", b"2"]
+            assert await asyncio.gather(*(message.ack() for message in messages if message is not None)) == [True, True]
+
+    asyncio.run(main())
+
+
 def test_a_session_that_nobody_renews_ends(shared_cluster: Cluster, queue_name: str) -> None:
     with Client(shared_cluster[0].rpc) as one, Client(shared_cluster[2].rpc) as other:
         one.push(queue_name, b"x")

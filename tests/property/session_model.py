@@ -110,7 +110,7 @@ class SessionModel(RichModel):
                     self.come_back(name, entry, entry.ready_us)
             session.leases = [one for one in session.leases if one[1] != name]
 
-    def pull_in_session(self, name: bytes, count: int, lease_us: int, number: int, charge: int) -> Any:
+    def pull_in_session(self, name: bytes, count: int, lease_us: int, number: int, charge: int, known: int) -> Any:
         session = self.sessions.get(number)
         if session is None:
             return REFUSED
@@ -120,6 +120,11 @@ class SessionModel(RichModel):
                 self.claims.append((name, number))
             if self.line(self.claims, name)[0] != number:
                 return []
+        if known >= 0:
+            kept = [one for one in session.leases if one[1] != name or one[0] <= known]
+            session.leases = [one for one in session.leases if one not in kept]
+            self.release(session, [name])
+            session.leases = kept
         lease_us = lease_us or NEVER_US
         delivered = self.pull(name, count, lease_us, charge=charge, in_turn=True)
         session.leases += [(one[1], name) for one in delivered]

@@ -131,6 +131,10 @@ def everybody_has_a_turn(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "is_exclusive", lambda *_args: False)
 
 
+def responses_that_stay_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sessions, "release_after", lambda *_args: 0)
+
+
 def the_dead_hold_locks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Locks, "leave_some", lambda *_args: 0)
 
@@ -181,6 +185,7 @@ SESSION_PLANTS: list[Plant] = [
     sessions_that_never_end,
     newest_first,
     everybody_has_a_turn,
+    responses_that_stay_lost,
     the_dead_hold_locks,
     a_token_given_twice,
     pushes_that_overtake,

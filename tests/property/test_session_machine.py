@@ -33,6 +33,8 @@ from .test_rich_machine import (
 
 TTLS_US = st.sampled_from([SECOND, 2 * SECOND, 60 * SECOND, 600 * SECOND])
 WHICH = st.sampled_from([0, 0, 0, 1, 2, 3])
+# How many deliveries the client has missed at the end; None if it says nothing of it.
+KNOWN = st.sampled_from([None, None, None, 0, 1, 2, 5])
 LOCKS = st.sampled_from([b"l", b"l", b"m"])
 
 
@@ -47,8 +49,8 @@ IN_SESSION = st.one_of(
     OPEN,
     _command(Op.RENEW_SESSION, WHICH),
     _command(Op.END_SESSION, WHICH),
-    _command(Op.PULL_IN_SESSION, QUEUES, st.integers(0, 4), TIMES_US, WHICH, st.integers(0, 1)),
-    _command(Op.PULL_IN_SESSION, st.just(b"a"), st.integers(1, 2), st.just(0), WHICH, st.just(1)),
+    _command(Op.PULL_IN_SESSION, QUEUES, st.integers(0, 4), TIMES_US, WHICH, st.integers(0, 1), KNOWN),
+    _command(Op.PULL_IN_SESSION, st.just(b"a"), st.integers(1, 2), st.just(0), WHICH, st.just(1), KNOWN),
     _command(Op.LEAVE_QUEUE, QUEUES, WHICH),
     _command(Op.LOCK, LOCKS, WHICH, st.booleans()),
     _command(Op.UNLOCK, LOCKS, WHICH),
@@ -105,17 +107,25 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
     )
     def a_session_that_holds_several_ends(self, pushes: list[Any], others: list[Any], wait: int) -> None:
         self._batch(0, [[Op.OPEN_SESSION, SECOND], [Op.PUSH_TRAITS, b"a", pushes]])
-        pull = [Op.PULL_IN_SESSION, b"a", 1, 0, 0, 0]
+        pull = [Op.PULL_IN_SESSION, b"a", 1, 0, 0, 0, None]
         self._batch(0, [pull, pull, pull])
         self._batch(wait, others)
         self._batch(SECOND, [[Op.PULL, b"a", 4]])
+
+    @rule(rows=st.lists(ROWS, min_size=2, max_size=4), missed=st.integers(0, 2))
+    def a_response_is_lost(self, rows: list[Any], missed: int) -> None:
+        self._batch(0, [[Op.OPEN_SESSION, SECOND], [Op.PUSH_TRAITS, b"d", rows]])
+        pull = [Op.PULL_IN_SESSION, b"d", 1, 0, 0, 1]
+        self._batch(0, [[*pull, None]])
+        self._batch(0, [[*pull, 0]])
+        self._batch(0, [[*pull, missed]])
 
     @rule(others=st.lists(IN_SESSION, max_size=3), properties=PROPERTIES)
     def two_stand_in_line(self, others: list[Any], properties: list[Any]) -> None:
         exclusive = [*properties, [b"exclusive", True]]
         self._batch(0, [[Op.OPEN_SESSION, SECOND], [Op.OPEN_SESSION, 60 * SECOND]])
         self._batch(0, [[Op.SET_PROPERTIES, b"a", exclusive], [Op.PUSH, b"a", None, [b"x", b"y"], None, 0]])
-        pulls = [[Op.PULL_IN_SESSION, b"a", 1, 0, which, 1] for which in (1, 0)]
+        pulls = [[Op.PULL_IN_SESSION, b"a", 1, 0, which, 1, None] for which in (1, 0)]
         self._batch(0, [*pulls, [Op.LOCK, b"l", 1, True], [Op.LOCK, b"l", 0, True]])
         self._batch(0, others)
         self._batch(SECOND, pulls)
@@ -147,6 +157,9 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
 
     def _resolved(self, command: list[Any]) -> list[Any]:
         place = _PLACES.get(command[0])
+        if command[0] == Op.PULL_IN_SESSION:
+            missed = command[6]
+            command = [*command[:6], -1 if missed is None else max(0, self.model.deliveries - missed)]
         if place is not None:
             return [*command[:place], self.model.opened - command[place], *command[place + 1 :]]
         if command[0] == Op.CANCEL_PUSH:

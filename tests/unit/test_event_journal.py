@@ -221,7 +221,7 @@ def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -
     world.batch([Op.UPGRADE, 3])
     world.push(Q, b"a")
     (session,) = world.batch([Op.OPEN_SESSION, SECOND])
-    world.batch([Op.PULL_IN_SESSION, Q, 1, 0, session, 1])
+    world.batch([Op.PULL_IN_SESSION, Q, 1, 0, session, 1, -1])
     world.batch([Op.END_SESSION, session])
     assert world.machine.queues[Q].redelivered_total == 1
     world.pull(Q)

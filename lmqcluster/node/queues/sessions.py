@@ -71,6 +71,19 @@ class Sessions:
         """The number of a session, 0 if the text is no id of one."""
         return self._receipts().parse(session)
 
+    def known(self, after: bytes | None) -> int:
+        """The number of the last delivery that a client has received, 0 for none; -1 if it says nothing of it.
+
+        Raises:
+            LmqError: ``bad_request`` if the text is no id of a message.
+        """
+        if not after:
+            return -1 if after is None else 0
+        number = self._receipts().parse(after)
+        if not number:
+            raise LmqError("bad_request", "after must be the id of a message, or empty")
+        return number
+
     # --- pull -----------------------------------------------------------------------------------------------------
 
     async def pull(
@@ -82,10 +95,14 @@ class Sessions:
         wait_s: float | None = 0.0,
         lease_s: float | None = None,
         charge: int = 1,
+        after: bytes | None = None,
         has_room: HasRoom | None = None,
         owner: bytes = b"",
     ) -> list[Delivery]:
         """Lease up to `count` messages until the session ends, or `lease_s` is over; see `QueueService.pull`.
+
+        With `after`, the id of the last message of the queue that the client has received in this session, or empty if there is
+        none, later ones that the session holds go back first: their responses were lost.
 
         Of several sessions that pull from an exclusive queue one gets messages, the others stand by in the order in which they
         first asked. `charge` is how many of a message's deliveries it uses up, 0 or 1.
@@ -96,7 +113,7 @@ class Sessions:
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         until_us = 0 if lease_s is None else lease_us(lease_s)
-        arguments = (until_us, self.number(session), charge, *service.owned(owner))
+        arguments = (until_us, self.number(session), charge, self.known(after), *service.owned(owner))
         return await self._pull(queue, arguments, (count, wait_s), has_room)
 
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["pull_many", "pull_with_options"]
 
-_OPTIONS = frozenset((b"lease", b"auto_ack", b"session"))
+_OPTIONS = frozenset((b"lease", b"auto_ack", b"session", b"after"))
 
 
 def pull_with_options(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
-    """``pull(name, timeout, {lease, auto_ack, session})``."""
+    """``pull(name, timeout, {lease, auto_ack, session, after})``."""
     arity(arguments, 3, 3)
     name, wait_s, options = text(arguments[0]), wait(arguments[1]), given(arguments[2], _OPTIONS)
     settles = _settles(connection, msgid, options)
@@ -30,7 +30,7 @@ def pull_with_options(connection: Connection, msgid: Any, arguments: list[Any]) 
 
 
 def pull_many(connection: Connection, msgid: Any, name: bytes, wanted: tuple[int, float], more: list[Any]) -> None:
-    """``pull_many(name, max, timeout[, {lease, auto_ack, session}])``; `more` holds the options, if there are any."""
+    """``pull_many(name, max, timeout[, {lease, auto_ack, session, after}])``; `more` holds the options, if there are any."""
     options = given(more[0], _OPTIONS) if more else {}
     settles = _settles(connection, msgid, options)
     puller = SettlingPuller(connection, is_many=True) if settles else ManyPuller(connection)
@@ -55,7 +55,8 @@ def _start(
         number = service.sessions.number(text(options[b"session"]))
         service.check_version(3)
         service.check_name(name, connection.kept_for())
-        asked = (Op.PULL_IN_SESSION, own_lease_us, number, 1, *connection.owned())
+        known = service.sessions.known(text(options[b"after"]) if b"after" in options else None)
+        asked = (Op.PULL_IN_SESSION, own_lease_us, number, 1, known, *connection.owned())
         service.pulls.start_asking(asked, name, ticket)
         return
     if lease_s is None:

@@ -164,12 +164,18 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "description": "Acknowledge the messages before they are sent: whoever does not get them loses them.",
             },
             "session": SESSION_ID,
+            "after": {
+                **_STRING,
+                "description": "Id of the last message of this queue that arrived in the session, empty if none did. What the "
+                "session holds of later ones was lost on the way, and goes back first.",
+            },
         },
         "max",
         "timeout",
         "lease",
         "auto_ack",
         "session",
+        "after",
     ),
     "Part": _object({"content": _ref("Content"), "content_type": _STRING, "headers": _HEADERS}),
     "Message": _object(

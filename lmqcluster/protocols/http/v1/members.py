@@ -10,7 +10,7 @@ from ..server.target import Query
 from .media import content_of
 
 __all__ = [
-    "choice", "flag_of", "list_of", "number_of", "object_of", "place_of", "seconds", "session_of", "text_of", "whole",
+    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "place_of", "seconds", "session_of", "text_of", "whole",
     "whole_member",
 ]  # fmt: skip
 
@@ -78,6 +78,12 @@ def place_of(body: dict[str, Any], where: str = "the body") -> Place:
     if value not in _PLACES:
         raise LmqError("bad_request", f"place of {where} must be one of {', '.join(_PLACES)}")
     return _PLACES[value]
+
+
+def after_of(body: dict[str, Any]) -> bytes | None:
+    """The last message that has arrived, None if a body says nothing of it."""
+    after = body.get("after")
+    return b"" if after == "" else text_of(after, "after", _SESSION_BYTES_MAX)
 
 
 def session_of(body: dict[str, Any]) -> bytes:

@@ -18,7 +18,18 @@ from ..server.shown_properties import shown
 from ..server.target import check_name
 from .long_list import reply_with_list
 from .media import read_value, reply_media
-from .members import flag_of, list_of, number_of, object_of, place_of, seconds, session_of, text_of, whole_member
+from .members import (
+    after_of,
+    flag_of,
+    list_of,
+    number_of,
+    object_of,
+    place_of,
+    seconds,
+    session_of,
+    text_of,
+    whole_member,
+)
 from .message_items import item_of
 from .queue_views import QueueViews
 from .rendering import delivered_message
@@ -42,7 +53,7 @@ RENDERED_FACTOR = 4
 """What contents take, with the texts and values that are made of them and the answer, in times their bytes."""
 _ID_BYTES_MAX = 64
 _ITEMS_PER_TURN = 500
-_PULL_MEMBERS = {"max", "timeout", "lease", "auto_ack", "session"}
+_PULL_MEMBERS = {"max", "timeout", "lease", "auto_ack", "session", "after"}
 
 
 class QueueRoutes:
@@ -141,6 +152,8 @@ class QueueRoutes:
 
         service = self._service
         if body.get("session") is None:
+            if body.get("after") is not None:
+                raise LmqError("bad_request", "after goes with a session")
             operation = service.pull(
                 name, count=count, wait_s=wait_s, has_room=has_room, owner=owner, lease_s=lease_s, settles=settles
             )
@@ -150,6 +163,7 @@ class QueueRoutes:
             operation = service.sessions.pull(
                 name,
                 session_of(body),
+                after=after_of(body),
                 count=count,
                 wait_s=wait_s,
                 has_room=has_room,
