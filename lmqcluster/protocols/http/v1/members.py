@@ -83,7 +83,7 @@ def place_of(body: dict[str, Any], where: str = "the body") -> Place:
 def after_of(body: dict[str, Any]) -> bytes | None:
     """The last message that has arrived, None if a body says nothing of it."""
     after = body.get("after")
-    return b"" if after == "" else text_of(after, "after", _SESSION_BYTES_MAX)
+    return b"" if after in ("", b"") else text_of(after, "after", _SESSION_BYTES_MAX)
 
 
 def session_of(body: dict[str, Any]) -> bytes:
