@@ -47,7 +47,12 @@ class Member:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_reads, "TIMEOUT_S", 60.0)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:  # noqa: ARG001
     monkeypatch.setattr(fresh_reads, "TIMEOUT_S", 0.05)
 
 
@@ -85,6 +90,7 @@ def test_it_waits_for_the_longest_log_of_a_majority() -> None:
     run(scenario)
 
 
+@pytest.mark.usefixtures("quick")
 def test_without_a_majority_it_is_not_fresh() -> None:
     async def scenario(net: dict[str, Member]) -> None:
         assert not await Member("a", "abc", 5, net).reads.fresh()
@@ -92,16 +98,19 @@ def test_without_a_majority_it_is_not_fresh() -> None:
     run(scenario)
 
 
-def test_members_that_have_forgotten_or_know_another_set_do_not_count() -> None:
+def test_members_that_have_forgotten_or_know_another_set_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(net: dict[str, Member]) -> None:
         asker, other = Member("a", "abc", 5, net), Member("b", "abc", 5, net)
         other.recovering = True
+        monkeypatch.setattr(fresh_reads, "TIMEOUT_S", 0.05)
         assert not await asker.reads.fresh()
         other.recovering, other.names = False, "abcd"
         assert not await asker.reads.fresh()
         other.names = "abc"
+        monkeypatch.setattr(fresh_reads, "TIMEOUT_S", 60.0)
         assert await asker.reads.fresh()
         asker.recovering = True
+        monkeypatch.setattr(fresh_reads, "TIMEOUT_S", 0.05)
         assert not await asker.reads.fresh()
 
     run(scenario)
@@ -120,6 +129,7 @@ def test_reads_of_one_turn_share_a_question_and_later_ones_the_next() -> None:
     run(scenario)
 
 
+@pytest.mark.usefixtures("quick")
 def test_an_answer_to_an_earlier_question_does_not_count() -> None:
     async def scenario(net: dict[str, Member]) -> None:
         asker = Member("a", "ab", 5, net)
