@@ -250,7 +250,7 @@ class Restoration(Generic[S]):
 
     def _take_waiting_pushes(self, rows: list[Any]) -> None:
         self._machine.waiting_pushes.load(
-            (*row[:4], checked_item([row[8], *row[4:7]]), Push(*row[7])) for row in map(tuple, rows)
+            (*row[:5], checked_item([row[9], *row[5:8]]), Push(*row[8])) for row in map(tuple, rows)
         )
 
     def _take_poll_limits(self, rows: list[Any]) -> None:

@@ -56,6 +56,7 @@ class WaitingPushCommands:
         if before is not None:
             if list(before.items) != items:
                 raise RefusedError("key_reused", "the idempotency key was used for another body on this queue")
+            state.waiting_pushes.join(before)
             return Waits(before.ticket)
         result = self._stored(queue, waiting)
         if result is not None:
@@ -63,12 +64,14 @@ class WaitingPushCommands:
         return Waits(state.waiting_pushes.add(queue, owner, checked_time(wait_us), items))
 
     def cancel(self, ticket: int, owner: bytes = b"") -> bool:
-        """Refuse a push that waits; False if it does not, or is somebody else's."""
-        push = self._state.waiting_pushes.find(ticket)
+        """Refuse a push that waits, unless a repetition of it waits too; False if it does not wait, or is somebody else's."""
+        table = self._state.waiting_pushes
+        push = table.find(ticket)
         if push is None or push.owner != owner:
             return False
-        self._state.waiting_pushes.refuse(push, "the client waits no more")
-        self._state.waiting_pushes.note(push.queue)
+        if table.leave(push):
+            table.refuse(push, "the client waits no more")
+            table.note(push.queue)
         return True
 
     def serve(self) -> None:

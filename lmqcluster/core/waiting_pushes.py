@@ -73,6 +73,8 @@ class WaitingPushes:
         self._pushes: dict[int, WaitingPush] = {}
         self._lines: dict[bytes, dict[int, None]] = {}
         self._keys: dict[tuple[bytes, bytes, bytes], int] = {}
+        # By ticket, how many repetitions of the push wait for it too; those without any are not there.
+        self._repetitions: dict[int, int] = {}
         self._ends: SortedLine[WaitingPush] = SortedLine()
         self.last = 0
         self.size_bytes = 0
@@ -119,6 +121,17 @@ class WaitingPushes:
         ticket = None if key is None else self._keys.get(key)
         return None if ticket is None else self._pushes[ticket]
 
+    def join(self, push: WaitingPush) -> None:
+        """A repetition waits for the push too."""
+        self._repetitions[push.ticket] = self._repetitions.get(push.ticket, 0) + 1
+
+    def leave(self, push: WaitingPush) -> bool:
+        """One of those who wait for the push does so no more; whether nobody does now."""
+        others = self._repetitions.pop(push.ticket, 0)
+        if others > 1:
+            self._repetitions[push.ticket] = others - 1
+        return not others
+
     def first(self, queue: bytes) -> WaitingPush | None:
         """The push that has waited longest for this queue."""
         line = self._lines.get(queue)
@@ -143,6 +156,7 @@ class WaitingPushes:
         quotas.give(Kind.WAITING_BYTES, push.owner, size)
         self.size_bytes -= size
         del self._pushes[push.ticket]
+        self._repetitions.pop(push.ticket, None)
         line = self._lines[push.queue]
         del line[push.ticket]
         if not line:
@@ -196,17 +210,20 @@ class WaitingPushes:
 
     def rows(self) -> Iterator[list[object]]:
         """A row for each message, as of now."""
-        return (_row(push, *one) for push in list(self._pushes.values()) for one in push.items)
+        pushes = [(push, self._repetitions.get(push.ticket, 0)) for push in self._pushes.values()]
+        return (_row(push, repetitions, *one) for push, repetitions in pushes for one in push.items)
 
-    def load(self, rows: Iterable[tuple[int, bytes, bytes, int, Item, Push]]) -> None:
+    def load(self, rows: Iterable[tuple[int, bytes, bytes, int, int, Item, Push]]) -> None:
         """Add the rows of a snapshot, those of one push one after the other."""
-        for ticket, queue, owner, ends_us, item, options in rows:
+        for ticket, queue, owner, ends_us, repetitions, item, options in rows:
             before = self._pushes.get(ticket)
             items = [(item, options)]
             if before is not None:
                 self._take_out(before)
                 items = [*before.items, *items]
             self._put(WaitingPush(ticket, queue, owner, ends_us, items))
+            if repetitions:
+                self._repetitions[ticket] = repetitions
 
     def begin(self) -> None:
         """All queues of a snapshot are there."""
@@ -215,7 +232,7 @@ class WaitingPushes:
         self.note_all()
 
 
-def _row(push: WaitingPush, item: Item, options: Push) -> list[object]:
+def _row(push: WaitingPush, repetitions: int, item: Item, options: Push) -> list[object]:
     headers = [list(header) for header in item.headers]
     what = [item.content_type, headers, item.key, list(options), item.content]
-    return [push.ticket, push.queue, push.owner, push.ends_us, *what]
+    return [push.ticket, push.queue, push.owner, push.ends_us, repetitions, *what]

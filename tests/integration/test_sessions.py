@@ -196,6 +196,25 @@ def test_a_wait_for_room_ends_in_time_and_with_its_client(shared_cluster: Cluste
         assert client.pull(queue_name, 0) is None
 
 
+def test_a_repetition_waits_on_when_the_first_connection_is_gone(shared_cluster: Cluster, queue_name: str) -> None:
+    def waiting() -> int:
+        count: int = shared_cluster[0].get_json(f"/v1/queues/{queue_name}")["pushes_waiting"]
+        return count
+
+    with Client(shared_cluster[0].rpc) as client, Rpc(shared_cluster[2].rpc, 60) as second:
+        client.update_props(queue_name, {"max_items": 1})
+        client.push(queue_name, "a")
+        with Rpc(shared_cluster[1].rpc, 60) as first:
+            first.ask("push", queue_name, "b", {"wait": 600, "key": "k"})
+            wait_for(lambda: waiting() == 1, "the push waits")
+            second.ask("push", queue_name, "b", {"wait": 600, "key": "k"})
+            # What the same node is asked next is carried out after it.
+            assert second.call("push", f"{queue_name}-next", "x") == b"ok"
+        assert client.pull(queue_name, 60).ack()
+        assert second.read().error is None
+        assert client.pull(queue_name, 60).content == b"b"
+
+
 def test_what_clients_ask_of_sessions_is_bounded_and_checked(shared_cluster: Cluster, queue_name: str) -> None:
     rpc = Rpc(shared_cluster[0].rpc, 60)
     for method, arguments, text in [

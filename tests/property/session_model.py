@@ -29,6 +29,7 @@ class WaitingPush:
     queue: bytes
     rows: list[Any]
     ends_us: int
+    waiters: int = 1
 
     def key(self) -> tuple[bytes, bytes] | None:
         keys = [row[3] for row in self.rows if row[3] is not None]
@@ -191,7 +192,10 @@ class SessionModel(RichModel):
         wait = WaitingPush(self.tickets + 1, name, rows, self.now_us + wait_us)
         before = [one for one in self.waits if one.key() is not None and one.key() == wait.key()]
         if before:
-            return ("waits", before[-1].ticket) if before[-1].same(rows) else REFUSED
+            if not before[-1].same(rows):
+                return REFUSED
+            before[-1].waiters += 1
+            return "waits", before[-1].ticket
         result = self.try_rows(name, rows)
         queue = self.queues[name]
         if isinstance(result, list):
@@ -206,7 +210,9 @@ class SessionModel(RichModel):
     def cancel_push(self, ticket: int) -> bool:
         found = [wait for wait in self.waits if wait.ticket == ticket]
         if found:
-            self.refuse(found[0])
+            found[0].waiters -= 1
+            if not found[0].waiters:
+                self.refuse(found[0])
         return bool(found)
 
     def refuse(self, wait: WaitingPush) -> None:

@@ -52,7 +52,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:  # noqa: ARG001
+def quick(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     monkeypatch.setattr(fresh_reads, "TIMEOUT_S", 0.05)
 
 

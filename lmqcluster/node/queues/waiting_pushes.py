@@ -25,8 +25,8 @@ class WaitingPushes:
         self._proposals = proposals
         self._board = board
         self._loop = asyncio.get_running_loop()
-        # The owners of pushes that wait now.
-        self._waiting: dict[int, bytes] = {}
+        # Those that wait now; two of them may wait for the same push.
+        self._waiting: set[_Ticket] = set()
         self._closing: LmqError | None = None
 
     def push(
@@ -60,26 +60,26 @@ class WaitingPushes:
         except LmqError as exc:
             raise self._closing or exc if exc.code == "full" and ticket.number else exc from None
         finally:
-            self._waiting.pop(ticket.number, None)
+            self._waiting.discard(ticket)
         return [stored(*one) for one in result]
 
-    def waits(self, number: int, owner: bytes) -> asyncio.Future[Any]:
-        """A push waits under this ticket; what is returned tells what becomes of it."""
-        self._waiting[number] = owner
+    def waits(self, ticket: _Ticket) -> asyncio.Future[Any]:
+        """A push waits now; what is returned tells what becomes of it."""
+        self._waiting.add(ticket)
         if self._closing is not None:
-            self.withdraw(number, owner)
-        return self._board.push(number)
+            self.withdraw(ticket)
+        return self._board.push(ticket.number)
 
-    def withdraw(self, ticket: int, owner: bytes) -> None:
-        """Refuse a push, unless it is stored by now."""
-        command = [Op.CANCEL_PUSH, ticket, *self._proposals.owned(owner)]
+    def withdraw(self, ticket: _Ticket) -> None:
+        """Refuse a push, unless it is stored by now, or a repetition of it waits too."""
+        command = [Op.CANCEL_PUSH, ticket.number, *self._proposals.owned(ticket.owner)]
         self._proposals.proposer.add_first(Group(command, [], unheard))
 
     def close(self, error: LmqError) -> None:
         """Withdraw what waits; what is not stored meanwhile is refused with `error`."""
         self._closing = error
-        for ticket, owner in self._waiting.items():
-            self.withdraw(ticket, owner)
+        for ticket in self._waiting:
+            self.withdraw(ticket)
 
     def reopen(self) -> None:
         """Let pushes wait again after `close`."""
@@ -90,12 +90,13 @@ class _Ticket:
     """Takes the result of one push, or what will tell it, before the notices of the same batch (`Sink`).
 
     Attributes:
+        owner: whose push it is.
         number: the ticket under which the push waits, 0 as long as it does not.
     """
 
     def __init__(self, pushes: WaitingPushes, owner: bytes) -> None:
         self._pushes = pushes
-        self._owner = owner
+        self.owner = owner
         self._is_abandoned = False
         self.number = 0
 
@@ -103,7 +104,7 @@ class _Ticket:
         """Nobody waits for the push any more; it is withdrawn now, or when it begins to wait."""
         self._is_abandoned = True
         if self.number:
-            self._pushes.withdraw(self.number, self._owner)
+            self._pushes.withdraw(self)
 
     def completed(self, group: Group, result: Any) -> None:
         """It is stored, or waits."""
@@ -113,7 +114,7 @@ class _Ticket:
             if self._is_abandoned:
                 self.abandon()
                 return
-            result = self._pushes.waits(result.ticket, self._owner)
+            result = self._pushes.waits(self)
         if not future.done():
             future.set_result(result)
 
