@@ -41,6 +41,7 @@ class SessionClient:
         self._rng = random.Random(f"{seed}:{host.id}:{host.life}:sessions")
         self._session = 0
         self._held: list[tuple[bytes, int]] = []
+        self._last = 0
         self._tickets: list[int] = []
         self._later(self._begin)
 
@@ -90,9 +91,12 @@ class SessionClient:
 
     def _pull(self) -> None:
         queue, count = self._rng.choice([HELD, TURN]), self._rng.choice([1, 1, 3])
-        self._send([Op.PULL_IN_SESSION, queue, count, 0, self._session, self._rng.choice([0, 1])], self._pulled)
+        # As if some of the latest deliveries had not arrived.
+        known = self._rng.choice([-1, -1, -1, self._last, max(0, self._last - 1)])
+        self._send([Op.PULL_IN_SESSION, queue, count, 0, self._session, self._rng.choice([0, 1]), known], self._pulled)
 
     def _pulled(self, delivered: list[Any] | None) -> None:
+        self._last = max([self._last, *(number for _queue, number, _remaining, _message in delivered or [])])
         self._held += [(queue, number) for queue, number, _remaining, _message in delivered or []]
 
     def _settle(self) -> None:

@@ -192,6 +192,11 @@ class SessionJudge:
                     detail = f"{session.number}, and {self._claims.holder(queue)} has it"
                     self._report("two at an exclusive queue", detail)
                 return
+        known = arguments[4]
+        for delivery in session.deliveries if known >= 0 else []:
+            held = self._messages.held.get(delivery)
+            if delivery > known and held is not None and held.queue == queue:
+                self._messages.come_back(delivery)
         for delivery, arrival, content in self._delivered(queue, arguments[0], result or []):
             session.deliveries.append(delivery)
             self._messages.held[delivery] = Held(queue, arrival, content)

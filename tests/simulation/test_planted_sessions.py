@@ -7,10 +7,11 @@ import pytest
 from tests.simulation.planted_sessions import PLANTED_SESSIONS
 from tests.simulation.tasks import Task
 
-SEEDS = range(1, 9)
+SEEDS = range(1, 17)
 KINDS = {
     "leases of ended sessions kept": {"session out of order"},
     "leases of ended sessions to the tail": {"session out of order"},
+    "lost responses kept": {"session out of order"},
     "lost leases confirmed": {"confirmed though lost"},
     "sessions that live too long": {"session ended at the wrong time"},
     "fencing tokens by lock": {"token not larger"},
