@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from lmqcluster.wire.errors import LmqError
 
 from ..async_client import AsyncClient
@@ -18,8 +16,7 @@ SESSION_S_MAX = 3_600.0
 class Turns:
     """Pulls in a session, whose messages are its own until it ends.
 
-    What a node delivered just before it died is the session's too, although nobody received it, and the next message would
-    overtake it. So when the connection is lost during a pull, the session ends and everything returns to its old place.
+    What a node delivered just before it died comes with the next pull, so that no message overtakes it.
 
     Args:
         session_s: how long the consumer may be silent before another one gets its turn.
@@ -43,34 +40,11 @@ class Turns:
             session = self._client.session(self._session_s)
             await session.__aenter__()
             self._session = session
-        cut = asyncio.Event()
-
-        def changed(connected: bool) -> None:
-            if not connected:
-                cut.set()
-
-        watchers = self._client._session.watchers
-        watchers.append(changed)
         try:
-            return await self._pull(session, cut)
-        finally:
-            watchers.remove(changed)
-
-    async def _pull(self, session: ClientSession, cut: asyncio.Event) -> list[Message]:
-        pulling = asyncio.ensure_future(session.pull_many(self._queue, 1, None))
-        cutting = asyncio.ensure_future(cut.wait())
-        try:
-            await asyncio.wait((pulling, cutting), return_when=asyncio.FIRST_COMPLETED)
-            if pulling.done():
-                return pulling.result()
+            return await session.pull_many(self._queue, 1, None)
         except LmqError as error:
             if error.code != "session_lost":
                 raise
-        finally:
-            # A message that arrives together with the end is given back by the client.
-            pulling.cancel()
-            cutting.cancel()
-            await asyncio.wait((pulling, cutting))
         await self.close()
         return []
 
