@@ -34,7 +34,7 @@ from .calls import (
 from .job_calls import JobCalls
 from .message import Message
 from .messages import Messages
-from .options import BatchOptions, Place, PushOptions, give_back_options, packed_push_options, random_key
+from .options import BatchOptions, Header, Place, PushOptions, give_back_options, packed_push_options, random_key
 from .queue_calls import QueueCalls
 from .replies import decode_strings, push_text
 from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
@@ -231,6 +231,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         scope: Name | None = None,
         content_types: Sequence[Name | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
     ) -> Future[list[str]]:
         """Push many messages to one queue, in order; much faster than one by one.
 
@@ -245,6 +246,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             content_types: one for each content, which then must be the body as bytes and is stored as it is, as over HTTP; None
                 where the content is any MessagePack value. They need keys or options.
             options: those of `push` for each content, or None; keys are given by `keys`. They do not go with a scope.
+            headers: for each content (name, value) pairs or None; those are kept that the queue's hooks name. They need keys or
+                options.
 
         Returns:
             Awaited: one result per content, as `push`.
@@ -255,7 +258,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
-        each = BatchOptions(len(contents), keys, scope, content_types, options)
+        each = BatchOptions(len(contents), keys, scope, content_types, options, headers)
         loop = self._loop or self._bind()
         name = pack_raw(name_bytes(queue))
         if len(contents) <= PUSH_COUNT_MAX:

@@ -9,12 +9,10 @@ from typing import Any
 
 from .call_base import CallBase, Name, mappings
 from .calls import Call
-from .options import PushOptions, packed_push_options
+from .options import Header, PushOptions, packed_headers, packed_push_options
 from .requests import name_bytes, request_body
 
 __all__ = ["JobCalls", "Mark"]
-
-_Header = tuple[Name, Name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class JobCalls(CallBase):
         note: bytes = b"",
         done: bool = False,
         content_types: Sequence[Name | None] | None = None,
-        headers: Sequence[Iterable[_Header] | None] | None = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
     ) -> Future[int]:
         """Push the next messages of a stream, all or none of them, in one request.
@@ -87,10 +85,7 @@ class JobCalls(CallBase):
         if content_types is not None:
             request["content_types"] = [None if kind is None else name_bytes(kind) for kind in content_types]
         if headers is not None:
-            request["headers"] = [
-                None if one is None else [[name_bytes(name), name_bytes(value)] for name, value in one]
-                for one in headers
-            ]
+            request["headers"] = packed_headers(headers)
         return self._call(Call, request_body(b"push_marked", [name_bytes(queue), list(contents), request]), int)
 
     def mark(self, job: Name, stream: Name) -> Future[Mark | None]:

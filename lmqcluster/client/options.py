@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
 from .call_base import Name
 from .requests import name_bytes
 
-__all__ = ["BatchOptions", "Place", "PushOptions", "give_back_options", "packed_push_options", "random_key"]
+__all__ = [
+    "BatchOptions",
+    "Header",
+    "Place",
+    "PushOptions",
+    "give_back_options",
+    "packed_headers",
+    "packed_push_options",
+    "random_key",
+]
 
 Place = Literal["tail", "keep", "head"]
 """Where a message goes that is given back."""
+Header = tuple[Name, Name]
+"""Name and value."""
 _PLACES = ("tail", "keep", "head")
 _NAMES = frozenset(("key", "label", "group"))
 _NUMBERS = frozenset(("delay", "due", "ttl", "priority", "wait"))
@@ -64,6 +75,11 @@ def packed_push_options(options: PushOptions) -> dict[str, Any]:
     return packed
 
 
+def packed_headers(headers: Iterable[Iterable[Header] | None]) -> list[list[list[bytes]] | None]:
+    """The headers of several messages as a request has them."""
+    return [None if one is None else [[name_bytes(name), name_bytes(value)] for name, value in one] for one in headers]
+
+
 def give_back_options(delay: float | None, place: Place) -> dict[str, Any]:
     """The same for a message that is given back.
 
@@ -95,16 +111,18 @@ class BatchOptions:
         scope: Name | None,
         types: Sequence[Name | None] | None,
         options: Sequence[PushOptions | None] | None,
+        headers: Sequence[Iterable[Header] | None] | None,
     ) -> None:
-        for name, values in (("keys", keys), ("content types", types), ("options", options)):
+        each = (("keys", keys), ("content types", types), ("options", options), ("headers", headers))
+        for name, values in each:
             if values is not None and len(values) != count:
                 raise ValueError(f"{count} contents need as many {name}, not {len(values)}")
         if scope is not None and keys is None:
             raise ValueError("a scope needs keys")
         if scope is not None and options is not None:
             raise ValueError("a scope does not go with options")
-        if types is not None and keys is None and options is None:
-            raise ValueError("content types need keys or options")
+        if keys is None and options is None and not (types is None and headers is None):
+            raise ValueError("content types and headers need keys or options")
         self._common: dict[str, Any] = {} if scope is None else {"scope": name_bytes(scope)}
         self._each: dict[str, list[Any]] = {}
         if options is not None:
@@ -114,6 +132,8 @@ class BatchOptions:
             self._each["keys"] = [name_bytes(key) for key in keys]
         if types is not None:
             self._each["content_types"] = [None if kind is None else name_bytes(kind) for kind in types]
+        if headers is not None:
+            self._each["headers"] = packed_headers(headers)
 
     def of(self, start: int, end: int) -> dict[str, Any] | None:
         """Those of a part of the messages, None if there are none at all."""

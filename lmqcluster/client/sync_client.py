@@ -21,7 +21,7 @@ from .batches import Backlog, BatchColumns, BatchLease
 from .job_calls import Mark
 from .message import Delivery, Message, logger
 from .messages import Messages
-from .options import Place, PushOptions
+from .options import Header, Place, PushOptions
 from .sync_queue_calls import SyncQueueCalls
 from .sync_session_calls import SyncSession, SyncSessionCalls
 from .transactions import SyncTransaction
@@ -114,11 +114,12 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         scope: Name | None = None,
         content_types: Sequence[Name | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
     ) -> list[str]:
         """Push many messages to one queue, see `AsyncClient.push_many`."""
         return self._run(
             lambda: self._client.push_many(
-                queue, contents, keys=keys, scope=scope, content_types=content_types, options=options
+                queue, contents, keys=keys, scope=scope, content_types=content_types, options=options, headers=headers
             )
         )
 

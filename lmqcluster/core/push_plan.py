@@ -5,7 +5,7 @@ from __future__ import annotations
 from .commands import PushFlag, RefusedError
 from .intake import Push, Room, refuse
 from .items import Item
-from .keyed_pushes import FLAG_BITS
+from .keyed_pushes import FLAG_BITS, store_item
 from .keys import KnownPush, digest_of
 from .message import Message, content_bytes
 from .queue import Queue
@@ -80,7 +80,7 @@ class PushPlan:
         if known is not None:
             return known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS
         sequence = state.last_sequence + 1
-        flag = state.store(queue, (item.content_type, item.headers), [item.content], push)[0]
+        flag = store_item(state, queue, item, push)
         if item.key is not None:
             known = KnownPush(flag | sequence << FLAG_BITS, digest_of(item.content))
             state.keys.remember(self._owner, queue.name, item.key, known, state.now_us)

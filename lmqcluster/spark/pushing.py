@@ -323,6 +323,7 @@ class Pusher:
                     rows.values,
                     keys=rows.keys,
                     content_types=types,
+                    headers=rows.headers if any(rows.headers) else None,
                     options=rows.options if any(rows.options) else None,
                 ),
                 within_s=_KEYS_S,

@@ -130,6 +130,30 @@ def test_a_key_makes_pushes_with_options_one(client: Blocking, queue_name: str) 
     assert client.contents(queue_name) == ["x", "z", "x", "y"]
 
 
+def test_messages_of_a_batch_have_headers_that_the_hooks_name(client: Blocking, queue_name: str) -> None:
+    client.update_props(queue_name, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}})
+    headers = [[("X-A", "1"), ("x-b", "2")], None]
+    client.push_many(queue_name, ["x", "y"], options=[{"priority": 1}, None], headers=headers)
+    client.push_many(queue_name, ["z"], keys=["k"], headers=[[("x-a", b"\xff")]])
+    assert [one.headers for one in client.peek(queue_name, 3)] == [((b"x-a", b"1"),), (), ((b"x-a", b"\xff"),)]
+    with pytest.raises(ValueError, match="need keys or options"):
+        client.push_many(queue_name, ["x"], headers=[None])
+    with pytest.raises(ValueError, match="as many headers"):
+        client.push_many(queue_name, ["x"], keys=["k"], headers=[])
+
+
+def test_peek_shows_whatever_a_message_was_pushed_with(client: Blocking, queue_name: str) -> None:
+    options = [{"priority": 1}, {"delay": 60}, {"group": "g"}, {"group": "g"}, {"label": "l"}, None]
+    contents = [b"%d" % number for number in range(len(options))]
+    client.push_many(queue_name, contents, options=options)
+    client.push(queue_name, b"plain")
+    shown = client.peek(queue_name, 10)
+    assert [one.body for one in shown] == [message.body for message in sorted(shown, key=lambda one: one.sequence)]
+    assert len(shown) == len(options) + 1
+    assert client.pull(queue_name, 0).content == "2"
+    assert len(client.peek(queue_name, 10)) == len(options)
+
+
 def test_a_batch_with_options_may_be_large(client: Blocking, queue_name: str) -> None:
     """It is sent as several requests."""
     size, count = 1 << 20, 12

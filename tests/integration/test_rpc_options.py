@@ -634,3 +634,9 @@ def test_a_transaction_touches_only_what_the_token_covers(tmp_path: Path) -> Non
         assert await root.call("done", "theirs", receipt) == (None, b"ok")
 
     on_guarded_node(tmp_path, main)
+
+
+@pytest.mark.parametrize("headers", [7, [], [7], [[7]], [[["x"]]], [[["x", 7]]], [[["x", "y", "z"]]]])
+def test_malformed_headers_are_refused(rpc: Rpc, queue_name: str, headers: object) -> None:
+    # As LMQ says it of arguments of a wrong type.
+    assert rpc.error("push_many", queue_name, ["x"], {"keys": ["k"], "headers": headers}) == b"function_clause"

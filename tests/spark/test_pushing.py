@@ -144,10 +144,13 @@ def test_rows_with_and_without_idempotency_keys_keep_their_order(servers: str, c
     assert pulled(client, queue) == [b"a", b"b", b"c", b"c", b"a", b"c", b"c"]
 
 
-def test_content_types_and_headers_go_along(servers: str, client: Client, queue: str) -> None:
+@pytest.mark.parametrize("keys", [None, [b"1", b"2"]], ids=["numbered", "with keys"])
+def test_content_types_and_headers_go_along(
+    servers: str, client: Client, queue: str, keys: list[bytes | None] | None
+) -> None:
     client.update_props(queue, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-note"]]]}})
     with Pusher(options(servers), queue, 0) as pusher:
-        pusher.add(queue, [b"1,2", b"plain"], None, ["text/csv", None], [[("X-Note", "kept"), ("x-other", "gone")], ()])
+        pusher.add(queue, [b"1,2", b"plain"], keys, ["text/csv", None], [[("X-Note", "kept"), ("x-other", "gone")], ()])
     typed, plain = client.peek(queue, 10)
     assert (typed.content_type, typed.body, typed.headers) == ("text/csv", b"1,2", ((b"x-note", b"kept"),))
     assert (plain.content_type, plain.headers) == ("application/x-msgpack", ())

@@ -267,7 +267,10 @@ class Subscriptions:
         found = self._proposals.machine().queues.get(queue)
         if found is None:
             raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
-        waiting = [*found.ready, *(message for _, _, message in found.delayed)]
+        waiting: list[Message] = [*found.ready, *(message for _, _, message in found.delayed)]
+        if found.rich is not None:
+            # Plain copies of what is there, taken in this turn.
+            waiting += [entry[-1] for _, line in found.rich.lines() for block in line.frozen() for entry in block]
         # Going through a long queue must not keep the node from its other work.
         return await asyncio.to_thread(_first_from, waiting, min(count, STEP_MAX), start_sequence)
 
@@ -310,11 +313,11 @@ def _fitting(messages: list[Message]) -> int:
 
 
 def _fitting_count(queues: list[Queue], bytes_max: int) -> int:
-    """How many messages of the queues have so many bytes: those at the head of one queue, average ones of several."""
+    """How many messages of the queues have so many bytes: those at the head of one plain queue, otherwise average ones."""
     total = sum(queue.body_bytes for queue in queues)
     if total <= bytes_max:
         return BatchLeases.COUNT_MAX
-    if len(queues) > 1:
+    if len(queues) > 1 or queues[0].rich is not None:
         return max(1, bytes_max * sum(map(len, queues)) // total)
     size = 0
     for count, message in enumerate(islice(queues[0].ready, BatchLeases.COUNT_MAX), 1):

@@ -127,6 +127,32 @@ def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | No
     return value
 
 
+def headers_of(value: object, count: int) -> list[list[list[bytes]]]:
+    """For each content the [name, value] of its headers, names in lower case.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if value is None:
+        return [[]] * count
+    if type(value) is not list or len(value) != count:
+        raise LmqError("bad_arguments", "headers must be a list with a list of [name, value] or nil for each content")
+    found: list[list[list[bytes]]] = []
+    for one in value:
+        if one is not None and type(one) is not list:
+            raise LmqError(
+                "bad_arguments", "headers must be a list with a list of [name, value] or nil for each content"
+            )
+        found.append([_header(header) for header in one or []])
+    return found
+
+
+def _header(value: object) -> list[bytes]:
+    if type(value) is not list or len(value) != 2:
+        raise LmqError("bad_arguments", "a header must be [name, value]")
+    return [text(value[0]).lower(), text(value[1])]
+
+
 def key_of(value: object) -> bytes | None:
     """An idempotency key of 1 to 255 bytes, or none.
 

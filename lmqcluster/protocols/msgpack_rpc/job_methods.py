@@ -10,7 +10,7 @@ from ...node.queues.jobs import Jobs, Stream
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import PUSH_COUNT_MAX
-from .arguments import arity, body_of, content_types_of, text, texts
+from .arguments import arity, body_of, content_types_of, headers_of, text, texts
 from .connection import Connection, Handler
 from .option_arguments import PUSH_OPTIONS, given, push_options
 
@@ -40,7 +40,7 @@ async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments)
     if type(first) is not int or type(done) is not bool:
         raise LmqError("bad_arguments", "first must be an integer and done true or false")
     types = content_types_of(options.get(b"content_types"), contents) or [None] * len(contents)
-    headers = _headers(options.get(b"headers"), len(contents))
+    headers = headers_of(options.get(b"headers"), len(contents))
     rows = [
         [body_of(content) if kind is None else content, kind or CONTENT_TYPE, header]
         for content, kind, header in zip(contents, types, headers, strict=True)
@@ -78,14 +78,6 @@ async def _jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> lis
     return [asdict(one) for one in await jobs.show(None if principal.is_root else principal.owner)]
 
 
-def _headers(value: object, count: int) -> list[list[list[bytes]]]:
-    if value is None:
-        return [[]] * count
-    if type(value) is not list or len(value) != count:
-        raise LmqError("bad_arguments", "headers must be a list with a list of [name, value] or nil for each content")
-    return [[_header(header) for header in one or []] for one in value]
-
-
 def _add_options(rows: list[list[Any]], value: object) -> None:
     if value is None:
         return
@@ -95,12 +87,6 @@ def _add_options(rows: list[list[Any]], value: object) -> None:
         wanted = None if one is None else push_options(given(one, PUSH_OPTIONS))
         if wanted is not None:
             row.append(wanted.row())
-
-
-def _header(value: object) -> list[bytes]:
-    if type(value) is not list or len(value) != 2:
-        raise LmqError("bad_arguments", "a header must be [name, value]")
-    return [text(value[0]).lower(), text(value[1])]
 
 
 JOB_METHODS: dict[bytes, Handler] = {

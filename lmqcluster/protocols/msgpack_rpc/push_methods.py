@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import repeat
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core import Op, PushFlag
 from ...node.queues.push_copies import push_copies
-from ...node.queues.push_items import PushItem, check_all_stored, refusal_of
+from ...node.queues.push_items import PushItem, PushOptions, check_all_stored, refusal_of
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import PUSH_COUNT_MAX
 from . import replies
-from .arguments import arity, body_of, content_types_of, key_of, plain_item, text
+from .arguments import arity, body_of, content_types_of, headers_of, key_of, plain_item, text
 from .connection import Connection, Handler
 from .option_arguments import PUSH_OPTIONS, given, push_options, seconds_of
 from .single_commands import propose
@@ -23,7 +22,7 @@ __all__ = ["PUSH_METHODS", "item_of"]
 Arguments = list[Any]
 _ITEM_OPTIONS = PUSH_OPTIONS | {b"key"}
 _PUSH_OPTIONS = _ITEM_OPTIONS | {b"wait"}
-_BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"options"))
+_BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"headers", b"options"))
 _SHOWN_MAX = 10
 
 
@@ -61,7 +60,7 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         return replies.FLAG_TEXTS[flags[0] & 3]
 
     if options.keys() == {b"key"}:
-        _push_keyed(connection, msgid, name, [arguments[1]], [key_of(options[b"key"])], render)
+        _push_keyed(connection, msgid, name, [item_of(arguments[1], options)], render)
     else:
         _push_items(connection, msgid, name, [item_of(arguments[1], options)], render)
 
@@ -78,7 +77,7 @@ def _push_or_wait(connection: Connection, msgid: Any, name: bytes, item: PushIte
 
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``push_many(name, [content][, {keys, scope, content_types, options}])``."""
+    """``push_many(name, [content][, {keys, scope, content_types, headers, options}])``."""
     arity(arguments, 2, 3)
     name, contents = text(arguments[0]), arguments[1]
     if type(contents) is not list:
@@ -108,21 +107,40 @@ def _push_batch(
     keys, each = options.get(b"keys"), options.get(b"options")
     scope = key_of(options.get(b"scope")) or b""
     if keys is None and each is None:
-        raise LmqError("bad_arguments", "a scope and content types need keys, or options for each content")
+        raise LmqError("bad_arguments", "a scope, content types and headers need keys, or options for each content")
     if scope and (keys is None or each is not None):
         raise LmqError("bad_arguments", "a scope needs keys, and no content of it has options of its own")
     raw_keys = list(map(key_of, _as_many(keys, contents, "keys must be a list with a key or nil for each content")))
     types = content_types_of(options.get(b"content_types"), contents)
+    headers = headers_of(options.get(b"headers"), len(contents))
     render = _flag_list(name)
+    kinds = types or [None] * len(contents)
     if each is None:
-        _push_keyed(connection, msgid, name, contents, raw_keys, render, scope, types)
+        items = _items(contents, kinds, headers, raw_keys, [None] * len(contents))
+        _push_keyed(connection, msgid, name, items, render, scope)
         return
     maps = _as_many(each, contents, "options must be a list with a map or nil for each content")
-    items: list[PushItem] = []
-    for content, kind, key, one in zip(contents, types or repeat(None, len(contents)), raw_keys, maps, strict=True):
-        wanted = None if one is None else push_options(given(one, PUSH_OPTIONS))
-        items.append(PushItem(body_of(content) if kind is None else content, kind or CONTENT_TYPE, (), key, wanted))
-    _push_items(connection, msgid, name, items, render)
+    wanted = [None if one is None else push_options(given(one, PUSH_OPTIONS)) for one in maps]
+    _push_items(connection, msgid, name, _items(contents, kinds, headers, raw_keys, wanted), render)
+
+
+def _items(
+    contents: list[Any],
+    types: list[bytes | None],
+    headers: list[list[list[bytes]]],
+    keys: list[bytes | None],
+    options: Sequence[PushOptions | None],
+) -> list[PushItem]:
+    return [
+        PushItem(
+            body_of(content) if kind is None else content,
+            kind or CONTENT_TYPE,
+            tuple((name, value) for name, value in header),
+            key,
+            wanted,
+        )
+        for content, kind, header, key, wanted in zip(contents, types, headers, keys, options, strict=True)
+    ]
 
 
 def _as_many(values: Any, contents: list[Any], wanted: str) -> list[Any]:
@@ -137,23 +155,18 @@ def _push_keyed(
     connection: Connection,
     msgid: Any,
     name: bytes,
-    contents: list[Any],
-    keys: list[bytes | None],
+    items: list[PushItem],
     render: Callable[[list[int]], bytes],
     scope: bytes = b"",
-    types: list[bytes | None] | None = None,
 ) -> None:
     """Store messages under keys."""
-    connection.service.check_name(name, connection.kept_for())
-    rows: list[list[Any]] = []
-    size = 64
-    for content, key, content_type in zip(contents, keys, types or repeat(None, len(contents)), strict=True):
-        body = body_of(content) if content_type is None else content
-        connection.service.check_push(len(body))
-        connection.service.check_key(key)
-        rows.append([body, content_type or CONTENT_TYPE, [], key])
-        size += len(body) + len(content_type or b"") + 64
-    propose(connection, msgid, [Op.PUSH_ITEMS, name, rows, scope, *connection.owned()], size, render)
+    service = connection.service
+    service.check_name(name, connection.kept_for())
+    for item in items:
+        service.check_item(item)
+    size = 64 + sum(item.size_bytes() for item in items)
+    command = [Op.PUSH_ITEMS, name, [item.row() for item in items], scope, *connection.owned()]
+    propose(connection, msgid, command, size, render)
 
 
 def _push_items(
