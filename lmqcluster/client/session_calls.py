@@ -218,7 +218,9 @@ class ClientSession:
                 return None
             after = None if auto_ack else received.last_id
             message = await client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after)
-            received.note([] if message is None else [message])
+            # What was acknowledged on its way says nothing of a message before it.
+            if message is not None and not auto_ack:
+                received.note([message])
             return message
 
     async def pull_many(
@@ -239,7 +241,8 @@ class ClientSession:
             messages = await client.pull_many(
                 queue, max, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after
             )
-            received.note(messages)
+            if not auto_ack:
+                received.note(messages)
             return messages
 
     def _progress(self, queue: Name) -> Received:

@@ -135,6 +135,13 @@ class QueueContents(QueueCounters):
         count = len(self.ready) + len(self.delayed) - (window is not None and window.due_us > now_us)
         return count if self.rich is None else count + self.rich.due_count(now_us)
 
+    def in_line(self) -> list[Message]:
+        """Copies of the references to all messages that nobody holds, in no order."""
+        found: list[Message] = [*self.ready, *(message for _, _, message in self.delayed)]
+        if self.rich is not None:
+            found += [entry[-1] for _, line in self.rich.lines() for block in line.frozen() for entry in block]
+        return found
+
     def waiting_bytes(self) -> int:
         """Bytes of the bodies that nobody holds; `rich` must be there."""
         return self.body_bytes - self.enriched().leased_bytes

@@ -26,7 +26,7 @@ TTL_US_MAX = 3_600 * 1_000_000
 LEASES_MAX = 100_000
 """Most deliveries that one session may hold."""
 NEWEST_MAX = 10_000
-"""Among how many of a session's newest deliveries those are looked for that its client has not received."""
+"""Among how many of a session's newest deliveries those are looked for that its client has not received: what one pull takes."""
 END_STEPS = 1_000
 """Most things that one batch lets go of for sessions that have ended."""
 _SWEEP_MIN = 64

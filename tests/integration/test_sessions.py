@@ -49,7 +49,17 @@ def test_a_message_whose_response_was_lost_comes_with_the_next_pull(shared_clust
         assert [message.content for message in one.pull_many(queue_name, 9, session=session, after=again.id)] == [b"2"]
         assert again.ack()
         assert code_of(lambda: one.pull(queue_name, 0, session=session, after="no id")) == "bad_request"
+        assert one.pull(queue_name, 0, session=session, after=again.id).content == b"2"
         one.end_session(session)
+
+
+def test_what_is_acknowledged_on_its_way_hides_no_lost_response(shared_cluster: Cluster, queue_name: str) -> None:
+    with Client(shared_cluster[0].rpc) as client, client.session(ttl=60) as session:
+        client.push_many(queue_name, [b"1", b"2"])
+        # As if the session had never heard of it.
+        assert client.pull(queue_name, 0, session=session.id).content == b"1"
+        assert session.pull(queue_name, 0, auto_ack=True).content == b"2"
+        assert session.pull(queue_name, 0).content == b"1"
 
 
 def test_pulls_of_a_session_from_a_queue_take_turns(shared_cluster: Cluster, queue_name: str) -> None:

@@ -6,14 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 from ...core import Queue, Role
-from ...core.message import content_bytes
 from ..access.access import Principal
 from ..queues.info import age_s
 
 if TYPE_CHECKING:
     from ..node import Node
 
-__all__ = ["global_stats", "queue_stats", "queues_seen", "waiting_bytes"]
+__all__ = ["global_stats", "queue_stats", "queues_seen"]
 
 
 def queues_seen(node: Node, principal: Principal) -> list[bytes]:
@@ -21,28 +20,29 @@ def queues_seen(node: Node, principal: Principal) -> list[bytes]:
     return [name for name in node.service.queue_names() if principal.allows(Role.READ, name)]
 
 
-def waiting_bytes(queue: Queue) -> int:
-    """Bytes of the items that nobody holds."""
+def _waiting_bytes(queue: Queue) -> int:
+    """Bytes of the items that nobody holds; where some are held, a plain queue's are those of average items."""
     if queue.rich is not None:
         return queue.waiting_bytes()
-    leased = queue.leases.messages
-    return queue.body_bytes - sum(content_bytes(one.content) for one in leased.values()) if leased else queue.body_bytes
+    return _share(queue.body_bytes, queue.waiting(), len(queue.leases.messages))
 
 
-def global_stats(node: Node) -> dict[str, object]:
-    """All names in Kestrel's order."""
-    counts = node.observed.kestrel
-    machine = node.service.machine()
-    totals = machine.totals()
-    queues = list(machine.queues.values())
+def _share(size: int, waiting: int, leased: int) -> int:
+    return size * waiting // (waiting + leased) if leased else size
+
+
+async def global_stats(node: Node) -> dict[str, object]:
+    """All names in Kestrel's order; figures of the queues as of half a second ago, bytes those of average items."""
+    sums = (await node.totals.current()).queues
+    counts, waiting = node.observed.kestrel, sums.ready + sums.delayed
     connections = node.observed.connections
     return {
         "uptime": int(time.monotonic() - counts.started_s),
         "time": int(time.time()),
         "version": node.version,
-        "curr_items": sum(queue.waiting() for queue in queues),
-        "total_items": totals["pushed_total"] + totals["moved_in_total"],
-        "bytes": sum(map(waiting_bytes, queues)),
+        "curr_items": waiting,
+        "total_items": sums.counters["pushed_total"] + sums.counters["moved_in_total"],
+        "bytes": _share(sums.body_bytes, waiting, sums.leased),
         "reserved_memory_ratio": "0.000",
         "curr_connections": sum(connections[name]() for name in node.config.kestrel_ports()),
         "total_connections": counts.connections,
@@ -53,7 +53,7 @@ def global_stats(node: Node) -> dict[str, object]:
         "get_misses": counts.get_misses,
         "bytes_read": counts.bytes_read,
         "bytes_written": counts.bytes_written,
-        "queue_creates": len(queues),
+        "queue_creates": sums.queues,
         "queue_deletes": 0,
         "queue_expires": 0,
     }
@@ -69,7 +69,7 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
     options = queue.settings.options
     if options is not None and options.destinations:
         return {"put_items": 0, "put_bytes": 0, "children": _listed(list(options.destinations))}
-    items, size = queue.waiting(), waiting_bytes(queue)
+    items, size = queue.waiting(), _waiting_bytes(queue)
     age = age_s(queue.earliest_us(), machine.now_us)
     stats: dict[str, object] = {
         "items": items,

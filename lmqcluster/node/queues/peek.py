@@ -61,13 +61,10 @@ async def peek(
     if queue is None:
         raise no_queue(name)
     # Plain copies of what is there: pairs of a million leases would take longer.
-    ready, delayed = list(queue.ready), list(queue.delayed)
+    waiting = queue.in_line()
     numbers, leased = list(queue.leases.messages), list(queue.leases.messages.values())
-    lines = [] if queue.rich is None else [block for _, line in queue.rich.lines() for block in line.frozen()]
     rows: Iterator[_Row] = chain(
-        ((entry[-1].sequence, entry[-1], 0) for block in lines for entry in block),
-        ((message.sequence, message, 0) for message in ready),
-        ((sequence, message, 0) for _, sequence, message in delayed),
+        ((message.sequence, message, 0) for message in waiting),
         ((message.sequence, message, number) for number, message in zip(numbers, leased, strict=True)),
     )
     if label or group:

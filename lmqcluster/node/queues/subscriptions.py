@@ -267,12 +267,8 @@ class Subscriptions:
         found = self._proposals.machine().queues.get(queue)
         if found is None:
             raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
-        waiting: list[Message] = [*found.ready, *(message for _, _, message in found.delayed)]
-        if found.rich is not None:
-            # Plain copies of what is there, taken in this turn.
-            waiting += [entry[-1] for _, line in found.rich.lines() for block in line.frozen() for entry in block]
         # Going through a long queue must not keep the node from its other work.
-        return await asyncio.to_thread(_first_from, waiting, min(count, STEP_MAX), start_sequence)
+        return await asyncio.to_thread(_first_from, found.in_line(), min(count, STEP_MAX), start_sequence)
 
     def _subscription(self, name: bytes) -> SubscriptionInfo | None:
         batches = self._proposals.machine().batches

@@ -93,7 +93,7 @@ class KestrelStatsRoutes:
                     counters,
                     gauges,
                 )
-        figures, counts = global_stats(node), node.observed.kestrel
+        figures, counts = await global_stats(node), node.observed.kestrel
         gauges |= {name: figures.pop(name) for name in _GLOBAL_GAUGES}
         gauges |= {"items": figures.pop("curr_items"), "bytes": figures.pop("bytes")}
         gauges["connections"] = gauges.pop("curr_connections")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -197,6 +198,17 @@ class KestrelConnection(asyncio.Protocol):
         """
         if self.port.is_rated and self.place.client.take(self.loop.time()):
             raise LmqError("throttled", "this address sends more requests a second than it may; wait a little")
+
+    async def noted(self, operation: str, queue: bytes, result: Awaitable[None]) -> None:
+        """Carry out a request, and note how that ended."""
+        since_s, code = self.loop.time(), "ok"
+        try:
+            await result
+        except LmqError as exc:
+            code = exc.code
+            raise
+        finally:
+            self.note(operation, queue, code, since_s)
 
     def note(self, operation: str, queue: bytes, code: str, since_s: float) -> None:
         """A request was carried out."""

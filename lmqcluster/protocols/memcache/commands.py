@@ -97,7 +97,7 @@ async def _flush_all_expired(connection: MemcacheConnection, _tokens: list[bytes
 async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
     port, principal = connection.port, _queues(connection).principal
     principal.require_role(Role.READ)
-    for name, value in global_stats(port.node).items():
+    for name, value in (await global_stats(port.node)).items():
         connection.write(f"STAT {name} {value}\r\n".encode())
     for queue in queues_seen(port.node, principal):
         lines = [

@@ -130,15 +130,8 @@ class MemcacheConnection(KestrelConnection):
             raise LmqError("bad_request", "there is no such command")
 
     async def _noted(self, request: Request, result: Awaitable[None]) -> None:
-        since_s, code = self.loop.time(), "ok"
-        try:
-            await result
-        except LmqError as exc:
-            code = exc.code
-            raise
-        finally:
-            queue = request.tokens[1].partition(b"/")[0] if len(request.tokens) > 1 else b""
-            self.note(request.command.decode("ascii"), queue, code, since_s)
+        queue = request.tokens[1].partition(b"/")[0] if len(request.tokens) > 1 else b""
+        await self.noted(request.command.decode("ascii"), queue, result)
 
     def refuse(self, error: LmqError) -> None:
         """``SERVER_ERROR`` where another try may help, or the outcome is unknown; else ``CLIENT_ERROR``."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ...ports import Ending, Place
 from ...wire.errors import LmqError
 from ..kestrel.connection import KestrelConnection
@@ -41,21 +39,12 @@ class TextConnection(KestrelConnection):
             self._say_why(b"Unknown command: " + request.command)
             return
         try:
-            await self._noted(request, found(self, request))
+            queue = b"".join(request.arguments[:1])
+            await self.noted(request.command.decode("ascii"), queue, found(self, request))
         except LmqError as exc:
             if exc.code not in _STAYS:
                 raise
             self._say_why(exc.message.encode())
-
-    async def _noted(self, request: Request, result: Awaitable[None]) -> None:
-        since_s, code = self.loop.time(), "ok"
-        try:
-            await result
-        except LmqError as exc:
-            code = exc.code
-            raise
-        finally:
-            self.note(request.command.decode("ascii"), b"".join(request.arguments[:1]), code, since_s)
 
     def _say_why(self, reason: bytes) -> None:
         self.write(b"-" + reason[:_TEXT_MAX].replace(b"\n", b" ") + b"\n")
