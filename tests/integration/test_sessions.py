@@ -211,6 +211,9 @@ def test_a_repetition_waits_on_when_the_first_connection_is_gone(shared_cluster:
         count: int = shared_cluster[0].get_json(f"/v1/queues/{queue_name}")["pushes_waiting"]
         return count
 
+    def connections() -> set[str]:
+        return {one["address"] for one in shared_cluster[1].get_json("/v1/connections?limit=1000")["connections"]}
+
     with Client(shared_cluster[0].rpc) as client, Rpc(shared_cluster[2].rpc, 60) as second:
         client.update_props(queue_name, {"max_items": 1})
         client.push(queue_name, "a")
@@ -220,6 +223,12 @@ def test_a_repetition_waits_on_when_the_first_connection_is_gone(shared_cluster:
             second.ask("push", queue_name, "b", {"wait": 600, "key": "k"})
             # What the same node is asked next is carried out after it.
             assert second.call("push", f"{queue_name}-next", "x") == b"ok"
+            mine = "{}:{}".format(*first.socket.getsockname())
+            assert mine in connections()
+        wait_for(lambda: mine not in connections(), "the first connection is gone")
+        with Rpc(shared_cluster[1].rpc, 60) as third:
+            # Carried out after what its end has caused.
+            assert third.call("push", f"{queue_name}-next", "x") == b"ok"
         assert client.pull(queue_name, 60).ack()
         assert second.read().error is None
         assert client.pull(queue_name, 60).content == b"b"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class ClosedError(Exception):
     """The connection is to be closed, after what was written has been sent."""
 
 
-class KestrelConnection(asyncio.Protocol):
+class KestrelConnection(asyncio.Protocol, ABC):
     """A client. Subclasses carry out requests.
 
     Attributes:
@@ -76,17 +77,17 @@ class KestrelConnection(asyncio.Protocol):
         """Whether the client is gone."""
         return self._closed
 
+    @abstractmethod
     async def serve(self) -> None:
         """Carry out what is complete in `buffer`, and set `wanted` to more than what is left there.
 
         Raises:
             ClosedError: the client asks for the end of the connection, or cannot be served any more.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def refuse(self, error: LmqError) -> None:
         """Tell the client why it cannot be served; the connection ends."""
-        raise NotImplementedError
 
     # --- asyncio --------------------------------------------------------------------------------------------------
 
