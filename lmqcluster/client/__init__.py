@@ -12,7 +12,7 @@ from ..lazy_names import lazy_names
 if TYPE_CHECKING:
     from .async_client import AsyncClient
     from .backoff import Backoff
-    from .batches import Backlog, BatchColumns, BatchLease, BatchMessage, Part
+    from .batches import Backlog, BatchColumns, BatchDetails, BatchLease, BatchMessage, Part
     from .job_calls import Mark
     from .message import Delivery, Message, Origin
     from .messages import Messages
@@ -29,6 +29,7 @@ else:
             "Backlog": "batches",
             "Backoff": "backoff",
             "BatchColumns": "batches",
+            "BatchDetails": "batches",
             "BatchLease": "batches",
             "BatchMessage": "batches",
             "Client": "sync_client",
@@ -54,6 +55,7 @@ __all__ = [
     "Backlog",
     "Backoff",
     "BatchColumns",
+    "BatchDetails",
     "BatchLease",
     "BatchMessage",
     "Client",

@@ -80,16 +80,24 @@ class BatchCalls(CallBase):
         return self._call(Call, request_body(b"delete_subscription", [name_bytes(subscription)]), ok)
 
     def read_batch(
-        self, subscription: Name, epoch: int, start: int, count: int, *, session: int | None = None
+        self,
+        subscription: Name,
+        epoch: int,
+        start: int,
+        count: int,
+        *,
+        session: int | None = None,
+        details: bool = False,
     ) -> Future[BatchColumns]:
         """Messages of a batch from position `start` on: up to `count`, but no more than 10,000 and about 16 MiB.
 
-        It changes nothing, so several readers can read slices of one batch, again and again.
+        It changes nothing, so several readers can read slices of one batch, again and again. With `details` the columns hold
+        `BatchColumns.details` too.
 
         Raises:
             LmqError: awaited: ``lease_expired`` if the batch is not live any more, ``batch_not_found`` if there is none.
         """
-        arguments = [name_bytes(subscription), epoch, start, count, *_given(session)]
+        arguments = [name_bytes(subscription), epoch, start, count, *([session, True] if details else _given(session))]
         return self._call(Call, request_body(b"read_batch", arguments), BatchColumns)
 
     def renew_batches(
@@ -145,15 +153,16 @@ class BatchCalls(CallBase):
         arguments = [*_source(queue, pattern), *_given(bytes_max)]
         return self._call(Call, request_body(b"backlog", arguments), lambda reply: Backlog(*reply))
 
-    def peek(self, queue: Name, count: int, start_sequence: int = 0) -> Future[BatchColumns]:
+    def peek(self, queue: Name, count: int, start_sequence: int = 0, *, details: bool = False) -> Future[BatchColumns]:
         """Look at messages that are not leased, in order of their sequence from `start_sequence` on, without taking them.
 
-        At most 10,000 and about 16 MiB come at once; go on behind the last sequence.
+        At most 10,000 and about 16 MiB come at once; go on behind the last sequence. With `details` the columns hold
+        `BatchColumns.details` too.
 
         Raises:
             LmqError: awaited: ``queue_not_found``.
         """
-        arguments = [name_bytes(queue), count, start_sequence]
+        arguments = [name_bytes(queue), count, start_sequence, *([True] if details else [])]
         return self._call(Call, request_body(b"peek", arguments), BatchColumns)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .replies import name_text
 
-__all__ = ["Backlog", "BatchColumns", "BatchLease", "BatchMessage", "Part"]
+__all__ = ["Backlog", "BatchColumns", "BatchDetails", "BatchLease", "BatchMessage", "Part"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,24 @@ class BatchMessage:
     body: bytes | list[Part]
 
 
+@dataclass(frozen=True, slots=True)
+class BatchDetails:
+    """What a slice tells beside the messages themselves when it is asked for `details`, column by column.
+
+    Attributes:
+        deliveries: how often each message was delivered, for one under a batch lease this delivery included.
+        pushed_us: log time (microseconds since 1970) of its push.
+        priorities: lower ones are delivered first; 0 if none was given.
+        groups, labels: those that it was pushed with, None without.
+    """
+
+    deliveries: list[int]
+    pushed_us: list[int]
+    priorities: list[int]
+    groups: list[bytes | None]
+    labels: list[bytes | None]
+
+
 class BatchColumns:
     """A slice of messages, column by column: the quickest form for tables. Iterating gives `BatchMessage` objects.
 
@@ -87,9 +105,10 @@ class BatchColumns:
         sequences, due_us, retries: see `BatchMessage`.
         metas: [content type or None, headers, how many messages in a row].
         bodies: bytes, or for a compound message a list of [content type or None, headers, body].
+        details: None if they were not asked for.
     """
 
-    __slots__ = ("bodies", "due_us", "id_prefix", "metas", "numbers", "queues", "retries", "sequences")
+    __slots__ = ("bodies", "details", "due_us", "id_prefix", "metas", "numbers", "queues", "retries", "sequences")
 
     def __init__(self, reply: dict[bytes, Any]) -> None:
         """Take the reply of a node."""
@@ -102,6 +121,10 @@ class BatchColumns:
         self.retries: list[int] = reply[b"retry"]
         self.metas: list[tuple[str | None, Headers, int]] = [(*_meta(*meta), count) for meta, count in reply[b"meta"]]
         self.bodies: list[bytes | list[Any]] = reply[b"body"]
+        self.details: BatchDetails | None = None
+        if b"delivery" in reply:
+            columns = (reply[name] for name in (b"delivery", b"pushed", b"priority", b"group", b"label"))
+            self.details = BatchDetails(*columns)
 
     def __len__(self) -> int:
         return len(self.sequences)

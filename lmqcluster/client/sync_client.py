@@ -269,10 +269,19 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         )
 
     def read_batch(
-        self, subscription: Name, epoch: int, start: int, count: int, *, session: int | None = None
+        self,
+        subscription: Name,
+        epoch: int,
+        start: int,
+        count: int,
+        *,
+        session: int | None = None,
+        details: bool = False,
     ) -> BatchColumns:
         """Messages of a batch from position `start` on, see `AsyncClient.read_batch`."""
-        return self._run(lambda: self._client.read_batch(subscription, epoch, start, count, session=session))
+        return self._run(
+            lambda: self._client.read_batch(subscription, epoch, start, count, session=session, details=details)
+        )
 
     def renew_batches(self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None) -> int:
         """Let all live batches of a subscription end later, see `AsyncClient.renew_batches`."""
@@ -308,9 +317,9 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         """What can be pulled now, see `AsyncClient.backlog`."""
         return self._run(lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max))
 
-    def peek(self, queue: Name, count: int, start_sequence: int = 0) -> BatchColumns:
+    def peek(self, queue: Name, count: int, start_sequence: int = 0, *, details: bool = False) -> BatchColumns:
         """Look at messages without taking them, see `AsyncClient.peek`."""
-        return self._run(lambda: self._client.peek(queue, count, start_sequence))
+        return self._run(lambda: self._client.peek(queue, count, start_sequence, details=details))
 
     def session(self, ttl: float = 30.0) -> SyncSession:
         """A session that is renewed in the background: ``with client.session() as session:``, see `AsyncClient.session`."""

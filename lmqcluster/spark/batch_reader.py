@@ -58,14 +58,14 @@ class PeekReader(DataSourceReader):
         rows = RowMaker(self._schema, explode=self._options.explode)
         with Cluster(self._options.connection) as cluster:
             position = 0
-            while messages := self._page(cluster, partition.name, position):
+            while messages := self._page(cluster, partition.name, position, details=rows.details):
                 position = messages.sequences[-1] + 1
                 yield rows.batch(messages)
 
-    def _page(self, cluster: Cluster, queue: str, position: int) -> BatchColumns | None:
+    def _page(self, cluster: Cluster, queue: str, position: int, *, details: bool) -> BatchColumns | None:
         try:
             with selection_errors(self._options.selection):
-                return cluster.call(lambda client: client.peek(queue, _PEEK_MESSAGES, position))
+                return cluster.call(lambda client: client.peek(queue, _PEEK_MESSAGES, position, details=details))
         except LmqError as exc:
             # As for other reads, a queue that does not exist yet is an empty one.
             if exc.code == "queue_not_found":

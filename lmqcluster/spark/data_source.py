@@ -30,7 +30,7 @@ class LmqDataSource(DataSource):
         Raises:
             OptionError: an option is missing, unknown or out of range.
         """
-        return read_schema(include_headers=check_common(self.options))
+        return read_schema(check_common(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``.
@@ -40,7 +40,7 @@ class LmqDataSource(DataSource):
             SchemaError: the user gave a schema that cannot be read.
         """
         options = BatchRead.parse(self.options)
-        check_read_schema(schema, include_headers=options.include_headers)
+        check_read_schema(schema, options.extras)
         return PeekReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
@@ -51,7 +51,7 @@ class LmqDataSource(DataSource):
             SchemaError: the user gave a schema that cannot be read.
         """
         options = StreamRead.parse(self.options)
-        check_read_schema(schema, include_headers=options.include_headers)
+        check_read_schema(schema, options.extras)
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

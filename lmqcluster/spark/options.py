@@ -22,6 +22,7 @@ from .delivery import constant_options
 from .errors import OptionError
 from .given import Given
 from .reference import Operation
+from .schema import Extras
 
 __all__ = ["BatchRead", "Connection", "Selection", "StreamRead", "Write", "check_common"]
 
@@ -119,7 +120,7 @@ class StreamRead:
 
     connection: Connection
     selection: Selection
-    include_headers: bool
+    extras: Extras
     explode: bool
     partitions_min: int
     fail_on_data_loss: bool
@@ -158,7 +159,7 @@ class BatchRead:
 
     connection: Connection
     selection: Selection
-    include_headers: bool
+    extras: Extras
     explode: bool
 
     @classmethod
@@ -214,24 +215,27 @@ class Write:
         )
 
 
-def check_common(options: Mapping[str, str]) -> bool:
+def check_common(options: Mapping[str, str]) -> Extras:
     """Check what batch and streaming reads have in common, before Spark says which it will be.
 
     Returns:
-        Whether the column ``headers`` is wanted.
+        The columns wanted beside those that are always there.
 
     Raises:
         OptionError: one is missing, unknown or out of range.
     """
-    include_headers: bool = _read(Given(options, None))["include_headers"]
-    return include_headers
+    extras: Extras = _read(Given(options, None))["extras"]
+    return extras
 
 
 def _read(given: Given) -> dict[str, Any]:
     return {
         "connection": Connection.parse(given),
         "selection": Selection.parse(given),
-        "include_headers": given.boolean("includeHeaders", default=False),
+        "extras": Extras(
+            headers=given.boolean("includeHeaders", default=False),
+            delivery=given.boolean("includeDelivery", default=False),
+        ),
         "explode": given.boolean("explode", default=False),
     }
 

@@ -13,6 +13,8 @@ from pyspark.sql.types import StructType
 from lmqcluster.client import BatchColumns
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw
 
+from .schema import DELIVERY_COLUMNS
+
 __all__ = ["RowMaker"]
 
 _MSGPACK: Final = CONTENT_TYPE.decode()
@@ -20,13 +22,18 @@ _Headers = Sequence[tuple[bytes, bytes]]
 
 
 class RowMaker:
-    """Turns messages into rows with the columns of a schema."""
+    """Turns messages into rows with the columns of a schema.
+
+    Attributes:
+        details: whether the columns need the details of the messages, which nodes send only when they are asked.
+    """
 
     def __init__(self, schema: StructType, *, explode: bool) -> None:
         """Take the columns wanted, and whether each part of a compound message is a row of its own."""
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._columns = [_COLUMNS[name] for name in schema.fieldNames()]
         self._explode = explode
+        self.details = not DELIVERY_COLUMNS.isdisjoint(schema.fieldNames())
 
     def batch(self, messages: BatchColumns) -> pa.RecordBatch:
         """The rows of some messages, in their order."""
@@ -186,6 +193,15 @@ def _ids(rows: _Rows) -> Sequence[Any]:
     return _nulls(rows) if ids is None else rows.of_messages(ids)
 
 
+def _details(rows: _Rows, name: str) -> Sequence[Any]:
+    column: Sequence[Any] = getattr(rows.messages.details, name)
+    return rows.of_messages(column)
+
+
+def _texts(rows: _Rows, name: str) -> Sequence[Any]:
+    return [_decoded(text) for text in _details(rows, name)]
+
+
 def _nulls(rows: _Rows) -> Sequence[Any]:
     return [None] * len(rows.bodies)
 
@@ -195,8 +211,12 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
     "queue": _queues,
     "offset": lambda rows: rows.of_messages(rows.messages.sequences),
     "timestamp": lambda rows: rows.of_messages(rows.messages.due_us),
-    "delivery_count": _nulls,
     "message_id": _ids,
     "content_type": _Rows.content_types,
     "headers": _Rows.headers,
+    "delivery": lambda rows: _details(rows, "deliveries"),
+    "pushed_at": lambda rows: _details(rows, "pushed_us"),
+    "priority": lambda rows: _details(rows, "priorities"),
+    "group": lambda rows: _texts(rows, "groups"),
+    "label": lambda rows: _texts(rows, "labels"),
 }

@@ -6,15 +6,17 @@
 | queue           | string    | the queue's name                                         | the queue, without the option queue  |
 | offset          | long      | number of the message, unique in the cluster, growing    | ignored                              |
 | timestamp       | timestamp | when the message became due, by the cluster's clock      | ignored                              |
-| delivery_count  | int       | always null: the cluster counts the deliveries left      | ignored                              |
 | message_id      | string    | id of this delivery, null in batch reads                 | ignored                              |
 | content_type    | string    | the content type of `value`                              | stored with `value` as it is         |
 | headers         | map       | only with ``includeHeaders``: strings to strings         | see below                            |
+| delivery        | int       | only with ``includeDelivery``: how often the message was | ignored                              |
+|                 |           | delivered, this time included                            |                                      |
+| pushed_at       | timestamp | only with it: when it was pushed, by the cluster's clock | ignored                              |
+| priority        | int       | only with it                                             | see `delivery`; null: the option     |
+| group, label    | string    | only with it; null: none                                 | or binary; null: the option          |
 | idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
-| priority        | int       | not there                                                | see `delivery`; null: the option     |
 | delay, ttl      | double    | not there                                                | seconds; null: the option            |
 | due             | timestamp | not there                                                | or Unix seconds; null: none          |
-| group, label    | string    | not there                                                | or binary; null: the option          |
 
 What a read yields can be written as it is; a column of another name is refused, because it would be lost. So is ``key``, which in
 Kafka is stored with a record and chooses its partition.
@@ -40,7 +42,7 @@ A value that is written without a content type becomes a string in MessagePack, 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql.types import (
     BinaryType,
@@ -60,7 +62,7 @@ from pyspark.sql.types import (
 
 from .errors import SchemaError
 
-__all__ = ["check_read_schema", "check_write_schema", "read_schema"]
+__all__ = ["DELIVERY_COLUMNS", "Extras", "check_read_schema", "check_write_schema", "read_schema"]
 
 _HEADERS: Final = StructField("headers", MapType(StringType(), StringType()))
 _COLUMNS: Final = (
@@ -68,10 +70,17 @@ _COLUMNS: Final = (
     StructField("queue", StringType()),
     StructField("offset", LongType()),
     StructField("timestamp", TimestampType()),
-    StructField("delivery_count", IntegerType()),
     StructField("message_id", StringType()),
     StructField("content_type", StringType()),
 )
+_DELIVERY: Final = (
+    StructField("delivery", IntegerType()),
+    StructField("pushed_at", TimestampType()),
+    StructField("priority", IntegerType()),
+    StructField("group", StringType()),
+    StructField("label", StringType()),
+)
+DELIVERY_COLUMNS: Final = frozenset(field.name for field in _DELIVERY)
 _SECONDS: Final = (DoubleType, FloatType, ByteType, ShortType, IntegerType, LongType)
 _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
     "idempotency_key": (BinaryType, StringType),
@@ -88,23 +97,32 @@ _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
 }
 
 
-def read_schema(*, include_headers: bool) -> StructType:
+class Extras(NamedTuple):
+    """Which columns are there only when they are asked for: those of ``includeHeaders``, those of ``includeDelivery``."""
+
+    headers: bool = False
+    delivery: bool = False
+
+
+def read_schema(extras: Extras) -> StructType:
     """The schema of a read for which none was given."""
-    return StructType([*_COLUMNS, _HEADERS] if include_headers else list(_COLUMNS))
+    return StructType([*_COLUMNS, *([_HEADERS] if extras.headers else ()), *(_DELIVERY if extras.delivery else ())])
 
 
-def check_read_schema(schema: StructType, *, include_headers: bool) -> None:
+def check_read_schema(schema: StructType, extras: Extras) -> None:
     """Check a schema that the user gave: any of the columns, in any order.
 
     Raises:
         SchemaError: a column does not exist or has another type.
     """
-    columns = {field.name: field.dataType for field in read_schema(include_headers=include_headers).fields}
+    columns = {field.name: field.dataType for field in read_schema(extras).fields}
     problems = []
     for field in schema.fields:
         known = columns.get(field.name)
-        if field.name == _HEADERS.name and not include_headers:
+        if known is None and field.name == _HEADERS.name:
             problems.append("column 'headers' needs the option 'includeHeaders'")
+        elif known is None and field.name in DELIVERY_COLUMNS:
+            problems.append(f"column {field.name!r} needs the option 'includeDelivery'")
         elif known is None:
             problems.append(f"there is no column {field.name!r}")
         elif known.typeName() != field.dataType.typeName():
@@ -126,7 +144,7 @@ def check_write_schema(schema: StructType, *, queue_option: bool) -> None:
     """
     problems = []
     names = schema.fieldNames()
-    readable = set(read_schema(include_headers=True).fieldNames())
+    readable = set(read_schema(Extras(headers=True, delivery=True)).fieldNames())
     if "value" not in names:
         problems.append("column 'value' (binary or string) is missing")
     if "queue" not in names and not queue_option:

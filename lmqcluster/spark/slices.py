@@ -59,7 +59,7 @@ def read_slice(
     """
     cluster = Cluster(connection)
     try:
-        for messages in _pages(cluster, part):
+        for messages in _pages(cluster, part, details=rows.details):
             yield rows.batch(messages)
     except LmqError as exc:
         if exc.code == "fenced":
@@ -74,10 +74,10 @@ def read_slice(
         cluster.close()
 
 
-def _pages(cluster: Cluster, part: Slice) -> Iterator[BatchColumns]:
+def _pages(cluster: Cluster, part: Slice, *, details: bool) -> Iterator[BatchColumns]:
     """The messages of a slice, a page at a time; the next page is on its way while one is worked on."""
     with ThreadPoolExecutor(1, "lmq-read") as reader:
-        fetch = _fetcher(cluster, part)
+        fetch = _fetcher(cluster, part, details=details)
         coming = reader.submit(fetch, part.start)
         position = part.start
         while position < part.end:
@@ -90,11 +90,13 @@ def _pages(cluster: Cluster, part: Slice) -> Iterator[BatchColumns]:
             yield messages
 
 
-def _fetcher(cluster: Cluster, part: Slice) -> Callable[[int], BatchColumns]:
+def _fetcher(cluster: Cluster, part: Slice, *, details: bool) -> Callable[[int], BatchColumns]:
     def fetch(position: int) -> BatchColumns:
         count = min(PAGE_MESSAGES, part.end - position)
         return cluster.call(
-            lambda client: client.read_batch(part.subscription, part.epoch, position, count, session=part.session)
+            lambda client: client.read_batch(
+                part.subscription, part.epoch, position, count, session=part.session, details=details
+            )
         )
 
     return fetch

@@ -147,7 +147,7 @@ def message(rpc: Rpc) -> Any:
 def columns(rpc: Rpc) -> Any:
     rpc.call("push", "docs-keys", "content")
     assert rpc.call("reserve_batch", "docs-keys", 1, "docs-keys", BATCH)[:2] == [b"live", 1]
-    return rpc.call("read_batch", "docs-keys", 1, 0, 10)
+    return rpc.call("read_batch", "docs-keys", 1, 0, 10, None, True)
 
 
 def jobs(rpc: Rpc) -> Any:

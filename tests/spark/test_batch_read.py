@@ -91,6 +91,29 @@ def test_what_was_read_can_be_written(
     assert pulled(client, target) == numbered(100)
 
 
+def test_what_messages_were_pushed_with_can_be_read_and_written_again(
+    spark: SparkSession, servers: str, client: Client, new_queue: Callable[[], str]
+) -> None:
+    source, target = new_queue(), new_queue()
+    client.push(source, "late", priority=9, group="tenant", label="order-1")
+    client.push(source, "soon", priority=-1)
+    client.push(source, "plain")
+    rows = read(spark, servers, subscribe=source, includeDelivery="true")
+    first, second, third = sorted(rows.collect(), key=lambda row: row["offset"])
+    assert (first["priority"], first["group"], first["label"]) == (9, "tenant", "order-1")
+    assert (second["priority"], second["group"], second["label"]) == (-1, None, None)
+    assert (third["priority"], third["delivery"]) == (0, 0)
+    assert first["pushed_at"] <= second["pushed_at"] <= third["pushed_at"]
+    assert abs(third["pushed_at"].replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(hours=1)
+    rows.write.format("lmq").mode("append").option("lmq.servers", servers).option("queue", target).save()
+    again = [client.pull(target, timeout=0) for _ in range(3)]
+    assert [(one.value, one.priority, one.group, one.label) for one in again if one is not None] == [
+        ("soon", -1, None, None),
+        ("plain", 0, None, None),
+        ("late", 9, "tenant", "order-1"),
+    ]
+
+
 def test_compound_messages_are_exploded(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
     client.update_props(queue, {"accum": 1.0})
     for value in ("a", "b", 3):

@@ -10,6 +10,7 @@ import pytest
 from lmqcluster.spark.errors import OptionError
 from lmqcluster.spark.options import BatchRead, Connection, Selection, StreamRead, Write, check_common
 from lmqcluster.spark.reference import OPTIONS, Operation
+from lmqcluster.spark.schema import Extras
 
 READ = {"lmq.servers": "n1:18800,n2:18810", "subscribe": "jobs"}
 WRITE = {"lmq.servers": "n1:18800"}
@@ -20,7 +21,7 @@ def test_defaults_of_a_streaming_read() -> None:
     assert options == StreamRead(
         connection=Connection("n1:18800,n2:18810", timeout_s=600, connect_timeout_s=2),
         selection=Selection(("jobs",)),
-        include_headers=False,
+        extras=Extras(),
         explode=False,
         partitions_min=1,
         fail_on_data_loss=True,
@@ -60,7 +61,7 @@ def test_every_name_is_case_insensitive() -> None:
     )
     assert options.selection == Selection((), "^a")
     assert (options.messages_max, options.partitions_min, options.lease_s) == (7, 3, 1.5)
-    assert (options.fail_on_data_loss, options.include_headers) == (False, True)
+    assert (options.fail_on_data_loss, options.extras) == (False, Extras(headers=True))
 
 
 def test_servers_is_another_name_of_lmq_servers() -> None:
@@ -158,7 +159,9 @@ def test_wrong_options_of_writes_are_refused_by_name(changed: dict[str, str], op
 
 
 def test_reads_are_checked_before_it_is_known_of_which_kind_they_are() -> None:
-    assert check_common({**READ, "mode": "peek", "maxOffsetsPerTrigger": "1", "includeHeaders": "true"})
+    found = check_common({**READ, "mode": "peek", "maxOffsetsPerTrigger": "1", "includeHeaders": "true"})
+    assert found == Extras(headers=True)
+    assert check_common({**READ, "includeDelivery": "true"}) == Extras(delivery=True)
     with pytest.raises(OptionError, match=r"lmq\.servers"):
         check_common({"subscribe": "a"})
 

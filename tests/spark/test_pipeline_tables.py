@@ -291,12 +291,16 @@ def test_a_migration_that_is_run_again_moves_each_message_once(
     with Client(target[0].rpc) as other:
         assert pulled(other, f"moved-{queue}") == [*numbered(500), b"last"]
 
-    client.push(queue, {"not": "bytes"})
+    client.push(queue, {"not": "bytes"}, priority=7, group="tenant", label="order-1")
     client.push_many(queue, [b"a,b"], keys=["typed"], content_types=["text/csv"])
     migrate(spark, settings, watch)
     with Client(target[0].rpc) as other:
         found = other.pull_many(f"moved-{queue}", 10)
         assert [(one.content, one.content_type) for one in found] == [
-            ({b"not": b"bytes"}, "application/x-msgpack"),
             (b"a,b", "text/csv"),
+            ({b"not": b"bytes"}, "application/x-msgpack"),
+        ]
+        assert [(one.priority, one.group, one.label) for one in found] == [
+            (0, None, None),
+            (7, "tenant", "order-1"),
         ]

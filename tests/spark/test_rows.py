@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from lmqcluster.client import BatchColumns
 from lmqcluster.spark.rows import RowMaker
-from lmqcluster.spark.schema import read_schema
+from lmqcluster.spark.schema import Extras, read_schema
 
 MSGPACK = b"application/x-msgpack"
 ID = "0190-{:012x}"
@@ -41,7 +41,7 @@ def columns(*messages: tuple[Any, ...], ids: bool = True) -> BatchColumns:
 
 def rows(batch: BatchColumns, *, explode: bool = False) -> list[dict[str, Any]]:
     """The rows with all columns."""
-    found: list[dict[str, Any]] = RowMaker(read_schema(include_headers=True), explode=explode).batch(batch).to_pylist()
+    found: list[dict[str, Any]] = RowMaker(read_schema(Extras(headers=True)), explode=explode).batch(batch).to_pylist()
     return found
 
 
@@ -87,7 +87,35 @@ def test_every_message_has_its_own_columns() -> None:
     assert [row["message_id"] for row in (first, second, third)] == [ID.format(number) for number in range(3)]
     assert [row["timestamp"].timestamp() for row in (first, second, third)] == [0, 1, 2]
     assert {row["queue"] for row in (first, second, third)} == {"jobs"}
-    assert first["delivery_count"] is None
+
+
+def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
+    reply = {
+        b"queue": [[b"jobs", 2]],
+        b"id": None,
+        b"sequence": [1, 2],
+        b"due": [0, 0],
+        b"retry": [2, 2],
+        b"meta": [[[b"text/plain", []], 2]],
+        b"body": [b"a", COMPOUND],
+        b"delivery": [1, 3],
+        b"pushed": [1_000_000, 2_000_000],
+        b"priority": [-5, 0],
+        b"group": [b"odd \xff", None],
+        b"label": [None, b"l"],
+    }
+    maker = RowMaker(read_schema(Extras(delivery=True)), explode=True)
+    assert maker.details
+    found = maker.batch(BatchColumns(reply)).to_pylist()
+    assert [row["delivery"] for row in found] == [1, 3, 3, 3]
+    assert [row["pushed_at"].timestamp() for row in found] == [1, 2, 2, 2]
+    assert [row["priority"] for row in found] == [-5, 0, 0, 0]
+    assert [row["group"] for row in found] == ["odd \ufffd", None, None, None]
+    assert [row["label"] for row in found] == [None, "l", "l", "l"]
+
+
+def test_details_are_not_asked_for_where_no_column_needs_them() -> None:
+    assert not RowMaker(read_schema(Extras(headers=True)), explode=False).details
 
 
 def test_headers_are_those_of_http() -> None:
@@ -128,7 +156,7 @@ def test_a_compound_message_explodes_into_its_parts() -> None:
 
 def test_only_the_columns_wanted_are_made_in_their_order() -> None:
     schema = StructType(
-        [field for name in ("offset", "value") for field in read_schema(include_headers=False) if field.name == name]
+        [field for name in ("offset", "value") for field in read_schema(Extras()) if field.name == name]
     )
     batch = RowMaker(schema, explode=False).batch(columns(message(raw("a"))))
     assert batch.schema.names == ["offset", "value"]

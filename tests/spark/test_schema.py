@@ -6,7 +6,9 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from lmqcluster.spark.errors import SchemaError
-from lmqcluster.spark.schema import check_read_schema, check_write_schema, read_schema
+from lmqcluster.spark.schema import DELIVERY_COLUMNS, Extras, check_read_schema, check_write_schema, read_schema
+
+ALL = Extras(headers=True, delivery=True)
 
 
 def schema(**columns: type[BinaryType | IntegerType | LongType | StringType]) -> StructType:
@@ -14,32 +16,37 @@ def schema(**columns: type[BinaryType | IntegerType | LongType | StringType]) ->
 
 
 def test_the_columns_of_a_read() -> None:
-    columns = [(field.name, field.dataType.simpleString()) for field in read_schema(include_headers=True).fields]
+    columns = [(field.name, field.dataType.simpleString()) for field in read_schema(ALL).fields]
     assert columns == [
         ("value", "binary"),
         ("queue", "string"),
         ("offset", "bigint"),
         ("timestamp", "timestamp"),
-        ("delivery_count", "int"),
         ("message_id", "string"),
         ("content_type", "string"),
         ("headers", "map<string,string>"),
+        ("delivery", "int"),
+        ("pushed_at", "timestamp"),
+        ("priority", "int"),
+        ("group", "string"),
+        ("label", "string"),
     ]
-    assert "headers" not in read_schema(include_headers=False).fieldNames()
+    assert DELIVERY_COLUMNS.union({"headers"}).isdisjoint(read_schema(Extras()).fieldNames())
 
 
 def test_some_columns_in_any_order_can_be_read() -> None:
-    check_read_schema(schema(queue=StringType, value=BinaryType), include_headers=False)
+    check_read_schema(schema(queue=StringType, value=BinaryType), Extras())
 
 
 def test_one_error_lists_all_that_cannot_be_read() -> None:
-    wanted = schema(value=StringType, topic=StringType, headers=StringType, offset=LongType)
+    wanted = schema(value=StringType, topic=StringType, headers=StringType, offset=LongType, group=StringType)
     with pytest.raises(SchemaError) as caught:
-        check_read_schema(wanted, include_headers=False)
+        check_read_schema(wanted, Extras())
     text = str(caught.value)
     assert "column 'value' is binary, not string" in text
     assert "there is no column 'topic'" in text
     assert "'headers' needs the option 'includeHeaders'" in text
+    assert "'group' needs the option 'includeDelivery'" in text
     assert "'offset'" not in text
 
 
@@ -49,7 +56,7 @@ def test_only_the_value_is_required_for_writing() -> None:
 
 
 def test_what_was_read_can_be_written() -> None:
-    check_write_schema(read_schema(include_headers=True), queue_option=False)
+    check_write_schema(read_schema(ALL), queue_option=False)
 
 
 def test_one_error_lists_all_that_cannot_be_written() -> None:

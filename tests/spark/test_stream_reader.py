@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from lmqcluster import Client
 from lmqcluster.spark.errors import DataLossError, OptionError, TakenOverError
 from lmqcluster.spark.options import StreamRead
-from lmqcluster.spark.schema import read_schema
+from lmqcluster.spark.schema import Extras, read_schema
 from lmqcluster.spark.slices import Slice
 from lmqcluster.spark.stream_reader import StreamReader
 from tests.integration.cluster import wait_for
@@ -29,10 +30,10 @@ def new_reader(servers: str, queue: str) -> Iterator[NewReader]:
     """A function that makes a reader of the test's queue, as a start of the query does."""
     with ExitStack() as readers:
 
-        def make(**options: str) -> StreamReader:
+        def make(schema: StructType | None = None, **options: str) -> StreamReader:
             given = {"lmq.servers": servers, "subscribe": queue, "lmq.subscription": queue, **options}
             given = {name: value for name, value in given.items() if value}
-            reader = StreamReader(StreamRead.parse(given), read_schema(include_headers=False))
+            reader = StreamReader(StreamRead.parse(given), schema or read_schema(Extras()))
             readers.callback(reader.stop)
             return reader
 
@@ -47,6 +48,24 @@ def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> 
         for batch in reader.read(part)
         for value in batch.column("value").to_pylist()
     ]
+
+
+def test_a_read_tells_how_often_a_message_was_delivered(new_reader: NewReader, client: Client, queue: str) -> None:
+    push(client, queue, numbered(2))
+    message = client.pull(queue, timeout=0)
+    assert message is not None
+    message.nack()
+    assert client.peek(queue, 5).details is None
+    looked_at = client.peek(queue, 5, details=True).details
+    assert looked_at is not None
+    assert looked_at.deliveries == [1, 0]
+    schema = StructType([field for field in read_schema(Extras(delivery=True)) if field.name in ("value", "delivery")])
+    reader = new_reader(schema=schema, includeDelivery="true")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    [part] = reader.partitions(start, end)
+    rows = [row for batch in reader.read(part) for row in batch.to_pylist()]
+    assert rows == [{"value": b"m-000001", "delivery": 1}, {"value": b"m-000000", "delivery": 2}]
 
 
 def test_without_a_limit_everything_is_read(new_reader: NewReader, client: Client, queue: str) -> None:
@@ -160,7 +179,7 @@ def test_what_is_skipped_is_told(
 def test_a_random_subscription_is_held_briefly_until_its_name_is_safe(servers: str, client: Client, queue: str) -> None:
     push(client, queue, numbered(3))
     given = {"lmq.servers": servers, "subscribe": queue}
-    reader = StreamReader(StreamRead.parse(given), read_schema(include_headers=False))
+    reader = StreamReader(StreamRead.parse(given), read_schema(Extras()))
     start = reader.initialOffset()
     assert reader.initialOffset() == start
     end = reader.latestOffset(start, ReadMaxRows(10))
@@ -176,9 +195,7 @@ def test_the_first_lease_of_a_random_subscription_becomes_whole_without_a_task(
     servers: str, client: Client, queue: str
 ) -> None:
     push(client, queue, numbered(3))
-    reader = StreamReader(
-        StreamRead.parse({"lmq.servers": servers, "subscribe": queue}), read_schema(include_headers=False)
-    )
+    reader = StreamReader(StreamRead.parse({"lmq.servers": servers, "subscribe": queue}), read_schema(Extras()))
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
     # As in a function for foreachBatch that is at something else before it asks for rows.
     wait_for(lambda: expires_in_s(client, end["subscription"]) > 86_000, "the whole lease")

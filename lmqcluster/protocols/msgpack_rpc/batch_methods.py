@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from ...core import Role
-from ...core.message import Message, Meta
+from ...core.message import Message, Meta, traits_of
 from ...node.queues.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
 from ...wire.errors import LmqError
 from .arguments import arity, text
@@ -57,8 +57,9 @@ async def _reserve(subscriptions: Subscriptions, connection: Connection, argumen
 
 
 async def _read(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
-    """``read_batch(subscription, epoch, start, count[, session]) -> columns``."""
-    arity(arguments, 4, 5)
+    """``read_batch(subscription, epoch, start, count[, session[, details]]) -> columns``."""
+    arity(arguments, 4, 6)
+    details = _flag(arguments, 5)
     start = arguments[2]
     if type(start) is not int or start < 0:
         raise LmqError("bad_arguments", "the start must be an integer from 0 on")
@@ -66,7 +67,7 @@ async def _read(subscriptions: Subscriptions, connection: Connection, arguments:
     found = await subscriptions.read(name, epoch, start, count, _session_at(arguments, 4))
     for queue in {queue for queue, _, _, _ in found}:
         connection.known_principal().require(Role.WRITE, queue)
-    columns = _columns([message for _, _, _, message in found])
+    columns = _columns([message for _, _, _, message in found], details=details)
     columns["retry"] = [remaining for _, _, remaining, _ in found]
     return {
         "queue": _run_lengths(queue for queue, _, _, _ in found),
@@ -134,14 +135,15 @@ async def _backlog(subscriptions: Subscriptions, connection: Connection, argumen
 
 
 async def _peek(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> dict[str, Any]:
-    """``peek(queue, count, first sequence) -> columns``, without ids."""
-    arity(arguments, 3, 3)
+    """``peek(queue, count, first sequence[, details]) -> columns``, without ids."""
+    arity(arguments, 3, 4)
+    details = _flag(arguments, 3)
     start = arguments[2]
     if type(start) is not int:
         raise LmqError("bad_arguments", "a sequence must be an integer")
     queue = text(arguments[0])
     found = await subscriptions.peek(queue, _integer(arguments[1]), start)
-    return {"queue": [[queue, len(found)]] if found else [], "id": None, **_columns(found)}
+    return {"queue": [[queue, len(found)]] if found else [], "id": None, **_columns(found, details=details)}
 
 
 def _allowed(connection: Connection, role: Role, source: bytes, *, is_pattern: bool) -> bytes:
@@ -158,8 +160,8 @@ def _allowed(connection: Connection, role: Role, source: bytes, *, is_pattern: b
     return source
 
 
-def _columns(messages: list[Message]) -> dict[str, Any]:
-    return {
+def _columns(messages: list[Message], *, details: bool) -> dict[str, Any]:
+    columns = {
         "sequence": [message.sequence for message in messages],
         "due": [message.ready_us for message in messages],
         "retry": [message.remaining for message in messages],
@@ -170,6 +172,18 @@ def _columns(messages: list[Message]) -> dict[str, Any]:
             else [[*_meta(part[:2]), part.content] for part in message.content]
             for message in messages
         ],
+    }
+    return columns | _details(messages) if details else columns
+
+
+def _details(messages: list[Message]) -> dict[str, Any]:
+    traits = [traits_of(message) for message in messages]
+    return {
+        "delivery": [message.delivered for message in messages],
+        "pushed": [message.pushed_us for message in messages],
+        "priority": [one.priority for one in traits],
+        "group": [one.group or None for one in traits],
+        "label": [one.label or None for one in traits],
     }
 
 
@@ -189,6 +203,13 @@ def _shown(info: SubscriptionInfo) -> dict[str, Any]:
 def _integer(value: object) -> int:
     if type(value) is not int:
         raise LmqError("bad_arguments", "epochs and counts must be integers")
+    return value
+
+
+def _flag(arguments: Arguments, position: int) -> bool:
+    value = arguments[position] if len(arguments) > position else False
+    if type(value) is not bool:
+        raise LmqError("bad_arguments", "whether details are wanted must be true or false")
     return value
 
 

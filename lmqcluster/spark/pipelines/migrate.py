@@ -5,8 +5,8 @@ is taken up when the query is restarted, under the same job (query and micro-bat
 target remembers the job: `REMEMBERED_S`. A restart that comes later is refused, unless `MigrateSettings.accept_doubles` says that
 the micro-batch in question may come twice.
 
-Names of queues, bodies, content types, headers and their order by queue stay; a compound message arrives as the list of its
-contents. Messages that others hold under lease are moved when they come back to their queue.
+Names of queues, bodies, content types, headers, priorities, groups, labels and their order by queue stay; a compound message
+arrives as the list of its contents. Messages that others hold under lease are moved when they come back to their queue.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
     if not settings.accept_doubles:
         _check_in_time(spark, settings.checkpoint)
 
-    source = replace(settings.source, headers=True)
+    source = replace(settings.source, headers=True, delivery=True)
     writes = _Writes(settings)
     writer = source.stream(spark).writeStream.queryName("migrate").option("checkpointLocation", settings.checkpoint)
     writer = writer.foreachBatch(paced(writes.write, source.rate, source.messages_max))
@@ -98,7 +98,10 @@ def _write_id(query: str, number: int) -> str:
 
 def _write(batch: DataFrame, settings: MigrateSettings, write_id: str) -> None:
     queue = F.concat(F.lit(settings.queue_prefix), F.col("queue"))
-    messages = batch.select(queue.alias("queue"), "value", "content_type", "headers", "offset")
+    priority = F.when(F.col("priority") != 0, F.col("priority")).alias("priority")
+    messages = batch.select(
+        queue.alias("queue"), "value", "content_type", "headers", priority, "group", "label", "offset"
+    )
     # One task for each queue keeps its order.
     in_order = messages.repartition(_TASKS, "queue").sortWithinPartitions("queue", "offset")
     writer = in_order.write.format("lmq").mode("append").options(**settings.target.options())

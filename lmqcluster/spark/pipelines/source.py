@@ -27,6 +27,7 @@ class Source:
         fail_on_data_loss: whether an expired lease ends the query.
         lease_s: how long messages stay reserved while the query does not run.
         headers: whether to read the column ``headers``.
+        delivery: whether to read the columns of ``includeDelivery``.
         rate: most messages a second, on average; ``None`` for no limit.
     """
 
@@ -40,6 +41,7 @@ class Source:
     fail_on_data_loss: bool = True
     lease_s: float = 86_400.0
     headers: bool = False
+    delivery: bool = False
     rate: float | None = None
 
     def stream(self, spark: SparkSession) -> DataFrame:
@@ -51,6 +53,7 @@ class Source:
             "lmq.subscription": self.subscription,
             "lmq.lease": self.lease_s,
             "includeHeaders": self.headers,
+            "includeDelivery": self.delivery,
             "maxOffsetsPerTrigger": self.messages_max,
             "maxBytesPerTrigger": self.bytes_max,
             "minPartitions": self.partitions_min,
