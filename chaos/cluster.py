@@ -46,6 +46,7 @@ class Cluster:
         size: int,
         spares: int = 0,
         durability: str = "disk",
+        memcache: bool = False,
         program: tuple[str, ...] | None = None,
     ) -> None:
         """Prepare a cluster below `folder`; `program` is an older ``lmq`` that the nodes run at first."""
@@ -53,6 +54,7 @@ class Cluster:
         self.durability = durability
         self._size = size
         self._spares = spares
+        self._memcache = memcache
         self._program = program
         self._ports = Ports()
         self._stack = contextlib.ExitStack()
@@ -163,7 +165,7 @@ class Cluster:
 
     def _lay_out(self) -> None:
         names = [f"n{number + 1}" for number in range(self._size + self._spares)]
-        ports = {name: NodePorts(self._ports.take(), self._ports.take(), self._ports.take()) for name in names}
+        ports = {name: self._take_ports() for name in names}
         founders = tuple(ports[name].raft for name in names[: self._size])
         for name in names:
             routes = {}
@@ -186,6 +188,10 @@ class Cluster:
             (self.nodes if founding else self.spares).append(node)
         self.sites = names[: self._size]
         self._link_clients()
+
+    def _take_ports(self) -> NodePorts:
+        take = self._ports.take
+        return NodePorts(take(), take(), take(), take() if self._memcache else None)
 
     def _link_clients(self) -> None:
         for site in self.sites:

@@ -112,6 +112,7 @@ def run_drill(
         size=plan.nodes,
         spares=plan.spares,
         durability=plan.durability,
+        memcache=plan.memcache,
         program=_first_program(scenario, old_program, folder / "older"),
     )
     return _Drill(scenario, seed, folder, time_factor).run(cluster, factory)
@@ -129,6 +130,7 @@ class _Drill:
         self._scenario = scenario
         self._seed = seed
         self._folder = folder
+        self._time_factor = time_factor
         self._limits = _stretched(scenario.limits, time_factor)
         self._drained = False
         self._troubles: list[str] = []
@@ -146,13 +148,7 @@ class _Drill:
             cluster = stack.enter_context(prepared)
             watch = stack.enter_context(Watch(cluster))
             version = _version(cluster)
-            stage = Stage(
-                cluster,
-                random.Random(f"drill {self._seed}"),
-                history,
-                self._scenario.load.names,
-                self._scenario.load.lease_s,
-            )
+            stage = self._stage(cluster, history)
             timeline = Timeline(self._scenario.plans(self._seed), stage, watch)
             ports = {site: cluster.http_ports(site) for site in cluster.sites}
             short = ShortHistories(ports, short_history, self._seed)
@@ -194,6 +190,11 @@ class _Drill:
             seconds=time.monotonic() - began_s,
             events=events,
         )
+
+    def _stage(self, cluster: Cluster, history: History) -> Stage:
+        load = self._scenario.load
+        rng = random.Random(f"drill {self._seed}")
+        return Stage(cluster, rng, history, load.names, load.lease_s, self._time_factor)
 
     async def _load(
         self,

@@ -34,11 +34,12 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """Loopback ports that a node listens on."""
+    """Loopback ports that a node listens on; without a `memcache` it does not speak that protocol."""
 
     http: int
     rpc: int
     raft: int
+    memcache: int | None = None
 
 
 def ask(port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout_s: float = 5.0) -> tuple[int, bytes]:
@@ -101,6 +102,8 @@ class NodeProcess:
         self._arguments = ["--name", name, "--data-dir", str(self.data_folder), "--durability", durability]
         for option, port in (("--http", ports.http), ("--rpc", ports.rpc), ("--raft", ports.raft)):
             self._arguments += [option, f"127.0.0.1:{port}"]
+        if ports.memcache is not None:
+            self._arguments += ["--memcache", f"127.0.0.1:{ports.memcache}"]
         if peers:
             self._arguments += ["--peers", ",".join(f"127.0.0.1:{port}" for port in peers)]
         self._environment = {key: value for key, value in os.environ.items() if not key.startswith("LMQ_")} | {

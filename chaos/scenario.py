@@ -23,7 +23,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from . import client_faults, disk_faults, member_faults, network_faults, process_faults, upgrade_faults
+from . import (
+    client_faults,
+    disk_faults,
+    feature_work,
+    member_faults,
+    network_faults,
+    open_reads,
+    process_faults,
+    upgrade_faults,
+)
 from .errors import ScenarioError
 from .faults import KINDS, Fault
 from .upgrade_faults import RollingUpgrade
@@ -31,7 +40,16 @@ from .workload import Load
 
 __all__ = ["ClusterPlan", "Limits", "Mix", "Plan", "Scenario", "find", "library", "read"]
 
-FAULT_MODULES: Final = (client_faults, disk_faults, member_faults, network_faults, process_faults, upgrade_faults)
+FAULT_MODULES: Final = (
+    client_faults,
+    disk_faults,
+    feature_work,
+    member_faults,
+    network_faults,
+    open_reads,
+    process_faults,
+    upgrade_faults,
+)
 """Importing them fills `KINDS`."""
 _NODES_MAX = 7
 T = TypeVar("T")
@@ -45,11 +63,13 @@ class ClusterPlan:
         nodes: founding members.
         spares: nodes that may join.
         durability: ``disk``, ``process`` or ``memory``.
+        memcache: whether nodes speak Kestrel's memcache protocol too.
     """
 
     nodes: int = 3
     spares: int = 0
     durability: str = "disk"
+    memcache: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

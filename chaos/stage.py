@@ -25,6 +25,7 @@ class Stage:
     queues: names of the queues under load.
     lease_s: of messages in these queues.
     told: what faults did, for the report.
+    time_factor: by how much limits of time are stretched.
     may_stop: names of nodes with a bad disk, which may stop because of it, also some time later.
     """
 
@@ -33,6 +34,7 @@ class Stage:
     history: History
     queues: Sequence[str]
     lease_s: float
+    time_factor: float = 1.0
     told: list[str] = field(default_factory=list)
     may_stop: set[str] = field(default_factory=set)
 

@@ -97,7 +97,7 @@ class SessionCommands:
         """
         state = self._state
         session = state.sessions.live(number, owner)
-        if state.sessions.release(session, END_STEPS, name) == END_STEPS:
+        if state.sessions.release_leases(session, END_STEPS, name) == END_STEPS:
             return None
         return state.claims.leave(name, number)
 

@@ -84,6 +84,8 @@ class Sessions:
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._sessions: dict[int, Session] = {}
+        # Numbers of each owner's sessions, in the order in which they were opened.
+        self._owned: dict[bytes, dict[int, None]] = {}
         self._ends: SortedLine[Session] = SortedLine()
         self.last = 0
 
@@ -105,6 +107,7 @@ class Sessions:
     def _add(self, session: Session) -> None:
         self._state.quotas.take(Kind.SESSIONS, session.owner)
         self._sessions[session.number] = session
+        self._owned.setdefault(session.owner, {})[session.number] = None
         self._ends.add((session.ends_us, session.number), session)
         self._state.expiry.at(session.ends_us)
 
@@ -164,7 +167,7 @@ class Sessions:
         }
         session.sweep_at = 2 * len(session.leases) + _SWEEP_MIN
 
-    def release(self, session: Session, limit: int, only: bytes | None = None) -> int:
+    def release_leases(self, session: Session, limit: int, only: bytes | None = None) -> int:
         """Let up to `limit` leases go, of one queue or of all, the oldest first; returns how many."""
         leases = session.leases.items()
         return self._release(session, list(islice((one for one in leases if only is None or one[1] == only), limit)))
@@ -205,17 +208,35 @@ class Sessions:
         return done
 
     def _let_go(self, session: Session, limit: int) -> int:
-        state, done = self._state, self.release(session, limit)
+        state, done = self._state, self.release_leases(session, limit)
         if not session.leases:
             done += state.claims.leave_some(session.number, limit - done)
             done += state.locks.leave_some(session.number, limit - done)
             if done < limit:
-                self._ends.remove((session.ends_us, session.number))
-                del self._sessions[session.number]
-                state.quotas.give(Kind.SESSIONS, session.owner)
+                self._remove(session)
                 state.notices.append(Ended(session.number))
                 done += 1
         return done
+
+    def _remove(self, session: Session) -> None:
+        self._ends.remove((session.ends_us, session.number))
+        del self._sessions[session.number]
+        owned = self._owned[session.owner]
+        del owned[session.number]
+        if not owned:
+            del self._owned[session.owner]
+        self._state.quotas.give(Kind.SESSIONS, session.owner)
+
+    def release(self, owner: bytes, limit: int) -> int:
+        """End sessions of an owner in up to `limit` steps, each of a thousand things at most; returns how many."""
+        steps = 0
+        while steps < limit and (number := next(iter(self._owned.get(owner, ())), None)) is not None:
+            session = self._sessions[number]
+            if session.ends_us > self._state.now_us:
+                self._end_at(session, self._state.now_us)
+            self._let_go(session, END_STEPS)
+            steps += 1
+        return steps
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class State(QueueState):
         self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
         self.marks = Marks(self.quotas)
         self.batches = BatchLeases(self)
-        self.releases = Releases(self, (self.marks, self.key_scopes, self.batches))
+        self.releases = Releases(self, (self.marks, self.key_scopes, self.batches, self.sessions))
         self.api_keys = ApiKeys()
         self.expiry.watch(
             [

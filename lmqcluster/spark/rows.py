@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lmqcluster.client import BatchColumns
-from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw
+from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw, unwrapped
 
 from .schema import DELIVERY_COLUMNS
 
@@ -128,28 +128,8 @@ def _exploded(messages: BatchColumns) -> _Rows:
 # --- values -------------------------------------------------------------------------------------------------------
 
 
-def _string_headers() -> list[tuple[int, int]]:
-    """By the first byte of a MessagePack value: how many bytes precede a string's bytes, and how many of them tell its size."""
-    headers = [(0, 0)] * 256
-    headers[0xA0:0xC0] = [(1, 0)] * 32
-    for first, size_bytes in ((0xD9, 1), (0xDA, 2), (0xDB, 4), (0xC4, 1), (0xC5, 2), (0xC6, 4)):
-        headers[first] = (1 + size_bytes, size_bytes)
-    return headers
-
-
-_STRING_HEADERS: Final = _string_headers()
-
-
 def _msgpack_value(body: bytes | list[Any]) -> bytes:
-    """A body in MessagePack: the bytes of a string, anything else as it is."""
-    if not isinstance(body, bytes) or not body:
-        return _plain_value(body)
-    skip, size_bytes = _STRING_HEADERS[body[0]]
-    if not skip:
-        return body
-    size = int.from_bytes(body[1:skip], "big") if size_bytes else body[0] & 0x1F
-    # HTTP lets anybody say that a body is MessagePack.
-    return body[skip:] if skip + size == len(body) else body
+    return unwrapped(body) if isinstance(body, bytes) else _plain_value(body)
 
 
 def _plain_value(body: bytes | list[Any]) -> bytes:

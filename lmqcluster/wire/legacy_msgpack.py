@@ -15,7 +15,7 @@ import msgpack
 
 from .errors import LmqError
 
-__all__ = ["CONTENT_TYPE", "UnsupportedExtensionError", "make_unpacker", "pack", "pack_raw", "unpack"]
+__all__ = ["CONTENT_TYPE", "UnsupportedExtensionError", "make_unpacker", "pack", "pack_raw", "unpack", "unwrapped"]
 
 CONTENT_TYPE = b"application/x-msgpack"
 """Content type of bodies that were pushed over MessagePack-RPC."""
@@ -51,6 +51,32 @@ def pack_raw(data: bytes) -> bytes:
     if size < 65536:
         return _raw16(0xDA, size) + data
     return _raw32(0xDB, size) + data
+
+
+def _string_headers() -> list[tuple[int, int]]:
+    """By the first byte of a value: how many bytes precede a string's bytes, and how many of them tell its size."""
+    headers = [(0, 0)] * 256
+    headers[0xA0:0xC0] = [(1, 0)] * 32
+    for first, size_bytes in ((0xD9, 1), (0xDA, 2), (0xDB, 4), (0xC4, 1), (0xC5, 2), (0xC6, 4)):
+        headers[first] = (1 + size_bytes, size_bytes)
+    return headers
+
+
+_STRING_HEADERS = _string_headers()
+
+
+def unwrapped(body: bytes) -> bytes:
+    """The bytes of a body in MessagePack that is one string, old or new; any other body as it is.
+
+    For readers that know no content types. Anybody may say over HTTP that a body is MessagePack, so that it may be anything.
+    """
+    if not body:
+        return body
+    skip, size_bytes = _STRING_HEADERS[body[0]]
+    if not skip:
+        return body
+    size = int.from_bytes(body[1:skip], "big") if size_bytes else body[0] & 0x1F
+    return body[skip:] if skip + size == len(body) else body
 
 
 _AS_DATETIME = 3

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from lmqcluster import Client
+
 from .cluster import Cluster, wait_for
 from .kestrel_ports import Lines
 
@@ -45,6 +47,20 @@ def test_items_go_in_through_one_node_and_come_out_of_another_in_order(shared_cl
         for body, client in zip(bodies, (second, third, second, third), strict=True):
             client.ask(b"get %b\r\n" % queue, value(queue, body))
         first.ask(b"gets %b/t=10\r\n" % queue, END)
+
+
+def test_what_other_protocols_push_arrives_as_it_was_pushed(shared_cluster: Cluster, queue: bytes) -> None:
+    with Client(shared_cluster[0].rpc) as producer, Lines(shared_cluster[1]) as consumer:
+        # Old and new strings, short and long; then a value that is no string, and bytes with a type of their own.
+        pushed = [b"short", "text", b"x" * 40, b"y" * 70_000]
+        for content in pushed:
+            producer.push(queue, content)
+        producer.push(queue, [1])
+        producer.push_many(queue, [b"\xa1a"], keys=[str(time.monotonic())], content_types=["text/plain"])
+        wanted = [*(one.encode() if isinstance(one, str) else one for one in pushed), b"\x91\x01", b"\xa1a"]
+        for body in wanted:
+            consumer.ask(b"get %b/peek\r\n" % queue, value(queue, body))
+            consumer.ask(b"get %b\r\n" % queue, value(queue, body))
 
 
 def test_the_usual_cycle_of_a_consumer(shared_cluster: Cluster, queue: bytes) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import msgpack
 import pytest
 
+from lmqcluster import Client
+
 from .cluster import Cluster, NodeProcess, wait_for
 from .queued_http import QueuedHttp
 
@@ -159,6 +161,11 @@ def test_messages_of_lmq_can_be_polled_and_the_other_way_round(
     assert native("POST", f"{lmq}/messages", {"messages": [{"content": "from lmq"}]}).status in (200, 201)
     (polled,) = api.poll(queue_name)
     assert text(polled["contents"]) == "from lmq"
+    api.delete(queue_name, polled)
+    with Client(node.rpc) as client:
+        client.push(queue_name, "from rpc")
+    (polled,) = api.poll(queue_name)
+    assert text(polled["contents"]) == "from rpc"
     api.delete(queue_name, polled)
     api.push(queue_name, "from queued")
     (pulled,) = native.ok("POST", f"{lmq}/pull", {"max": 5})["messages"]

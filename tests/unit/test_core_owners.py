@@ -127,6 +127,30 @@ def test_what_a_token_has_ends_with_it_in_bounded_steps(driver: Driver) -> None:
     assert len(driver.machine.queues[Q].ready) + len(driver.machine.queues[Q].delayed) == 5
 
 
+def test_sessions_of_a_token_end_with_it_and_what_they_held_goes_back() -> None:
+    driver = Driver(version=3)
+    driver.do(Op.SET_TOKEN, THIEF, b"d" * 32, 2, b"", 0, True)
+    driver.push(Q, *[b"%d" % number for number in range(5)])
+    hour_us = 3_600_000_000
+    sessions = driver.batch(*[[Op.OPEN_SESSION, hour_us, THIEF] for _ in range(25)])
+    mine = driver.do(Op.OPEN_SESSION, hour_us, VICTIM)
+    driver.do(Op.PULL_IN_SESSION, Q, 3, 0, sessions[0], 1, -1, THIEF)
+    assert driver.do(Op.LOCK, b"lock", sessions[0], False, THIEF) == 1
+    assert driver.do(Op.LOCK, b"lock", mine, True, VICTIM) == 0
+    driver.do(Op.DELETE_TOKEN, THIEF, True)
+    used = [driver.machine.quotas.used(Kind.SESSIONS, THIEF)]
+    while driver.machine.expiry.next_us <= driver.now_us:
+        driver.tick()
+        used.append(driver.machine.quotas.used(Kind.SESSIONS, THIEF))
+        assert records(copied(driver.machine)) == records(driver.machine)
+    assert used[-1] == 0
+    assert max(before - after for before, after in pairwise(used)) <= 10
+    assert driver.machine.quotas.used(Kind.PLACES, THIEF) == 0
+    assert driver.do(Op.LOCK, b"lock", mine, False, VICTIM) == 2
+    assert driver.do(Op.RENEW_SESSION, mine, VICTIM) is True
+    assert driver.drain(Q) == [b"0", b"1", b"2", b"3", b"4"]
+
+
 def test_what_a_token_has_ends_when_it_expires(driver: Driver) -> None:
     driver.do(Op.SET_TOKEN, THIEF, b"d" * 32, 2, b"", 3_600_000_000, True)
     driver.do(Op.CLAIM, b"s", THIEF)

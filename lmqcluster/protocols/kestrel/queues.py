@@ -12,6 +12,7 @@ from ...node.node import Node
 from ...node.queues.deliveries import Delivery
 from ...node.queues.push_items import PushItem, PushOptions
 from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import CONTENT_TYPE, unwrapped
 from .names import check_name, parent_of
 from .status import ServerStatus
 
@@ -25,7 +26,14 @@ _SOON_S = 1e-6
 
 def body_of(delivery: Delivery) -> bytes:
     """The bytes of an item; those of a message that was accumulated stand one behind the other."""
-    return b"".join(part.content for part in delivery.parts) if delivery.compound else delivery.content
+    if delivery.compound:
+        return b"".join(_plain(part.content_type, part.content) for part in delivery.parts)
+    return _plain(delivery.content_type, delivery.content)
+
+
+def _plain(content_type: bytes | None, content: bytes) -> bytes:
+    """A string that was pushed over MessagePack-RPC is its bytes here, where there are no content types."""
+    return unwrapped(content) if content_type == CONTENT_TYPE else content
 
 
 class KestrelQueues:
@@ -179,7 +187,9 @@ class KestrelQueues:
                     if found.is_expired(head, machine.now_us):
                         continue
                     content = head.content
-                    return content if isinstance(content, bytes) else b"".join(part.content for part in content)
+                    if isinstance(content, bytes):
+                        return _plain(head.meta[0], content)
+                    return b"".join(_plain(part.content_type, part.content) for part in content)
                 left_s = ends_s - loop.time()
                 if wait_ms <= 0 or left_s <= 0:
                     return None

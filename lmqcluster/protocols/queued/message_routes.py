@@ -9,6 +9,7 @@ import msgpack
 
 from ...node.queues.push_items import PushItem, PushOptions
 from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import CONTENT_TYPE, unwrapped
 from .media import Media, QueuedError, read_object, reply_media
 from .members import contents_of, count_of, flag_of, list_of, number_of, object_of
 from .names import checked
@@ -130,7 +131,8 @@ def _named(given: dict[str, Any]) -> tuple[int, int]:
 
 def _shown(polled: Polled, media: Media, *, is_detailed: bool) -> dict[str, Any]:
     delivery = polled.delivery
-    body = delivery.content
+    # There are no content types here: a string that was pushed over MessagePack-RPC is its bytes.
+    body = unwrapped(delivery.content) if delivery.content_type == CONTENT_TYPE else delivery.content
     if delivery.compound:
         # What LMQ's clients had accumulated is one message here.
         body = msgpack.packb([part.content for part in delivery.parts], use_bin_type=True)

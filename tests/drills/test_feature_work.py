@@ -1,0 +1,42 @@
+"""The judges of work that has to come out even, and of reads that a node had open, against results that are wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from lmqcluster_chaos.feature_work import miscounted
+from lmqcluster_chaos.open_reads import misplaced
+
+WANTED = [b"a", b"b", b"c"]
+
+
+def test_what_is_there_once_is_right() -> None:
+    assert miscounted(set(WANTED), Counter(WANTED)) is None
+    assert misplaced(WANTED, WANTED) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (Counter([b"a", b"c"]), "1 lost, such as [b'b']"),
+        (Counter([b"a", b"b", b"b", b"c"]), "1 doubled, such as [b'b']"),
+        (Counter([b"a", b"b", b"c", b"d"]), "1 that nobody pushed, such as [b'd']"),
+        (Counter([b"a", b"a", b"b"]), "1 lost, such as [b'c']; 1 doubled, such as [b'a']"),
+    ],
+)
+def test_what_is_not_there_once_is_named(found: Counter[bytes], problem: str) -> None:
+    assert miscounted(set(WANTED), found) == problem
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        ([b"a", b"b"], "1 are missing, such as [b'c']"),
+        ([b"a", b"b", b"x"], "1 are unknown, such as [b'x']"),
+        ([b"a", b"b", b"c", b"c"], "4 came instead of 3"),
+        ([b"a", b"c", b"b"], "at place 1 came b'c' instead of b'b'"),
+    ],
+)
+def test_reads_that_did_not_return_to_their_places_are_named(found: list[bytes], problem: str) -> None:
+    assert problem in (misplaced(WANTED, found) or "")
