@@ -46,6 +46,9 @@ class Ledger:
         self._leases: dict[bytes, list[_Lease]] = collections.defaultdict(list)
         self._leased_us: dict[int, int] = {}
         self._batches: dict[str, dict[bytes, tuple[int, int]]] = collections.defaultdict(dict)
+        # By queue, the first entry that sets its properties; and what was pushed before that, which has few deliveries.
+        self._set_at: dict[bytes, int] = {}
+        self._mortal: set[bytes] = set()
 
     def begin_anew(self) -> None:
         """Forget all messages; the cluster has lost them."""
@@ -58,6 +61,8 @@ class Ledger:
             self._deliveries,
             self._leases,
             self._leased_us,
+            self._set_at,
+            self._mortal,
         ):
             book.clear()
 
@@ -77,6 +82,11 @@ class Ledger:
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
         """A replica has applied an entry at this log time."""
+        for command in commands:
+            if command[0] == Op.SET_PROPERTIES:
+                self._set_at[command[1]] = min(index, self._set_at.get(command[1], index))
+            elif command[0] == Op.PUSH and index < self._set_at.get(command[1], index + 1):
+                self._mortal.update(content[:NUMBER_BYTES] for content in command[3])
 
     def leased(self, stamp_us: int, deliveries: list[int]) -> None:
         """A replica has applied a pull, at this log time."""
@@ -145,7 +155,7 @@ class Ledger:
             held = set(counts)
             twice = [number for number, count in counts.items() if count > 1]
             for kind, wrong in (
-                ("acknowledged lost", self._stored - held - set(+self._settling)),
+                ("acknowledged lost", self._stored - held - set(+self._settling) - self._mortal),
                 ("stored twice", set(twice)),
                 ("held after ack", held & self._consumed.keys()),
                 ("refused but stored", self._refused & (held | self._met)),
@@ -230,8 +240,11 @@ class Consumer:
         self._ledger = ledger
         self._rng = host.rng
         self.waiting: set[Any] = set()
-        # The node's first command, so that it precedes whatever is pushed through this node.
-        replica.submit([Op.SET_PROPERTIES, queue, [["timeout", LEASE_S], ["retry", RETRIES]]], self)
+        # The node's first command. It precedes whatever is pushed through this node, unless it fails.
+        self._set_properties()
+
+    def _set_properties(self) -> None:
+        self._replica.submit([Op.SET_PROPERTIES, self._queue, [["timeout", LEASE_S], ["retry", RETRIES]]], self)
 
     def next(self) -> None:
         if self._ledger.is_at_rest():
@@ -257,7 +270,8 @@ class Consumer:
         """The queue's properties are set."""
 
     def failed(self, group: Group, error: LmqError) -> None:
-        """They may not be; then those of another node are."""
+        """They may not be, where the cluster had no leader for long."""
+        self._replica.loop.call_later(PAUSE_S, self._set_properties)
 
 
 class _Settled:

@@ -37,6 +37,7 @@ class _Ledger(Ledger):
         self.session_judge.begin_anew()
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
+        super().entry_applied(index, now_us, commands, applied)
         self.judge.applied(index, now_us, commands, applied.results)
         self.session_judge.applied(index, now_us, commands, applied)
 
