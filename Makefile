@@ -90,6 +90,8 @@ bench: install ## Measure speed: make bench BENCH_ARGS=--quick
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.backlog $(BACKLOG_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.observed $(OBSERVED_BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.core $(CORE_BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.delivery $(DELIVERY_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.transactions $(TRANSACTION_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.spark $(SPARK_BENCH_ARGS)
 

@@ -1,0 +1,94 @@
+"""``python -m tests.benchmarks.core``: what push, pull and done cost in the state machine, in processor time of one replica.
+
+Commands come in batches, as entries of the log. With ``--against`` another checkout of this project is measured in turns with
+this one, each in a process of its own, and the quietest turn of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+QUEUE, BODY, ORIGIN = b"q", b"x" * 100, b"node"
+ROUNDS, BATCH = 3_000, 32
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = argparse.ArgumentParser(prog="python -m tests.benchmarks.core", description=__doc__)
+    options.add_argument("--against", metavar="DIR", help="another checkout")
+    options.add_argument("--turns", type=int, default=5, metavar="N", help="of each (%(default)s)")
+    options.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    return options
+
+
+def one_turn() -> dict[str, float]:
+    """Nanoseconds of processor time an operation."""
+    from lmqcluster.core import Machine, Op
+
+    machine = Machine(lambda pattern: lambda name: False)
+    sequence = 0
+
+    def apply(commands: list[list[object]]) -> list[object]:
+        nonlocal sequence
+        sequence += 1
+        applied = machine.apply(1_700_000_000_000_000 + sequence, ORIGIN, 1, sequence, commands)
+        if applied.status != "applied":
+            raise AssertionError(applied)
+        return list(applied.results)
+
+    apply([[Op.UPGRADE, getattr(Machine, "VERSION_MAX", 3)]])
+    spent = {"push": 0.0, "pull": 0.0, "done": 0.0}
+    for _ in range(ROUNDS):
+        pushes: list[list[object]] = [[Op.PUSH, QUEUE, None, [BODY], None, 0] for _ in range(BATCH)]
+        began_s = time.process_time()
+        apply(pushes)
+        pushed_s = time.process_time()
+        deliveries = apply([[Op.PULL, QUEUE, 1] for _ in range(BATCH)])
+        pulled_s = time.process_time()
+        acks: list[list[object]] = [[Op.ACK, QUEUE, [found[0][1]]] for found in deliveries]  # type: ignore[index]
+        acked_s = time.process_time()
+        results = apply(acks)
+        done_s = time.process_time()
+        if any(one != [True] for one in results):
+            raise AssertionError(results[:5])
+        spent["push"] += pushed_s - began_s
+        spent["pull"] += pulled_s - pushed_s
+        spent["done"] += done_s - acked_s
+    return {name: 1e9 * seconds / (ROUNDS * BATCH) for name, seconds in spent.items()}
+
+
+def _run(checkout: Path) -> dict[str, float]:
+    """A turn in a process of its own, with the modules of that checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONHASHSEED": "0"}
+    command = [sys.executable, __file__, "--once"]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=True)
+    told: dict[str, float] = json.loads(done.stdout)
+    return told
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run."""
+    options = parser().parse_args(arguments)
+    if options.once:
+        print(json.dumps(one_turn()))
+        return 0
+    checkouts = [Path(__file__).parents[2]] + ([Path(options.against).resolve()] if options.against else [])
+    turns: dict[Path, list[dict[str, float]]] = {checkout: [] for checkout in checkouts}
+    for _ in range(options.turns):
+        for checkout in checkouts:
+            turns[checkout].append(_run(checkout))
+    for checkout, found in turns.items():
+        quietest = {name: min(one[name] for one in found) for name in found[0]}
+        print(f"{checkout.name}: " + ", ".join(f"{name} {spent_ns:.0f} ns" for name, spent_ns in quietest.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
