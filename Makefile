@@ -10,11 +10,12 @@ STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
 # How many test files run at the same time.
 TEST_JOBS ?= 3
+UNIT_JOBS ?= 2
 # Tests start about a thousand processes of ours: each would compile our modules again without byte code on the disk.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := install
-.PHONY: help install lock up check lint fmt test unit docs sim soak deploy-check drill drill-soak example bench clean
+.PHONY: help install lock up check lint fmt test unit coverage docs sim soak deploy-check drill drill-soak example bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,7 +47,7 @@ up: $(RUNTIME) ## Run a cluster of three nodes on this machine
 lint: install ## Check style, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy lmqcluster cli chaos
+	$(BIN)/mypy lmqcluster cli chaos tests
 	$(BIN)/lint-imports
 
 fmt: install ## Format the code and fix what ruff can fix
@@ -54,7 +55,18 @@ fmt: install ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .
 
 unit: install ## Run the unit tests
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -n $(UNIT_JOBS) --dist loadfile tests/unit
+
+# Twice as slow as without. Spark's tests take long and run few lines of ours, so they are left out.
+COVERAGE_TESTS ?= tests --ignore=tests/benchmarks --ignore=tests/spark
+coverage: install ## Say which lines the tests run: make coverage COVERAGE_TESTS=tests/unit
+	@mkdir -p build/coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n $(TEST_JOBS) --dist loadfile $(COVERAGE_TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report | tail -n 40
+	@echo 'Open build/coverage/html/index.html'
 
 docs: install ## Build the documentation into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file .mkdocs.yml

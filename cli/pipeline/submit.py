@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmqcluster_cli.pipeline.program import main  # type: ignore[import-not-found]  # installed under another name than it has here
+from lmqcluster_cli.pipeline.program import main  # installed under another name than it has here
 
 if __name__ == "__main__":
     main()

@@ -60,10 +60,10 @@ def main() -> None:
             polled = api.poll("q", 10_000, 36_000, wait_secs=30)
             now = time.time()
             for one in polled:
-                due = float(one["contents"])
-                earliest = min(earliest, now - due)
+                due_s = float(one["contents"])
+                earliest = min(earliest, now - due_s)
                 # A message that was due before the poll was sent waited for this program.
-                latest = max(latest, now - max(due, asked))
+                latest = max(latest, now - max(due_s, asked))
             got += len(polled)
         print(f"earliest: {earliest * 1e3:+.0f} ms, latest: {latest * 1e3:+.0f} ms after the visible time")
 

@@ -181,7 +181,7 @@ class RabbitMQ(System):
     def version(self) -> str:
         """Versions of RabbitMQ, of Erlang's runtime, and of aio-pika."""
         # The server introduces itself on every connection.
-        properties = self._connections[0].transport.connection.server_properties  # type: ignore[union-attr]
+        properties = self._connections[0].transport.connection.server_properties
         client = f"aio-pika {importlib.metadata.version('aio-pika')}"
         return f"{_text(properties['version'])}, {_text(properties['platform'])}, {client}"
 

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -62,7 +63,7 @@ def open_console(browser: Browser, cluster: Cluster, tmp_path: Path) -> Iterator
     """Opens consoles of the first node, or of the node given, each in a browser profile of its own."""
     contexts = []
 
-    def open_console(route: str = "overview", *, node: int = 0, **options: object) -> Console:
+    def open_console(route: str = "overview", *, node: int = 0, **options: Any) -> Console:
         context = browser.new_context(**options)
         contexts.append(context)
         console = Console(context, cluster[node].http)

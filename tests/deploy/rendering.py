@@ -18,7 +18,7 @@ __all__ = ["CHART", "VARIANTS", "kept", "rendered", "stamp"]
 CHART = DEPLOY / "helm" / "lmqcluster"
 KUBERNETES = "1.31.0"
 """The version that templates are told; what they make is checked against several."""
-VARIANTS = {
+VARIANTS: dict[str, tuple[str, ...]] = {
     "default": (),
     "everything": (
         "--set=tls.enabled=true,tls.secretName=lmq-tls,serviceMonitor.enabled=true,replicaCount=5",
@@ -60,7 +60,7 @@ def rendered(program: Path, variant: str) -> str:
         KUBERNETES,
         *VARIANTS[variant],
     ]
-    done = run(*words)
+    done = run(*words)  # type: ignore[arg-type]
     assert done.returncode == 0, done.stderr
     body = re.sub(r"^(  (?:cluster-secret|admin-token): ).*$", r"\1ZHJhd24=", done.stdout, flags=re.MULTILINE)
     return f"# Made by: python -m tests.deploy.rendering\n# The chart's checksum: {stamp()}\n{body}"

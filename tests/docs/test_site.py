@@ -29,8 +29,8 @@ def test_the_site_is_built_and_whole(tmp_path: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         place = page.relative_to(ROOT / "docs")
         assert (site / place.with_name("index.html" if place.name == "README.md" else f"{place.stem}.html")).exists()
-    for page in ("lmqcluster/DESIGN.html", "chaos/DESIGN.html", "deploy/monitoring/index.html", "CONTRIBUTING.html"):
-        assert (site / page).exists()
+    for other in ("lmqcluster/DESIGN.html", "chaos/DESIGN.html", "deploy/monitoring/index.html", "CONTRIBUTING.html"):
+        assert (site / other).exists()
     loaded = re.compile(r'<(?:script|img|link)[^>]+(?:src|href)="?(https?:[^" >]+)')
     for page in site.rglob("*.html"):
         assert not [url for url in loaded.findall(page.read_text(encoding="utf-8")) if "canonical" not in url], page

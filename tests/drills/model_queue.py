@@ -151,7 +151,7 @@ class _Clients:
             self._produce(process)
         for process in ("c1", "c2"):
             for _ in range(12):
-                self._at(self._moment(0, 20), lambda begin_us, process=process: self._pull(process, begin_us))
+                self._at(self._moment(0, 20), lambda begin_us, process=process: self._pull(process, begin_us))  # type: ignore[misc]
         if self._rng.random() < 0.25:
             self._at(self._moment(4, 16), self._delete)
         now_us = self._carry_on()
@@ -191,7 +191,7 @@ class _Clients:
             value = f"{process}-{number}"
             self._note("push", outcome, begin_us, end_us, process, value=value, sequence=number)
             late_us = self._moment(0, 1) if outcome == "unknown" else 0
-            self._at(effect_us + late_us, lambda _now, value=value, outcome=outcome: self.queue.push(value, outcome))
+            self._at(effect_us + late_us, lambda _now, value=value, outcome=outcome: self.queue.push(value, outcome))  # type: ignore[misc]
 
     def _pull(self, process: str, begin_us: int, *, calm: bool = False) -> None:
         outcome = self._outcome(calm=calm)

@@ -20,7 +20,7 @@ class Writer:
         fields = {"process": "p1", "queue": self.queue, **fields}
         begin_us = round(at_s * SECOND)
         end_us = begin_us + round(takes_s * SECOND)
-        self.events.append(Event(op=op, outcome=outcome, time_us=begin_us, end_us=end_us, **fields))  # type: ignore[arg-type]
+        self.events.append(Event(op=op, outcome=outcome, time_us=begin_us, end_us=end_us, **fields))
 
     def push(self, value: str, at_s: float, **fields: object) -> None:
         self.add("push", at_s, value=value, **fields)  # type: ignore[arg-type]

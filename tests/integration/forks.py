@@ -211,7 +211,7 @@ def main() -> None:
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.argv = ["lmq", *arguments]
     # As PYTHONUNBUFFERED says.
-    sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]  # it is a text file
+    sys.stdout.reconfigure(write_through=True)  # it is a text file
     program.main()
 
 

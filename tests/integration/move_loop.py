@@ -76,7 +76,7 @@ async def move_loop(cluster: Cluster, messages: int, seed: int, *, kills_min: in
     addresses = cluster.rpc_addresses
     begun_s = time.monotonic()
     with _Consumer(addresses) as one, _Consumer(addresses[1:] + addresses[:1]) as other:
-        while sum(outcome.kills.values()) < kills_min or await asyncio.to_thread(_size, cluster):
+        while sum(outcome.kills.values()) < kills_min or await asyncio.to_thread(_size, cluster) > 0:
             await asyncio.sleep(rng.uniform(*KILL_EVERY_S))
             kind = rng.choice(["consumer", "consumer", "leader", "follower"])
             outcome.kills[kind] += 1

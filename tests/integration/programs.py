@@ -15,7 +15,7 @@ import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 from lmqcluster_cli.admin import program as admin
@@ -66,7 +66,7 @@ def run(
 def run_here(*arguments: str, stdin: str | bytes = b"", environment: Mapping[str, str] | None = None) -> Result:
     """Run ``lmq-admin`` with pipes within this process, which saves the start of an interpreter."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
-    streams = {
+    streams: dict[str, Any] = {
         name: io.TextIOWrapper(io.BytesIO(data)) for name, data in (("stdin", given), ("stdout", b""), ("stderr", b""))
     }
     code: object = 0
@@ -108,7 +108,7 @@ def started(
         for stream in (process.stdin, process.stdout, process.stderr):
             # What the program no longer read may be left in our buffer.
             with contextlib.suppress(BrokenPipeError):
-                stream.close()  # type: ignore[union-attr]  # all three are pipes
+                stream.close()  # all three are pipes
 
 
 def feed(process: subprocess.Popen[bytes], text: str) -> None:

@@ -168,7 +168,7 @@ def task_loop(
             workers.start("two")
             for number in range(kills):
                 part = tasks * (number + 1) // (kills + 2)
-                wait_for(lambda part=part: len(workers.runs()) >= part, f"{part} tasks", _PATIENCE_S)
+                wait_for(lambda part=part: len(workers.runs()) >= part, f"{part} tasks", _PATIENCE_S)  # type: ignore[misc]
                 say(f"{part} tasks have run: the leader is killed")
                 cluster.leader().restart()
             if kill_worker:

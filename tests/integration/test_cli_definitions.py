@@ -163,7 +163,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     assert admin("definitions", "import", "-", stdin=wanted, **root).err == "lmq-admin: nothing changes\n"
     with Client(target.rpc, token=made["shop"]) as client:
         assert client.push("orders", "x") == "ok"
-    other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})
+    other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})  # type: ignore[dict-item]
     assert "token shop has another role" in admin("definitions", "import", "-", stdin=other, **root).err
 
 

@@ -127,7 +127,7 @@ def test_a_request_that_comes_byte_by_byte_is_not_awaited(tmp_path: Path) -> Non
                 trickle(guarded.http.port, body), trickle(guarded.http.port, head), trickle(guarded.rpc.port, push)
             )
             assert b"did not arrive in time" in answers[0]
-            assert answers[1:] == [b"", b""]
+            assert list(answers[1:]) == [b"", b""]
             assert (await guarded.ask("POST", "/messages/q", None, data=b"x" * 500_000))[0] == 200
 
     run(main)

@@ -122,8 +122,8 @@ def test_prefetch_requeue_and_what_a_consumer_gives_back(broker: LmqBroker) -> N
     consumer = broker.consume("q", prefetch=3, timeout=200)
     taken = [next(consumer) for _ in range(4)]
     assert [message and message.args[0] for message in taken] == [0, 1, 2, None]
-    consumer.ack(taken[0])
-    consumer.requeue([taken[1]])
+    consumer.ack(taken[0])  # type: ignore[arg-type]
+    consumer.requeue([taken[1]])  # type: ignore[list-item]
     again = next(consumer)
     assert again is not None
     assert again.args == (1,)

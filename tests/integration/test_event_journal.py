@@ -253,13 +253,13 @@ def test_what_a_client_repeats_at_another_node_arrives_once(watched_cluster: Clu
         try:
             for _ in range(2):
                 before, reached = wait_for(lambda: client.address, "a connection"), count
-                wait_for(lambda reached=reached: count > reached + 1000, "pushes")
+                wait_for(lambda reached=reached: count > reached + 1000, "pushes")  # type: ignore[misc]
                 with paused(nodes[before]):
-                    wait_for(lambda before=before: client.address not in (None, before), "a connection to another node")
+                    wait_for(lambda before=before: client.address not in (None, before), "a connection to another node")  # type: ignore[misc]
         finally:
             ended.set()
             pusher.join()
-    wait_for(lambda: metric(watched_cluster[0], "lmq_messages_pushed_total") >= count, "all pushes at the node")
+    wait_for(lambda: metric(watched_cluster[0], "lmq_messages_pushed_total") >= count, "all pushes at the node")  # type: ignore[operator]
     assert metric(watched_cluster[0], "lmq_messages_pushed_total") == count
     stop(*watched_cluster)
     assert sum(event["count"] for event in of(read_events(journal), "push")) == count

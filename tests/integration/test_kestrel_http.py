@@ -17,7 +17,7 @@ def test_statistics_as_operators_read_them(shared_cluster: Cluster, queue_name: 
         tree = call(node.http, "GET", "/stats.json").json
         assert list(tree) == ["counters", "gauges", "labels", "metrics"]
         prefix = f"q/{queue_name}"
-        names = ("items", "bytes", "open_transactions", "waiters", "mem_bytes", "max_items")
+        names: tuple[str, ...] = ("items", "bytes", "open_transactions", "waiters", "mem_bytes", "max_items")
         assert [tree["gauges"][f"{prefix}/{name}"] for name in names] == [1, 2, 1, 0, 2, 2**31 - 1]
         names = ("total_items", "put_items", "transactions", "get_items_hit", "discarded")
         assert [tree["counters"][f"{prefix}/{name}"] for name in names] == [2, 2, 1, 1, 0]

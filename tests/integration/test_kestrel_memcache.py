@@ -52,7 +52,7 @@ def test_items_go_in_through_one_node_and_come_out_of_another_in_order(shared_cl
 def test_what_other_protocols_push_arrives_as_it_was_pushed(shared_cluster: Cluster, queue: bytes) -> None:
     with Client(shared_cluster[0].rpc) as producer, Lines(shared_cluster[1]) as consumer:
         # Old and new strings, short and long; then a value that is no string, and bytes with a type of their own.
-        pushed = [b"short", "text", b"x" * 40, b"y" * 70_000]
+        pushed: list[str | bytes] = [b"short", "text", b"x" * 40, b"y" * 70_000]
         for content in pushed:
             producer.push(queue, content)
         producer.push(queue, [1])

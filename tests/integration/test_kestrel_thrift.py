@@ -35,7 +35,7 @@ def generated(node: NodeProcess) -> Iterator[Any]:
     """A client that Apache's compiler has made."""
     host, port = address_of(node, "thrift")
     plain = TSocket(host, port)
-    plain.setTimeout(TIMEOUT_S * 1000)
+    plain.setTimeout(int(TIMEOUT_S * 1000))
     transport = TFramedTransport(plain)
     transport.open()
     with closing(transport):
@@ -50,7 +50,7 @@ def loaded(node: NodeProcess) -> Iterator[Any]:
         INTERFACE.Kestrel,
         host,
         port,
-        timeout=TIMEOUT_S * 1000,
+        timeout=int(TIMEOUT_S * 1000),
         proto_factory=TCyBinaryProtocolFactory(),
         trans_factory=TCyFramedTransportFactory(),
     )

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def drain(address: str, queue_name: str) -> list[object]:
     return found
 
 
-def drain_here(rpc: Rpc, queue_name: str) -> list[object]:
+def drain_here(rpc: Rpc, queue_name: str) -> list[Any]:
     """Pull everything that is there, over this connection."""
     return [m[b"content"] for m in rpc.call("pull_many", queue_name, 10_000)]
 

@@ -20,9 +20,9 @@ def rpcs(shared_cluster: Cluster) -> Iterator[list[Rpc]]:
         yield [a, b, c]
 
 
-def wait_in_line(connection: Rpc, *call: object) -> int:
+def wait_in_line(connection: Rpc, method: str, *arguments: object) -> int:
     """Send a request that waits; returns its msgid once a later request of the connection was answered."""
-    waiting = connection.ask(*call)
+    waiting = connection.ask(method, *arguments)
     barrier = connection.ask("get_default_props")
     assert connection.read().msgid == barrier
     return waiting

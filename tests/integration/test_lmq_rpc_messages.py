@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -229,7 +229,9 @@ def test_reply_needs_the_right_queue(rpc: Rpc, queue_name: str) -> None:
     [bytes.upper, lambda i: i.replace(b"-", b""), lambda i: i.replace(b"-", b"").upper()],
     ids=["upper case", "no dashes", "both"],
 )
-def test_ids_in_upper_case_and_without_dashes_are_accepted(rpc: Rpc, queue_name: str, shape: object) -> None:
+def test_ids_in_upper_case_and_without_dashes_are_accepted(
+    rpc: Rpc, queue_name: str, shape: Callable[[bytes], bytes]
+) -> None:
     """2.4: ids are accepted in upper case and without dashes too."""
     rpc.call("push", queue_name, 1)
     message = rpc.call("pull", queue_name, 0)

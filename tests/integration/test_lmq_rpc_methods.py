@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -472,8 +473,14 @@ def test_invalid_regular_expressions(rpc: Rpc, method: str, pattern: str | bytes
 @pytest.mark.parametrize("method", ["push", "pull", "update_props", "push_many", "pull_many"])
 def test_names_that_no_queue_may_have(rpc: Rpc, method: str, name: str, part: str) -> None:
     """7.1: 1 to 255 bytes, no control characters; the error says what is wrong."""
-    arguments = {"push": [1], "pull": [0], "update_props": [], "push_many": [[1]], "pull_many": [1]}[method]
-    text = rpc.error(method, name, *arguments)
+    by_method: dict[str, list[Any]] = {
+        "push": [1],
+        "pull": [0],
+        "update_props": [],
+        "push_many": [[1]],
+        "pull_many": [1],
+    }
+    text = rpc.error(method, name, *by_method[method])
     assert text.startswith(b"bad_name: ")
     assert part.encode() in text
 

@@ -16,12 +16,12 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
         yield connection
 
 
-def wait_in_line(connection: Rpc, *call: object) -> int:
+def wait_in_line(connection: Rpc, method: str, *arguments: object) -> int:
     """Send a request that waits; returns its msgid once a later request of the connection was answered.
 
     The pull is in the log before the second request, whose answer shows that both were applied.
     """
-    waiting = connection.ask(*call)
+    waiting = connection.ask(method, *arguments)
     barrier = connection.ask("get_default_props")
     assert connection.read().msgid == barrier
     return waiting

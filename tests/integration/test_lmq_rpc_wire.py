@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from collections.abc import Iterator
 
 import msgpack
 import pytest
@@ -14,7 +15,7 @@ from .raw_rpc import OLD_TYPES_ONLY, Rpc, notification, old, open_rpc, request, 
 
 
 @pytest.fixture
-def rpc(node: NodeProcess) -> Rpc:
+def rpc(node: NodeProcess) -> Iterator[Rpc]:
     with Rpc(node.rpc) as connection:
         yield connection
 

@@ -96,9 +96,9 @@ def refuses_everybody(node: NodeProcess, queue_name: str) -> None:
     checks = {one["name"]: one for one in node.get_json("/v1/cluster/check")["checks"]}
     assert "has left its cluster" in checks["leader"]["detail"]
     assert not checks["leader"]["ok"]
-    status = run("lmq-admin", "--node", node.http, "status")
-    assert status.code == 69
-    assert "has left its cluster" in status.one_line_error()
+    shown = run("lmq-admin", "--node", node.http, "status")
+    assert shown.code == 69
+    assert "has left its cluster" in shown.one_line_error()
 
 
 # --- join -------------------------------------------------------------------------------------------------------------
@@ -284,12 +284,12 @@ async def _push_while_a_node_leaves(leaver: NodeProcess, stays: list[NodeProcess
             acknowledged.append(number)
 
     tasks = [asyncio.create_task(push(client, 10 + 20 * i + j)) for i, client in enumerate(clients) for j in range(16)]
-    for thread in (*https, stubborn):
+    pushers: list[_HttpPusher | _StubbornPusher] = [*https, stubborn]
+    for thread in pushers:
         thread.start()
     try:
-        both = [*https, stubborn]
         await asyncio.to_thread(
-            wait_for, lambda: len(acknowledged) > 500 and all(x.acknowledged for x in both), "pushes"
+            wait_for, lambda: len(acknowledged) > 500 and all(x.acknowledged for x in pushers), "pushes"
         )
         assert (await asyncio.to_thread(leave, leaver)).status == 200
         so_far = len(acknowledged)
@@ -303,10 +303,10 @@ async def _push_while_a_node_leaves(leaver: NodeProcess, stays: list[NodeProcess
         )
     finally:
         pushing = False
-        for thread in (*https, stubborn):
+        for thread in pushers:
             thread.stop.set()
         await asyncio.gather(*tasks)
-        for thread in (*https, stubborn):
+        for thread in (*https, stubborn):  # type: ignore[assignment]
             await asyncio.to_thread(thread.join)
         for client in clients:
             await client.close()

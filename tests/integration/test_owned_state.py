@@ -86,7 +86,7 @@ def test_a_writer_s_marks_are_its_own_and_store_each_message_once(tmp_path: Path
         ((_, [job]), root) = await writer.call("jobs"), await guarded.connect(ADMIN)
         assert (job[b"owner"], job[b"name"], job[b"streams"], job[b"messages"]) == (b"writer", b"load", 1, 2)
         assert (await root.call("end_jobs", ["load"], "writer"))[1] == 1
-        assert guarded.node.service.queue(b"jobs").size == 2  # type: ignore[union-attr]
+        assert guarded.node.service.queue(b"jobs").size == 2
 
     run(tmp_path, main)
 

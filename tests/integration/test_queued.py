@@ -399,7 +399,7 @@ def test_a_push_wakes_one_of_a_thousand_waiting_polls(node: NodeProcess, queue_n
             selector.register(client, selectors.EVENT_READ)
         api.push(queue_name, b"x")
         ((answered, _),) = selector.select(60)
-        assert b"200 OK" in answered.fileobj.recv(4096)  # type: ignore[union-attr]
+        assert b"200 OK" in answered.fileobj.recv(4096)
         assert waiting(node) - others == 999
         assert entries(node) - before < 20
 

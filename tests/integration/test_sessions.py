@@ -171,7 +171,7 @@ def test_64_producers_wait_for_room_and_never_exceed_it(shared_cluster: Cluster,
                 return found
 
             await asyncio.to_thread(wait_for, lambda: info()["ready"] == most or None, "the queue is full")
-            got: list[object] = []
+            got: list[int] = []
             while len(got) < producers:
                 message = await clients[len(got) % 3].pull(queue_name, 60)
                 assert message is not None
@@ -236,7 +236,8 @@ def test_a_repetition_waits_on_when_the_first_connection_is_gone(shared_cluster:
 
 def test_what_clients_ask_of_sessions_is_bounded_and_checked(shared_cluster: Cluster, queue_name: str) -> None:
     rpc = Rpc(shared_cluster[0].rpc, 60)
-    for method, arguments, text in [
+    arguments: list[object]
+    for method, arguments, text in [  # type: ignore[assignment]
         ("open_session", [0], b"bad_request"),
         ("open_session", [3601], b"bad_request"),
         ("open_session", [float("nan")], b"bad_request"),

@@ -9,6 +9,7 @@ windows and messages put back, by arrival; then expired leases, by delivery; the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -138,7 +139,7 @@ class Model:
 
     def do(self, command: list[Any]) -> Any:
         op, *arguments = command
-        return {
+        operations: dict[int, Callable[..., Any]] = {
             PUSH: self.push,
             PUSH_ITEMS: self.push_items,
             PULL: self.pull,
@@ -164,7 +165,8 @@ class Model:
             PURGE: self.purge,
             MOVE: self.move,
             SUSPEND: self.suspend,
-        }[op](*arguments)
+        }
+        return operations[op](*arguments)
 
     def upgrade(self, version: int) -> int:
         self.version = max(self.version, version)
@@ -247,7 +249,7 @@ class Model:
             state, body, meta = "window", [(content_type, headers, content)], (None, [])
         else:
             place = (self.now_us, LINE_LAST, self.end_of_line(queue))
-            state, body, meta = "waiting", content, (content_type, headers)
+            state, body, meta = "waiting", content, (content_type, headers)  # type: ignore[assignment]
         queue.entries.append(Entry(state, place, self.arrivals, self.allowed_deliveries(name), *meta, body))
         queue.entered += 1
         return NO if accum_ms == 0 else NEW

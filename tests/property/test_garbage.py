@@ -149,7 +149,7 @@ def _use(driver: Driver) -> list[Any]:
     driver.delete(b"fresh")
     driver.push(b"fresh", b"x", b"y")
     driver.wait(10**7)
-    answers = [[(queue, bodies([one]), one[1]) for one in driver.pull_any(b"", 50) for queue in [one[0]]]]
+    answers: list[Any] = [[(queue, bodies([one]), one[1]) for one in driver.pull_any(b"", 50) for queue in [one[0]]]]
     driver.delete(b"fresh")
     driver.push(b"fresh", b"z")
     (taken,) = driver.pull(b"fresh")

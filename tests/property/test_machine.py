@@ -175,7 +175,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
     def _batch(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
         self.stamp_us += step_us
         self.sent[node][1] += 1
-        self._send(node, *self.sent[node], commands)
+        incarnation, sequence = self.sent[node]
+        self._send(node, incarnation, sequence, commands)
 
     # Each rule is drawn about as often as any other, so the common commands have several.
 

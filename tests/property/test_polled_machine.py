@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
     def _expected(self, command: list[Any]) -> Any:
         op, *arguments = command
         model = self.model
-        handler = {
+        handlers: dict[Op, Callable[..., Any]] = {
             Op.CREATE_INDEXED: model.create,
             Op.PUSH_EXISTING: model.push_existing,
             Op.POLL: model.poll,
@@ -129,7 +130,8 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
             Op.THROTTLE: model.throttle,
             Op.SET_API_KEY: model.set_key,
             Op.DELETE_API_KEY: model.delete_key,
-        }.get(Op(op))
+        }
+        handler = handlers.get(Op(op))
         return super()._expected(command) if handler is None else handler(*arguments)
 
     @invariant()

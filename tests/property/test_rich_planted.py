@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import idle_queues, intake, push_plan, queue, rich_timers
+from lmqcluster.core import idle_queues, intake, push_plan, queue
 from lmqcluster.core.commands import Place, PushFlag
 from lmqcluster.core.exits import MessageExits
+from lmqcluster.core.expiry import NEVER
 from lmqcluster.core.intake import Intake, Room, Targets
 from lmqcluster.core.locks import Locks
 from lmqcluster.core.message import RichMessage
@@ -51,7 +52,7 @@ def expired_messages_delivered(patch: pytest.MonkeyPatch) -> None:
 
 def ages_forgotten_by_timers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "is_too_old", lambda *_args: False)
-    patch.setattr(Queue, "next_timer_us", lambda one: rich_timers.NEVER if one.rich is None else one.rich.next_us())
+    patch.setattr(Queue, "next_timer_us", lambda one: NEVER if one.rich is None else one.rich.next_us())
 
 
 def one_too_many(patch: pytest.MonkeyPatch) -> None:

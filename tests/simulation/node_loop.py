@@ -34,7 +34,7 @@ __all__ = ["HostLoop", "SimWorker", "node_world", "storage_world"]
 TURN_S = 0.00005
 """From one turn of a process's event loop to the next."""
 
-JOURNAL_DEFAULTS = DiskJournal.open.__func__.__kwdefaults__
+JOURNAL_DEFAULTS = DiskJournal.open.__func__.__kwdefaults__  # type: ignore[attr-defined]
 CACHE_BYTES = 4000
 """Of the journal's commands in memory: the rest is read back."""
 BLOCK_BYTES = 600

@@ -90,7 +90,7 @@ class _SimNode(Node):
         self._ledger = ledger
         self._storage = storage
         self._about.raft = host.id
-        self.failure = _Failure(host)
+        self.failure = _Failure(host)  # type: ignore[assignment]
         self._assemble()
         self._upgrade()
         self._expire()
@@ -328,7 +328,7 @@ class NodeSubject:
     def check_end(self, simulation: Simulation) -> None:
         assert self._ledger is not None
         replicas = {host.id: host.replica for host in simulation.voters() if host.replica}
-        self._ledger.check({name: replica.contents() for name, replica in replicas.items()})
-        digests = {name: replica.digest().hex() for name, replica in replicas.items()}
+        self._ledger.check({name: replica.contents() for name, replica in replicas.items()})  # type: ignore[attr-defined]
+        digests = {name: replica.digest().hex() for name, replica in replicas.items()}  # type: ignore[attr-defined]
         if len(set(digests.values())) > 1:
             simulation.checkers.report("states differ", f"{digests}")

@@ -208,7 +208,7 @@ def disk_lost_behind_a_stale_leader(subject: Subject) -> set[str]:
 
 def _disk_lost_behind_a_stale_leader(subject: Subject, uncommitted: int) -> set[str]:
     # No promise may depend on how soon a leader notices that it is none.
-    subject._settings = dataclasses.replace(subject._settings, quorum_lost_s=5.0)
+    subject._settings = dataclasses.replace(subject._settings, quorum_lost_s=5.0)  # type: ignore[attr-defined]
     stage = Stage(subject, 3)
     with stage.simulation.world():
         stale, (one, other) = stage.elect()

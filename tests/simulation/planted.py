@@ -7,8 +7,9 @@ from typing import Any
 from pysyncobj import SyncObj
 
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
+from lmqcluster.replication.journal import Entry
 from lmqcluster.replication.log_clock import LogClock
-from lmqcluster.replication.raft_core import Entry, RaftCore
+from lmqcluster.replication.raft_core import RaftCore
 from lmqcluster.replication.replica import Replica
 from lmqcluster.replication.snapshot_keeper import SnapshotKeeper
 from tests.simulation.switches import switch

@@ -240,10 +240,10 @@ class QueueJudge:
             expected[copy.queue][copy.number] += 1
         for host, held in contents.items():
             for name, numbers in expected.items():
-                found = held.get(name, collections.Counter())
-                for kind, wrong in (("message lost", numbers - found), ("message too many", found - numbers)):
-                    if wrong:
-                        self._report(kind, f"{host}: {name!r} {sorted(wrong)[:5]}")
+                found: collections.Counter[bytes] = held.get(name, collections.Counter())
+                for kind, which in (("message lost", numbers - found), ("message too many", found - numbers)):
+                    if which:
+                        self._report(kind, f"{host}: {name!r} {sorted(which)[:5]}")
         applied = {tag for tag, result in self._results.items() if not isinstance(result, Fault)}
         if wrong := self._refused & applied:
             self._report("refused but applied", sorted(wrong)[:5])

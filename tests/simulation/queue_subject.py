@@ -63,7 +63,7 @@ class QueueSubject(NodeSubject):
     def check_end(self, simulation: Simulation) -> None:
         super().check_end(simulation)
         replicas = {host.id: host.replica for host in simulation.voters() if host.replica}
-        machines = {name: replica.node.replica.machine for name, replica in replicas.items()}
+        machines = {name: replica.node.replica.machine for name, replica in replicas.items()}  # type: ignore[attr-defined]
         self._judge.check({name: _contents(machine, QUEUES) for name, machine in machines.items()})
         contents = {name: _contents(machine, SESSION_QUEUES) for name, machine in machines.items()}
         self._session_judge.check(machines, contents)
@@ -78,7 +78,7 @@ def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collectio
     return found
 
 
-def _bodies(machine: Machine, name: bytes) -> Iterator[bytes]:
+def _bodies(machine: Machine, name: bytes) -> Iterator[Any]:
     queue = machine.queues[name]
     yield from (message.content for message in queue.ready)
     yield from (message.content for _due, _sequence, message in queue.delayed)

@@ -125,7 +125,7 @@ class SessionClient:
         chance = self._rng.random()
         if chance < 0.5:
             rows = [[self._requests.content(), None, [], None, []] for _ in range(self._rng.choice([1, 1, 2]))]
-            sink = _Asked(self._judge, rows[0][0], self._tickets)
+            sink = _Asked(self._judge, rows[0][0], self._tickets)  # type: ignore[arg-type]
             self._replica.submit([Op.PUSH_OR_WAIT, NARROW, rows, self._rng.choice([1, 3, 6]) * SECOND_US], sink)
         elif chance < 0.9 or not self._tickets:
             self._send([Op.PULL_LEASE, NARROW, self._rng.choice([1, 2]), 0, True])

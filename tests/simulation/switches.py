@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from pysyncobj import SyncObj
+from pysyncobj import SyncObj, syncobj
 
 import lmqcluster.node.membership.incarnation
 import lmqcluster.replication.meta
@@ -76,7 +76,7 @@ def _hearing_all(self: RaftCore, node: Any, message: Any) -> Any:
         self._meet_term(message["term"])
     if not self.is_leader() or (node not in self._SyncObj__otherNodes and node not in self._learners.nodes):
         return None
-    self._SyncObj__lastResponseTime[node] = lmqcluster.replication.raft_core.library.monotonicTime()
+    self._SyncObj__lastResponseTime[node] = syncobj.monotonicTime()
     return self._sender.progress_of(node)
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet
+import pyarrow.parquet  # type: ignore[import-untyped]
 import pyspark
 import pytest
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgpack
 
@@ -209,7 +209,7 @@ class _Connection(asyncio.Protocol):
         self._dribbler: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._node.connections += 1
         self._node._open.add(self)
 
@@ -381,7 +381,7 @@ def async_test(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
                 await function(*args, **kwargs)
             # Of asyncio's own a connection that is just being accepted may be left.
             left = [task for task in asyncio.all_tasks() if "_accept" not in repr(task.get_coro())]
-            left.remove(asyncio.current_task())
+            left.remove(cast("asyncio.Task[Any]", asyncio.current_task()))
             assert not left, f"tasks left over: {left}"
 
         asyncio.run(limited())

@@ -67,7 +67,7 @@ class Bench:
         self.proposer = Proposer(self, ORIGIN, INCARNATION)
         self.turns = Turns()
         self.views = PatternViews(lambda: self.machine, self.turns)
-        self.pulls = Pulls(self.proposer, lambda: self.machine, self.clock, self.views)
+        self.pulls = Pulls(self.proposer, lambda: self.machine, self.clock, self.views)  # type: ignore[arg-type]
         self._taken = 0
 
     def submit(self, sequence: int, batch: bytes) -> bool:

@@ -217,7 +217,7 @@ class _Idle(System):
     def durability(self) -> str:
         raise NotImplementedError
 
-    def queue(self, name: str, case: Case) -> object:  # type: ignore[override]
+    def queue(self, name: str, case: Case) -> object:
         raise NotImplementedError
 
 

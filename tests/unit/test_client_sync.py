@@ -44,7 +44,7 @@ def test_every_method_has_its_twin_with_the_same_parameters() -> None:
             ours = list(inspect.signature(getattr(Client, name)).parameters.values())
             assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs], name
     options = list(inspect.signature(AsyncClient.__init__).parameters)[2:]
-    assert list(inspect.get_annotations(inspect.getmodule(Client).ClientOptions)) == options  # type: ignore[union-attr]
+    assert list(inspect.get_annotations(inspect.getmodule(Client).ClientOptions)) == options
 
 
 def test_all_methods(node: ScriptedNode) -> None:

@@ -113,8 +113,9 @@ def test_passing_over_very_many_exhausted_messages_is_spread_over_several_pulls(
     for passed in range(1, 11):
         assert driver.pull(Q) is None
         assert queue.dropped_total == passed * PASSES_MAX
-        assert queue.head_us() is not None
-        assert queue.head_us() <= driver.now_us, "the puller is to try again at once"
+        head_us = queue.head_us()
+        assert head_us is not None
+        assert head_us <= driver.now_us, "the puller is to try again at once"
     assert driver.drain(Q) == [b"x"]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import secrets
 
 import msgpack
 import pytest
 
 from lmqcluster.core.message import Traits
 from lmqcluster.node.queues.deliveries import Delivery, Part
-from lmqcluster.protocols.http.lmq import compound as compound_module
 from lmqcluster.protocols.http.lmq.compound import render
 
 ID = b"0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"
@@ -86,7 +86,7 @@ def test_boundaries_cannot_be_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
     boundaries = {boundary_of(render(delivery, "multipart")[0]) for _ in range(100)}
     assert len(boundaries) == 100
     draws = iter(["a" * 32, "b" * 32, "c" * 32])
-    monkeypatch.setattr(compound_module.secrets, "token_hex", lambda _size: next(draws))
+    monkeypatch.setattr(secrets, "token_hex", lambda _size: next(draws))
     forged = b"\r\n--" + b"a" * 32 + b"\r\n\r\nforged\r\n--" + b"b" * 32
     content_type, _pieces = render(compound(Part(b"first", None, ()), Part(forged, None, ())), "multipart")
     assert boundary_of(content_type) == b"c" * 32

@@ -54,7 +54,7 @@ def served(pieces: list[bytes]) -> list[tuple[str, bytes | None, bytes]]:
 
     async def main() -> list[tuple[str, bytes | None, bytes]]:
         loop = asyncio.get_running_loop()
-        parser = HttpRequestParser(_Protocol(), loop, 1 << 20)
+        parser = HttpRequestParser(_Protocol(), loop, 1 << 20)  # type: ignore[arg-type]
         framing = Framing()
         found: list[tuple[Any, StreamReader]] = []
         for piece in pieces:

@@ -15,7 +15,8 @@ class Store:
     """Term and vote, with a record of what was made durable."""
 
     def __init__(self) -> None:
-        self.term, self.vote = 0, None
+        self.term = 0
+        self.vote: str | None = None
         self.saved: list[tuple[int, str | None]] = []
 
     def save_vote(self, term: int, vote: str | None) -> None:

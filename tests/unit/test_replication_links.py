@@ -299,7 +299,7 @@ def test_a_certificate_that_is_not_marked_as_a_nodes_is_refused_by_both_sides(
     ours = authorities["ours"]
     with monkeypatch.context() as patch:
         patch.setattr("lmqcluster_cli.shared.certificates.NODE_MARK", "urn:example:client:")
-        Authority.open(ours).issue("client", ["127.0.0.1"], 10, replace=True)  # type: ignore[union-attr]
+        Authority.open(ours).issue("client", ["127.0.0.1"], 10, replace=True)
     with pytest.raises(ValueError, match="is not marked as a node's"):
         guarded(ours, "client")
     with monkeypatch.context() as patch:
@@ -330,7 +330,7 @@ async def _reloaded(folder: Path) -> None:
     old_key = (folder / "n2.key").read_bytes()
     async with listening(security) as (address, received):
         before = await dial(DIALER, guarded(folder, "n1"), address, "n2")
-        Authority.open(folder).issue("n2", ["127.0.0.1"], 10, replace=True)  # type: ignore[union-attr]
+        Authority.open(folder).issue("n2", ["127.0.0.1"], 10, replace=True)
         security.tls.reload()
         after = await dial(DIALER, guarded(folder, "n1"), address, "n2")
         assert x509.load_pem_x509_certificate((folder / "n2.crt").read_bytes()).serial_number == after.peer_serial()

@@ -193,7 +193,7 @@ def test_silence_sends_again_with_growing_patience(monkeypatch: pytest.MonkeyPat
         await bench.turn()
         times = [loop.time()]
         for count in range(2, 6):
-            await until(lambda count=count: len(bench.sent) >= count)
+            await until(lambda count=count: len(bench.sent) >= count)  # type: ignore[misc]
             times.append(loop.time())
         pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
         assert pauses[3] > 0.1, "the fourth time after eight times the first patience"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -84,7 +86,7 @@ def test_bodies_are_old_messagepack() -> None:
 
 
 @pytest.mark.parametrize("encode", [arguments.body_of, arguments.plain_item])
-def test_timestamps_are_an_extension_like_any_other(encode: object) -> None:
+def test_timestamps_are_an_extension_like_any_other(encode: Callable[[Any], bytes]) -> None:
     with pytest.raises(UnsupportedExtensionError):
         encode([dt.datetime.now(dt.UTC)])
 

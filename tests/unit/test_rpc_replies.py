@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgpack
 import pytest
 
@@ -14,7 +16,7 @@ RECEIPTS = ReceiptFormat(bytes(range(10)))
 ENCODER = replies.DeliveryEncoder(RECEIPTS, typed=False)
 
 
-def encode(content: object, content_type: bytes | None = CONTENT_TYPE, remaining: int = 2) -> bytes:
+def encode(content: Any, content_type: bytes | None = CONTENT_TYPE, remaining: int = 2) -> bytes:
     """The map of a delivery, number 255 of queue ``q``."""
     message = Message(1, 0, 3, (content_type, ()), content)
     return ENCODER.encode((b"q", 255, remaining, message))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def failed(status: ReplicaStatus, *, is_stopping: bool = False) -> set[str]:
         ({"is_recovering": True}, {"recovered"}),
     ],
 )
-def test_readiness(change: dict[str, object], names: set[str]) -> None:
+def test_readiness(change: dict[str, Any], names: set[str]) -> None:
     assert failed(replace(WELL, **change)) == names
 
 

@@ -57,8 +57,8 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
     async def send() -> list[bytes]:
         sender = StatsdSender(Address(*receiver.getsockname()), "lmq", 0, lambda: machine)
         for sequence, commands in enumerate((pushes, pulls), 1):
-            applied = machine.apply(sequence, b"n1", 1, sequence, commands)
-            sender.batch_applied(sequence, commands, applied.results)
+            applied = machine.apply(sequence, b"n1", 1, sequence, commands)  # type: ignore[arg-type]
+            sender.batch_applied(sequence, commands, applied.results)  # type: ignore[arg-type]
         task = asyncio.create_task(sender.run())
         received: list[bytes] = []
         while sum(datagram.count(b"\n") + 1 for datagram in received) < 10 * (2 + RETENTIONS_MAX):
