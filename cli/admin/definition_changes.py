@@ -115,6 +115,24 @@ def _queue(api: Api, wanted: QueueDefinition) -> Iterator[Change]:
     if found["suspended"] != wanted.suspended:
         verb = "suspend" if wanted.suspended else "resume"
         yield Change(f"{verb} queue {shown}", lambda api: api.post(f"{path}/{verb}", {}))
+    if wanted.bindings is not None:
+        yield from _bindings(api, path, shown, wanted.bindings)
+
+
+def _bindings(api: Api, path: str, shown: str, wanted: list[Any]) -> Iterator[Change]:
+    found = api.get(f"{path}/bindings")["targets"]
+    for target in wanted:
+        if target not in found:
+            text = f"bind queue {shown}: {queue_text(target)} gets copies of what is pushed to it"
+            yield Change(text, partial(_post_binding, path=f"{path}/bind", target=target))
+    for target in found:
+        if target not in wanted:
+            text = f"unbind queue {shown}: {queue_text(target)} gets no more copies of what is pushed to it"
+            yield Change(text, partial(_post_binding, path=f"{path}/unbind", target=target))
+
+
+def _post_binding(api: Api, *, path: str, target: Any) -> None:
+    api.post(path, {"target": target})
 
 
 def _set_properties(api: Api, path: str, properties: Mapping[str, Any], *, clear: bool) -> None:

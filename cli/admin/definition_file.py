@@ -21,22 +21,29 @@ FORMAT: Final = "lmqcluster definitions"
 VERSION: Final = 1
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIELDS: Final = {"format", "version", "default_properties", "queues", "tokens"}
-_QUEUE_FIELDS: Final = {"name", "properties", "suspended"}
+_QUEUE_FIELDS: Final = {"name", "properties", "suspended", "bindings"}
 _TOKEN_FIELDS: Final = {"name", "role", "queues", "expires_at"}
 _ROLES: Final = ("read", "write", "admin")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDefinition:
-    """A queue with properties of its own, or suspended.
+    """A queue with properties or bindings of its own, or suspended.
 
     Attributes:
         name: as the API writes it: a text, or an object with ``base64``.
+        bindings: the queues that get copies of what is pushed to it, named alike; None if the file says nothing of them.
     """
 
     name: Any
     properties: dict[str, Any]
     suspended: bool
+    bindings: list[Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in a file."""
+        found = {"name": self.name, "properties": self.properties, "suspended": self.suspended}
+        return found if self.bindings is None else {**found, "bindings": self.bindings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +78,7 @@ class Definitions:
             "format": FORMAT,
             "version": VERSION,
             "default_properties": self.default_properties,
-            "queues": [
-                {"name": one.name, "properties": one.properties, "suspended": one.suspended} for one in self.queues
-            ],
+            "queues": [one.as_json() for one in self.queues],
             "tokens": [
                 {"name": one.name, "role": one.role, "queues": one.queues, "expires_at": one.expires_at}
                 for one in self.tokens
@@ -173,7 +178,16 @@ def _queue(value: Any) -> QueueDefinition:
         parse_properties(properties)
     except LmqError as exc:
         raise ValueError(f"queue {name[:80]!r}: {exc.message}") from exc
-    return QueueDefinition(value["name"], properties, suspended)
+    return QueueDefinition(value["name"], properties, suspended, _bindings(name, value.get("bindings")))
+
+
+def _bindings(name: str, targets: Any) -> list[Any] | None:
+    if targets is None:
+        return None
+    if not isinstance(targets, list):
+        raise ValueError(f'queue {name[:80]!r}: "bindings" must be a list')
+    _check_once(f"queue {name[:80]!r}: the binding to", [queue_name(one) for one in targets])
+    return targets
 
 
 def _token(value: Any) -> TokenDefinition:

@@ -33,7 +33,7 @@ __all__ = ["definitions"]
 
 @click.group(cls=AliasGroup)
 def definitions() -> None:
-    """Export and import default properties, properties of queues, and tokens."""
+    """Export and import default properties, properties and bindings of queues, and tokens."""
 
 
 @definitions.command("export", short_help="Write the definitions of the cluster as JSON.")
@@ -42,8 +42,8 @@ def definitions() -> None:
 def definitions_export(target: Target, file: str) -> None:
     """Write the definitions of the cluster as JSON to FILE, or to standard output.
 
-    They are the default properties, the queues that have properties of their own or are suspended, and the tokens without
-    their secrets. Messages are not among them: see lmq-admin backup.
+    They are the default properties, the queues that have properties or bindings of their own or are suspended, and the tokens
+    without their secrets. Messages are not among them: see lmq-admin backup and lmq-admin drain.
 
     \b
     Example:
@@ -60,8 +60,11 @@ def _exported(api: Api) -> Definitions:
     queues = []
     for row in all_queues(api, fields="suspended"):
         own = _own_properties(api, row["name"])
-        if own or (own is not None and row["suspended"]):
-            queues.append(QueueDefinition(row["name"], own, row["suspended"]))
+        if own is None:
+            continue
+        bindings = api.get(f"/v1/queues/{Api.segment(queue_name(row['name']))}/bindings")["targets"]
+        if own or bindings or row["suspended"]:
+            queues.append(QueueDefinition(row["name"], own, row["suspended"], bindings))
     tokens = [
         TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"])
         for one in api.get("/v1/tokens")["tokens"]
@@ -94,8 +97,9 @@ def _own_properties(api: Api, name: object) -> dict[str, object] | None:
 def definitions_import(target: Target, file: str, new_tokens: str | None, yes: bool, dry_run: bool) -> None:
     """Make the cluster as FILE (- for standard input) says: a file that definitions export has written.
 
-    The default properties are replaced. Queues in the file get exactly the properties that it names, and are made if they do not
-    exist. What is not in the file stays. What would change is shown first; an import may be repeated.
+    The default properties are replaced. Queues in the file get exactly the properties and bindings that it
+    names, and are made if they do not exist. What is not in the file stays. What would change is shown
+    first; an import may be repeated.
 
     \b
     Example:

@@ -46,9 +46,11 @@ cli.add_section(
         Deferred(
             "definitions",
             "admin.definitions",
-            "Export and import default properties, properties of queues, and tokens.",
+            "Export and import default properties, properties and bindings of queues, and tokens.",
         ),
         Deferred("subscription", "admin.subscriptions", "List batch leases, and give them back."),
+        Deferred("session", "admin.sessions", "List sessions, and end those whose clients are gone."),
+        Deferred("lock", "admin.sessions", "List locks, and free those whose clients are stuck."),
     ],
 )
 cli.add_section(
@@ -95,7 +97,7 @@ cli.add_command(
     completion_command(
         cli,
         "lmq-admin",
-        "commands, options, and the names of queues, nodes, contexts, tokens, rules, subscriptions and columns",
+        "commands, options, and the names of queues, nodes, contexts, tokens, rules, subscriptions, sessions, locks and columns",
     )
 )
 

@@ -10,7 +10,7 @@ import click
 from ..shared.confirm import agreed, destructive_options
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
-from ..shared.target import Target, complete_queue, queue_text, target_options
+from ..shared.target import Target, complete_queue, queue_text, queue_value, target_options
 from .done import tell
 from .queue_list import queue_path, require_queue
 
@@ -34,7 +34,7 @@ def bind(target: Target, name: str, copy: str) -> None:
     Example:
       lmq-admin queue bind orders orders.audit
     """
-    answer = target.api.post(f"{queue_path(name)}/bind", {"target": copy})
+    answer = target.api.post(f"{queue_path(name)}/bind", {"target": queue_value(copy)})
     state = "now" if answer["new"] else "already"
     tell(target, answer, f"Queue {copy} {state} gets copies of what is pushed to queue {name}.")
 
@@ -50,7 +50,7 @@ def unbind(target: Target, name: str, copy: str) -> None:
     Example:
       lmq-admin queue unbind orders orders.audit
     """
-    answer = target.api.post(f"{queue_path(name)}/unbind", {"target": copy})
+    answer = target.api.post(f"{queue_path(name)}/unbind", {"target": queue_value(copy)})
     text = "gets no more copies" if answer["ended"] else "got no copies before"
     tell(target, answer, f"Queue {copy} {text} of what is pushed to queue {name}.")
 
@@ -107,7 +107,7 @@ def redrive(
     where = "where they came from" if to is None else f"queue {to}"
     waiting = plural(found["size"] - found["leased"], "waiting message")
     if agreed(f"send {most} of queue {name} ({waiting}) back to {where}", yes=yes, dry_run=dry_run):
-        given = {"to": to, "label": label}
+        given = {"to": None if to is None else queue_value(to), "label": label}
         request = {key: value for key, value in given.items() if value is not None}
         sent = _redriven(target, name, request, count, rate)
         tell(target, {"redriven": sent}, f"{plural(sent, 'message is', 'messages are')} sent back to {where}.")

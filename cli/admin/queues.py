@@ -16,7 +16,7 @@ from ..shared.aliases import AliasGroup
 from ..shared.confirm import agreed, destructive_options
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
-from ..shared.target import Target, complete_queue, queue_text, target_options
+from ..shared.target import Target, complete_queue, queue_text, queue_value, target_options
 from .done import tell
 from .many_queues import do_to_matching, name_or_pattern, pattern_option
 from .property_options import given_properties, property_options
@@ -321,7 +321,8 @@ def queue_move(target: Target, name: str, destination: str, count: int | None, y
     ready = target.api.get(queue_path(name))["ready"]
     most = ready if count is None else min(count, ready)
     if agreed(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
-        request: dict[str, Any] = {"to": destination} if count is None else {"to": destination, "max": count}
+        to = queue_value(destination)
+        request: dict[str, Any] = {"to": to} if count is None else {"to": to, "max": count}
         answer = target.api.post(f"{queue_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
         tell(target, answer, f"{plural(answer['moved'], 'message is', 'messages are')} moved to queue {destination}.")
 

@@ -77,9 +77,9 @@ class Api:
         """PUT a JSON body. Raises as `get`."""
         return self._request("PUT", path, body)
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str, body: object = None) -> Any:
         """DELETE a path. Raises as `get`."""
-        return self._request("DELETE", path)
+        return self._request("DELETE", path, body)
 
     @staticmethod
     def segment(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ from .node_address import NODE_DEFAULT, check_node, default_node
 from .output import Form, View
 from .shared_options import SharedOption
 
-__all__ = ["Target", "complete_queue", "completes", "queue_text", "target_options"]
+__all__ = ["Target", "complete_queue", "completes", "queue_text", "queue_value", "target_options"]
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 COMPLETION_TIMEOUT_S = 2.0
@@ -130,6 +131,16 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def queue_text(name: object) -> str:
     """A queue name from the API as text; one that is not UTF-8 is shown as its Base64 form."""
     return f"base64:{name['base64']}" if isinstance(name, dict) else str(name)
+
+
+def queue_value(name: str) -> Any:
+    """A queue name from the command line as the API takes it in a body."""
+    # surrogateescape brings back the bytes of an argument that is not UTF-8.
+    data = name.encode(errors="surrogateescape")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
 
 
 def _queue_names(api: Api, incomplete: str) -> Iterator[object]:

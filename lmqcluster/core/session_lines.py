@@ -26,6 +26,14 @@ class SessionLines:
     def __len__(self) -> int:
         return len(self._lines)
 
+    def __iter__(self) -> Iterator[bytes]:
+        """The names of things that sessions have; they must not change meanwhile."""
+        return iter(self._lines)
+
+    def places(self, session: int) -> int:
+        """In how many lines a session stands."""
+        return len(self._names.get(session, ()))
+
     def holder(self, name: bytes) -> int:
         """The session that has the thing, 0 if it is free."""
         line = self._lines.get(name)

@@ -92,6 +92,15 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[Session]:
+        """The sessions, those first that were opened first; they must not change meanwhile."""
+        return iter(self._sessions.values())
+
+    def owner(self, number: int) -> bytes | None:
+        """To whom a session counts, None if there is no such session."""
+        session = self._sessions.get(number)
+        return None if session is None else session.owner
+
     def open(self, owner: bytes, ttl_us: int) -> int:
         """Begin a session; returns its number.
 
@@ -157,14 +166,20 @@ class Sessions:
         if len(session.leases) >= session.sweep_at:
             self._sweep(session)
 
+    def leased(self, session: Session, counted_max: int) -> int:
+        """How many deliveries the session holds; of more than `counted_max`, some may be settled."""
+        if len(session.leases) > counted_max:
+            return len(session.leases)
+        return sum(self._is_leased(number, name) for number, name in session.leases.items())
+
+    def _is_leased(self, number: int, name: bytes) -> bool:
+        queue = self._state.queues.get(name)
+        return queue is not None and number in queue.leases.messages
+
     def _sweep(self, session: Session) -> None:
         """Forget what is settled. The table at most doubles in between, so that a lease costs O(1) on average."""
-        state = self._state
-        session.leases = {
-            number: name
-            for number, name in session.leases.items()
-            if (queue := state.queues.get(name)) is not None and number in queue.leases.messages
-        }
+        leases = session.leases.items()
+        session.leases = {number: name for number, name in leases if self._is_leased(number, name)}
         session.sweep_at = 2 * len(session.leases) + _SWEEP_MIN
 
     def release_leases(self, session: Session, limit: int, only: bytes | None = None) -> int:

@@ -31,11 +31,20 @@ DESTRUCTIVE: Final = {
     "token delete": ["worker"],
     "subscription abandon": ["keeper"],
     "subscription rm": ["reader"],
+    "lock free": ["nightly"],
     "leave": [],
     "remove": ["n1", "--force"],
 }
 # These ask too, in ways of their own: an editor comes first, the node does not run, or other tests look at what they do.
-ELSEWHERE: Final = {"defaults edit", "definitions import", "context rm", "lmq repair", "queue redrive", "recover"}
+ELSEWHERE: Final = {
+    "defaults edit",
+    "definitions import",
+    "session end",
+    "context rm",
+    "lmq repair",
+    "queue redrive",
+    "recover",
+}
 # Nothing is lost by these that cannot be had back, or its loss is what the command line itself says.
 HARMLESS: Final = {
     "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue suspend",
@@ -45,6 +54,7 @@ HARMLESS: Final = {
     "context ls", "context save", "context select", "context show", "definitions export",
     "import kestrel",
     "import queued",
+    "session ls", "lock ls",
     "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
 }  # fmt: skip
 
@@ -103,12 +113,13 @@ def admin(node: NodeProcess) -> Admin:
         for subscription in ("keeper", "reader"):
             client.push("held", "letter")
             assert client.reserve_batch(subscription, 1, queue="held", count=1).count == 1
+        assert client.lock("nightly", client.open_session(3600))
     return call
 
 
 def state(admin: Admin) -> list[Any]:
     """All that a destructive command could change, without what the time alone changes."""
-    commands = ("queue show kept", "queue ls", "defaults show", "token list", "status")
+    commands = ("queue show kept", "queue ls", "defaults show", "token list", "status", "lock ls")
     columns = {"queue ls": ["--columns", "queue,ready,leased"], "status": ["--columns", "node,state,raft"]}
     shown = [admin(*words.split(), *columns.get(words, ["--json"])).out for words in commands]
     batches = json.loads(admin("subscription", "ls", "--json").out)["subscriptions"]

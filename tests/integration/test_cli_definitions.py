@@ -15,6 +15,7 @@ from .cluster import Cluster, NodeProcess
 from .programs import Result, run_here, run_in_terminal
 
 HEAD = {"format": "lmqcluster definitions", "version": 1}
+COPIES = ["audit", {"base64": "/w=="}]
 NOT_UTF8 = "\udcff"
 
 Admin = Callable[..., Result]
@@ -45,6 +46,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
             ["message", "push", "plain", "letter"],
             ["message", "push", "held", "letter"],
             ["queue", "suspend", "held"],
+            ["queue", "bind", "orders", "audit"],
+            ["queue", "bind", "orders", NOT_UTF8],
         ):
             assert admin(*arguments).code == 0, arguments
         yield admin
@@ -70,14 +73,15 @@ def test_what_is_exported(source: Admin, tmp_path: Path) -> None:
         **HEAD,
         "default_properties": [["^mail[.]", {"retry": 5}]],
         "queues": [
-            {"name": "held", "properties": {}, "suspended": True},
+            {"name": "held", "properties": {}, "suspended": True, "bindings": []},
             {
                 "name": "hooked",
                 "properties": {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}},
                 "suspended": False,
+                "bindings": [],
             },
-            {"name": "orders", "properties": {"accum": 0.5, "retry": 3}, "suspended": False},
-            {"name": {"base64": "/w=="}, "properties": {"timeout": 1.5}, "suspended": False},
+            {"name": "orders", "properties": {"accum": 0.5, "retry": 3}, "suspended": False, "bindings": COPIES},
+            {"name": {"base64": "/w=="}, "properties": {"timeout": 1.5}, "suspended": False, "bindings": []},
         ],
         "tokens": [],
     }
@@ -95,13 +99,15 @@ def test_a_cluster_becomes_as_another_one(source: Admin, target: NodeProcess, tm
         "would suspend queue held",
         'would create queue hooked with hooks {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}',
         "would create queue orders with accum 0.5, retry 3",
+        "would bind queue orders: audit gets copies of what is pushed to it",
+        "would bind queue orders: base64:/w== gets copies of what is pushed to it",
         "would create queue base64:/w== with timeout 1.5",
     ]
     assert admin("definitions", "import", str(file), "--dry-run") == (0, "\n".join(changes) + "\n", "")
     assert exported(admin)["queues"] == [], "nothing has happened yet"
     refused = admin("definitions", "import", str(file))
     assert (refused.code, refused.out) == (2, "")
-    assert "this would make 6 changes, as shown, and there is no terminal" in refused.err.splitlines()[-1]
+    assert "this would make 8 changes, as shown, and there is no terminal" in refused.err.splitlines()[-1]
     done = admin("definitions", "import", str(file), "--yes")
     assert (done.code, done.out, done.err.splitlines()) == (0, "", changes)
     assert exported(admin) == json.loads(file.read_text())
@@ -122,8 +128,8 @@ def test_what_is_not_in_the_file_stays_and_what_is_becomes_exact(target: NodePro
         "would resume queue orders",
     ]
     assert exported(admin)["queues"] == [
-        {"name": "orders", "properties": {"retry": 4}, "suspended": False},
-        {"name": "others", "properties": {"retry": 3, "timeout": 60}, "suspended": False},
+        {"name": "orders", "properties": {"retry": 4}, "suspended": False, "bindings": []},
+        {"name": "others", "properties": {"retry": 3, "timeout": 60}, "suspended": False, "bindings": []},
     ]
     with Client(target.rpc) as client:
         message = client.pull("orders", 0)

@@ -33,6 +33,7 @@ from .push_copies import push_copies
 from .push_items import PushItem, Stored, check_all_stored, refusal_of, stored
 from .queue_events import QueueEvents
 from .rules import check_rules
+from .session_list import SessionList
 from .sessions import Sessions
 from .subscriptions import Subscriptions
 from .times import lease_us, retry_delay_us
@@ -92,6 +93,7 @@ class QueueService(Proposals):
         self.board.session_ended.append(self._session_ended)
         self.polled = PolledQueues(self, self.receipts, lambda: self.pulls, self._wait_for)
         self.sessions = Sessions(self, self.board, self.receipts, self._pull_in_session)
+        self.session_list = SessionList(machine, self.receipts)
         self._waiting_pushes = WaitingPushes(self, self.board)
 
     def receipts(self) -> ReceiptFormat:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import json
 
-from ....node.access.consumers import PAGE_MAX
 from ....node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX
 from ....wire.errors import ERRORS, Outcome
 from .lmq import LMQ_PATHS
 from .overview import OVERVIEW_SCHEMAS
-from .parts import NAME, Json, operation, query
+from .parts import NAME, PAGE, Json, operation, query
 from .queues import queue_paths, subscription_paths
 from .schemas import SCHEMAS
 from .sessions import SESSION_SCHEMAS, session_paths
@@ -131,10 +130,6 @@ def _cluster_paths() -> Json:
 def _overview_paths() -> Json:
     history = query("history", "Add the sums of the last hour, ten seconds apart.", {"type": "string"})
     summary = "Sums over all queues, the members and their figures, as this node knows them"
-    page = [
-        query("offset", "How many rows to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
-        query("limit", "Most rows.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100}),
-    ]
     hour = "The last hour of one of the busiest queues, in samples"
     stats = "Rates of a queue, and how long the messages delivered in the last minute had waited"
     return {
@@ -144,10 +139,10 @@ def _overview_paths() -> Json:
             "get": operation("getQueueStats", stats, "QueueStats", not_found=True),
         },
         "/v1/connections": {
-            "get": operation("getConnections", "Connections of clients to this node", "Connections", parameters=page)
+            "get": operation("getConnections", "Connections of clients to this node", "Connections", parameters=PAGE)
         },
         "/v1/consumers": {
-            "get": operation("getConsumers", "What pulls wait for at this node", "Consumers", parameters=page)
+            "get": operation("getConsumers", "What pulls wait for at this node", "Consumers", parameters=PAGE)
         },
         "/v1/queues/{name}/history": {
             "parameters": [NAME],

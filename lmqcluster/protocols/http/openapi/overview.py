@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ....core.queue_counters import COUNTERS
 from ....node.metrics.history import HISTORY_FIELDS, QUEUES_MAX, SAMPLES_MAX
+from .parts import NAME_VALUE
 
 __all__ = ["OVERVIEW_SCHEMAS"]
 
@@ -64,10 +65,6 @@ _MEMBER: Final = _object(
         "vitals": {"oneOf": [{"type": "null"}, _VITALS]},
     }
 )
-_NAME: Final[Json] = {
-    "type": ["string", "object"],
-    "description": "As in lists of queues: {base64} where it is not UTF-8.",
-}
 _SAMPLE: Final = _object(
     {
         "at_s": {**_NUMBER, "description": "When it was taken, in seconds since the node was started."},
@@ -135,7 +132,7 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
             "consumers": {
                 "type": "array",
                 "items": _object(
-                    {**dict.fromkeys(("queue", "pattern"), _NAME), "pulls": _COUNT, "messages": _COUNT},
+                    {**dict.fromkeys(("queue", "pattern"), NAME_VALUE), "pulls": _COUNT, "messages": _COUNT},
                     optional=("queue", "pattern"),
                     additionalProperties=False,
                 ),

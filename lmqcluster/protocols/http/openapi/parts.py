@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["NAME", "Json", "operation", "query"]
+from ....node.access.consumers import PAGE_MAX
+
+__all__ = ["NAME", "NAME_VALUE", "PAGE", "Json", "operation", "query"]
 
 Json = dict[str, Any]
 
@@ -85,3 +87,14 @@ NAME: Final[Json] = {
 def query(name: str, description: str, schema: Json) -> Json:
     """A query parameter."""
     return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+NAME_VALUE: Final[Json] = {
+    "type": ["string", "object"],
+    "description": "As in lists of queues: {base64} where it is not UTF-8.",
+}
+
+PAGE: Final[list[Json]] = [
+    query("offset", "How many rows to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
+    query("limit", "Most rows.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100}),
+]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from ....node.queues.times import SESSION_S_MAX, WAIT_S_MAX
-from .parts import NAME, Json, operation
+from .parts import NAME, NAME_VALUE, PAGE, Json, operation
 
 __all__ = ["SESSION_ID", "SESSION_SCHEMAS", "WAIT", "session_paths"]
 
 SESSION_ID: Final[Json] = {"type": "string", "minLength": 1, "maxLength": 64, "description": "Id of a session."}
 WAIT: Final[Json] = {"type": "number", "maximum": WAIT_S_MAX}
 _BOOLEAN: Final[Json] = {"type": "boolean"}
+_COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_SECONDS: Final[Json] = {"type": "number", "minimum": 0}
 _TOKEN: Final[Json] = {"type": ["integer", "null"], "minimum": 1}
 
 
@@ -21,6 +23,11 @@ def _object(properties: Json, *required: str) -> Json:
 
 def _answer(properties: Json) -> Json:
     return _object(properties, *properties)
+
+
+def _page(name: str, properties: Json) -> Json:
+    rows = {"type": "array", "items": _answer(properties)}
+    return _answer({name: rows, "total": _COUNT, "stale": _BOOLEAN})
 
 
 _TTL: Final[Json] = {
@@ -46,6 +53,19 @@ SESSION_SCHEMAS: Final[Json] = {
     ),
     "Locked": _answer({"token": {**_TOKEN, "description": "The fencing token; null if another session has the lock."}}),
     "Freed": _answer({"freed": {**_BOOLEAN, "description": "False if the session did not have it."}}),
+    "Sessions": _page(
+        "sessions",
+        {
+            "session": SESSION_ID,
+            "owner": {**NAME_VALUE, "description": "The token that it counts to; empty without one."},
+            "ttl_s": _SECONDS,
+            "ends_in_s": _SECONDS,
+            "leased": {**_COUNT, "description": "Deliveries that it holds; of over 1,000, some may be settled."},
+            "locks": {**_COUNT, "description": "Locks that it has, or waits for."},
+            "queues": {**_COUNT, "description": "Exclusive queues that it has, or waits for."},
+        },
+    ),
+    "Locks": _page("locks", {"name": NAME_VALUE, "session": SESSION_ID, "token": _TOKEN, "waiting": _COUNT}),
     "LockState": _answer(
         {
             "held": _BOOLEAN,
@@ -71,7 +91,10 @@ def session_paths() -> Json:
     end = "End a session: its leases return to their places, its locks and turns pass on"
     leave = "Give up the turn, or the place in line, at an exclusive queue"
     return {
-        "/v1/sessions": {"post": operation("openSession", "Begin a session", "Session", body="OpenSession")},
+        "/v1/sessions": {
+            "get": operation("listSessions", "A page of all sessions", "Sessions", parameters=PAGE),
+            "post": operation("openSession", "Begin a session", "Session", body="OpenSession"),
+        },
         "/v1/sessions/{id}": {"parameters": [_ID], "delete": operation("endSession", end, "Ended")},
         "/v1/sessions/{id}/renew": {
             "parameters": [_ID],
@@ -81,6 +104,7 @@ def session_paths() -> Json:
             "parameters": [NAME],
             "post": operation("leaveQueue", leave, "Left", body="InSession"),
         },
+        "/v1/locks": {"get": operation("listLocks", "A page of the locks that are held", "Locks", parameters=PAGE)},
         "/v1/locks/{name}": {
             "parameters": [lock],
             "get": operation("getLock", "Whether a lock is held", "LockState"),

@@ -59,10 +59,11 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     # Each operation is checked by itself.
     "/v1/transactions": {"POST": Permission(Role.WRITE, Scope.ANYTHING)},
     # Sessions are their owner's; what is pulled or locked in them is checked with each request.
-    "/v1/sessions": {"POST": Permission(Role.WRITE, Scope.ANYTHING)},
+    "/v1/sessions": {"GET": MANAGE, "POST": Permission(Role.WRITE, Scope.ANYTHING)},
     "/v1/sessions/{id}": {"DELETE": Permission(Role.WRITE, Scope.ANYTHING)},
     "/v1/sessions/{id}/renew": {"POST": Permission(Role.WRITE, Scope.ANYTHING)},
     f"{_QUEUE}/leave": {"POST": USE},
+    "/v1/locks": {"GET": MANAGE},
     # The names of locks are matched as those of queues.
     "/v1/locks/{name}": {"GET": LOOK_AT_QUEUE, "POST": USE, "DELETE": USE},
     "/v1/subscriptions": {"GET": LOOK},

@@ -10,19 +10,15 @@ from ....node.access.consumers import PAGE_MAX, connections, waiting
 from ..server import problem
 from ..server.routing import Resource
 from .media import reply_media
-from .members import whole
+from .members import page_of
 
 if TYPE_CHECKING:
     from ....node.node import Node
     from ..server.reply import Reply
     from ..server.request import Request
     from ..server.routing import Router
-    from ..server.target import Query
 
 __all__ = ["ClientRoutes"]
-
-_PAGE_DEFAULT = 100
-_OFFSET_MAX = 1_000_000_000
 
 
 class ClientRoutes:
@@ -38,7 +34,7 @@ class ClientRoutes:
 
     async def connections(self, request: Request) -> Reply:
         """A page of the connections of clients."""
-        offset, limit = _page(request.parameters())
+        offset, limit = page_of(request.parameters(), PAGE_MAX)
         found, total = connections(
             self._node.gates.clients, asyncio.get_running_loop().time(), offset=offset, limit=limit
         )
@@ -46,7 +42,7 @@ class ClientRoutes:
 
     async def consumers(self, request: Request) -> Reply:
         """A page of what pulls wait for."""
-        offset, limit = _page(request.parameters())
+        offset, limit = page_of(request.parameters(), PAGE_MAX)
         media = reply_media(request)
         found, total = waiting(self._node.service.pulls, offset=offset, limit=limit)
         rows = [
@@ -58,7 +54,3 @@ class ClientRoutes:
             for row in found
         ]
         return media.reply({"consumers": rows, "total": total})
-
-
-def _page(query: Query) -> tuple[int, int]:
-    return whole(query, "offset", 0, _OFFSET_MAX, 0), whole(query, "limit", 1, PAGE_MAX, _PAGE_DEFAULT)

@@ -10,11 +10,13 @@ from ..server.target import Query
 from .media import content_of
 
 __all__ = [
-    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "place_of", "seconds", "session_of", "text_of", "whole",
-    "whole_member",
+    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "page_of", "place_of", "seconds", "session_of",
+    "text_of", "whole", "whole_member",
 ]  # fmt: skip
 
 _SESSION_BYTES_MAX = 64
+_PAGE_DEFAULT = 100
+_OFFSET_MAX = 1_000_000_000
 _PLACES = {"tail": Place.TAIL, "keep": Place.KEEP, "head": Place.HEAD}
 
 
@@ -116,6 +118,11 @@ def whole(query: Query, name: str, least: int, most: int, default: int) -> int:
     if not text.isdigit() or len(text) > 19 or not least <= int(text) <= most:
         raise LmqError("bad_request", f"{name} must be a whole number from {least} to {most}")
     return int(text)
+
+
+def page_of(query: Query, most: int) -> tuple[int, int]:
+    """Which part of a list is asked for: offset and limit."""
+    return whole(query, "offset", 0, _OFFSET_MAX, 0), whole(query, "limit", 1, most, _PAGE_DEFAULT)
 
 
 def choice(query: Query, name: str, choices: tuple[str, ...], default: str) -> str:

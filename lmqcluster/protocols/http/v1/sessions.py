@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ....node.queues.session_list import PAGE_MAX
 from ....node.queues.times import WAIT_S_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
@@ -12,7 +14,7 @@ from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
 from ..server.target import check_name
 from .media import read_value, reply_media
-from .members import number_of, object_of, session_of
+from .members import number_of, object_of, page_of, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +34,7 @@ class SessionRoutes:
     def __init__(self, node: Node, waits: Waits) -> None:
         self._service = node.service
         self._sessions = node.service.sessions
+        self._list = node.service.session_list
         self._waits = waits
 
     def add_to(self, router: Router) -> None:
@@ -41,10 +44,11 @@ class SessionRoutes:
 
     def _table(self) -> Mapping[str, Mapping[str, Handler]]:
         return {
-            "/v1/sessions": {"POST": self.open},
+            "/v1/sessions": {"GET": self.list_all, "POST": self.open},
             "/v1/sessions/{id}": {"DELETE": self.end},
             "/v1/sessions/{id}/renew": {"POST": self.renew},
             "/v1/queues/{name}/leave": {"POST": self.leave},
+            "/v1/locks": {"GET": self.list_locks},
             "/v1/locks/{name}": {"GET": self.show_lock, "POST": self.lock, "DELETE": self.unlock},
         }
 
@@ -63,8 +67,8 @@ class SessionRoutes:
         return reply_media(request).reply({"alive": alive})
 
     async def end(self, request: Request, session: bytes) -> Reply:
-        """End a session with all that it holds."""
-        ended = await self._sessions.end(session, request.principal.owner)
+        """End a session with all that it holds; administrators may end those of others."""
+        ended = await self._sessions.end(session, self._owner(request, session))
         return reply_media(request).reply({"ended": ended})
 
     async def leave(self, request: Request, name: bytes) -> Reply:
@@ -86,11 +90,35 @@ class SessionRoutes:
         return reply_media(request).reply({"token": token})
 
     async def unlock(self, request: Request, name: bytes) -> Reply:
-        """Free a lock."""
+        """Free a lock; administrators may free it for the sessions of others."""
         check_name(name)
         session = session_of(await _body(request, {"session"}))
-        freed = await self._sessions.unlock(name, session, request.principal.owner)
+        freed = await self._sessions.unlock(name, session, self._owner(request, session))
         return reply_media(request).reply({"freed": freed})
+
+    def _owner(self, request: Request, session: bytes) -> bytes:
+        """For whom a session is let go of: who may do everything does it for the one whose it is."""
+        principal = request.principal
+        owner = self._list.owner(session) if principal.is_root else None
+        return principal.owner if owner is None else owner
+
+    async def list_all(self, request: Request) -> Reply:
+        """A page of the sessions."""
+        offset, limit = page_of(request.parameters(), PAGE_MAX)
+        media, stale = reply_media(request), await refresh(self._service)
+        found, total = self._list.sessions(offset=offset, limit=limit)
+        rows = [
+            {**asdict(one), "session": one.session.decode("ascii"), "owner": media.name(one.owner)} for one in found
+        ]
+        return marked(media.reply({"sessions": rows, "total": total, "stale": stale}), stale=stale)
+
+    async def list_locks(self, request: Request) -> Reply:
+        """A page of the locks that are held."""
+        offset, limit = page_of(request.parameters(), PAGE_MAX)
+        media, stale = reply_media(request), await refresh(self._service)
+        found, total = self._list.locks(offset=offset, limit=limit)
+        rows = [{**asdict(one), "session": one.session.decode("ascii"), "name": media.name(one.name)} for one in found]
+        return marked(media.reply({"locks": rows, "total": total, "stale": stale}), stale=stale)
 
     async def show_lock(self, request: Request, name: bytes) -> Reply:
         """Whether a lock is held, and how many wait for it."""
