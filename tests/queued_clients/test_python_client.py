@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import random
-import socket
-import threading
 import time
-from collections.abc import Callable
-from itertools import pairwise
-from typing import Any
 
-import msgpack
 import pytest
 import requests
-from queued_client_py import Message, PushItem, QueuedApiError, QueuedClient, QueuedQueueClient, QueuedUnauthorizedError
+from queued_client_py import Message, PushItem, QueuedApiError, QueuedUnauthorizedError
 
 from ..integration.cluster import Cluster, wait_for
 from ..integration.queued_http import QueuedHttp
+from .npm import installed_client
+from .work import Work, client, ended
 
 MESSAGES = 120
 HIDDEN_S = 20
 DEADLINE_S = 240.0
-UNSURE = (requests.RequestException, QueuedApiError)
-"""The client does not know what became of its request, or is to send it again."""
-
-
-def client(address: str, key: str | None = None) -> QueuedClient:
-    return QueuedClient(f"http://{address}", key)
 
 
 def test_every_call_of_the_client(shared_cluster: Cluster, queue_name: str) -> None:
@@ -74,125 +63,32 @@ def test_keys_of_the_client(secret_cluster: Cluster) -> None:
         holder.queue("mail").poll_messages(1, 1)
 
 
-class Run:
-    """Producers and consumers on a cluster while somebody kills its nodes."""
-
-    def __init__(self, cluster: Cluster, queue: str) -> None:
-        self.cluster = cluster
-        self.queue_name = queue
-        self.acknowledged: set[str] = set()
-        self.seen: list[tuple[str, int, float, float]] = []
-        self.produced = threading.Event()
-        self.finished = threading.Event()
-        self.lock = threading.Lock()
-        self.failures: list[BaseException] = []
-
-    def queue(self, rng: random.Random) -> QueuedQueueClient:
-        return client(rng.choice(self.cluster.nodes).queued).queue(self.queue_name)
-
-    def produce(self, number: int) -> None:
-        rng = random.Random(number)
-        for n in range(MESSAGES):
-            name = f"{number}-{n}"
-            while not self._push(rng, name):
-                time.sleep(0.05)
-            with self.lock:
-                self.acknowledged.add(name)
-
-    def _push(self, rng: random.Random, name: str) -> bool:
-        try:
-            return bool(self.queue(rng).push_messages([PushItem(name, rng.choice([0, 0, 1]))]))
-        except UNSURE:
-            return False
-
-    def consume(self, number: int) -> None:
-        rng = random.Random(100 + number)
-        while not self.finished.is_set():
-            queue = self.queue(rng)
-            asked = time.monotonic()
-            try:
-                polled = queue.poll_messages(5, HIDDEN_S)
-            except UNSURE:
-                time.sleep(0.05)
-                continue
-            got = time.monotonic()
-            with self.lock:
-                self.seen += [(one.contents, one.message.id, asked, got) for one in polled]
-            while polled and not self._delete(rng, [one.message for one in polled]):
-                time.sleep(0.05)
-            if not polled:
-                time.sleep(0.02)
-
-    def _delete(self, rng: random.Random, messages: list[Message]) -> bool:
-        try:
-            self.queue(rng).delete_messages(messages)
-        except UNSURE:
-            return False
-        return True
-
-    def vanish(self, number: int) -> None:
-        """Clients that hang up without reading the answer, or in the middle of their request."""
-        rng = random.Random(200 + number)
-        body = msgpack.packb({"count": 2, "visibility_timeout_secs": 1})
-        head = f"POST /queue/{self.queue_name}/messages/poll HTTP/1.1\r\nHost: localhost\r\n"
-        head += f"Content-Type: application/msgpack\r\nContent-Length: {len(body)}\r\n\r\n"
-        request = head.encode() + body
-        while not self.produced.wait(0.1):
-            host, _, port = rng.choice(self.cluster.nodes).queued.partition(":")
-            try:
-                with socket.create_connection((host, int(port)), timeout=5) as connection:
-                    connection.sendall(request[: rng.choice([len(request), len(request) - 3])])
-            except OSError:
-                continue
-
-    def guarded(self, work: Callable[[int], None], number: int) -> threading.Thread:
-        def run() -> None:
-            try:
-                work(number)
-            except BaseException as exc:  # noqa: BLE001 - a failed thread has to fail the test
-                self.failures.append(exc)
-
-        thread = threading.Thread(target=run, name=f"{work.__name__}-{number}")
-        thread.start()
-        return thread
-
-
-def wait_while(condition: Callable[[], Any], run: Run, deadline: float) -> None:
-    while condition() and not run.failures:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_nothing_is_lost_or_handed_out_twice_while_nodes_are_killed(cluster: Cluster) -> None:
+    """Both clients, as they are published; ``python -m tests.queued_clients.client_loop`` does it for longer."""
     cluster.nodes[0].wait_upgraded()
     client(cluster.nodes[0].queued).create_queue("work")
-    run = Run(cluster, "work")
-    deadline = time.monotonic() + DEADLINE_S
-    producers = [run.guarded(run.produce, n) for n in range(2)]
-    others = [*(run.guarded(run.consume, n) for n in range(3)), run.guarded(run.vanish, 0)]
+    work = Work(cluster, "work", HIDDEN_S)
+    deadline_s = time.monotonic() + DEADLINE_S
+    produce = work.producer(lambda number: (f"{number}-{n}" for n in range(MESSAGES)))
+    producers = [work.start(produce, 0), work.javascript(installed_client(), MESSAGES)]
+    for number in range(2):
+        work.start(work.consume, number)
+    work.start(work.vanish, 0)
     try:
         for round_ in range(3):
             goal = (round_ + 1) * MESSAGES // 2
-            wait_while(lambda goal=goal: len(run.acknowledged) < goal, run, deadline)  # type: ignore[misc]
+            assert ended(lambda goal=goal: len(work.acknowledged) < goal, work, deadline_s)  # type: ignore[misc]
             node = cluster.nodes[round_]
             node.kill()
-            wait_while(lambda goal=goal: len(run.acknowledged) < goal + 10, run, deadline)  # type: ignore[misc]
+            assert ended(lambda goal=goal: len(work.acknowledged) < goal + 10, work, deadline_s)  # type: ignore[misc]
             node.start()
-        for thread in producers:
-            wait_while(thread.is_alive, run, deadline)
-        run.produced.set()
-        wait_while(lambda: run.acknowledged - {name for name, *_ in list(run.seen)}, run, deadline)
+        assert ended(lambda: any(one.is_alive() for one in producers), work, deadline_s)
+        work.produced.set()
+        assert ended(work.missing, work, deadline_s)
     finally:
-        run.produced.set()
-        run.finished.set()
-        for thread in (*producers, *others):
-            thread.join(60)
-    assert not run.failures
-    assert run.acknowledged <= {name for name, *_ in run.seen}
-    by_id: dict[int, list[tuple[float, float]]] = {}
-    for _, identifier, asked, got in run.seen:
-        by_id.setdefault(identifier, []).append((asked, got))
-    for deliveries in by_id.values():
-        deliveries.sort()
-        for (asked, _), (_, got_again) in pairwise(deliveries):
-            assert got_again - asked >= HIDDEN_S
+        work.stop()
+    assert not work.failures
+    assert len(work.acknowledged) == 2 * MESSAGES
+    assert not work.missing()
+    assert not work.doubled()
+    assert {name.partition("-")[0] for name in work.acknowledged} == {"0", "js0"}
