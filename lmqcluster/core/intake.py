@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
 from .bindings import Bindings
 from .commands import PushFlag, RefusedError, shown
-from .message import Message, Meta, Traits
+from .items import Item
+from .message import Headers, Message, Meta, RichMessage, Traits
 from .queue import PASSES_MAX, Queue
 from .queue_options import QueueOptions
 
-__all__ = ["PLAIN_PUSH", "Intake", "Push", "Room", "refuse"]
+__all__ = ["PLAIN_PUSH", "Intake", "Push", "Room", "preserved_headers", "refuse"]
 
 TARGETS_MAX = 1_000
 """Most names of destinations and bound queues that are looked at for one push, and so most queues that it reaches."""
@@ -128,6 +130,36 @@ class Intake:
                 flags.append(PushFlag.OVERSIZED)
         return flags
 
+    def takes_all(self, queue: Queue, items: Sequence[Item]) -> bool:
+        """Whether each of these is stored in the queue and nowhere else, to be found by its id."""
+        if (
+            queue.settings.options is not None
+            or not queue.finds_by_id()
+            or self._state.bindings.has_targets(queue.name)
+        ):
+            return False
+        return len(items) <= COPIES_MAX and all(
+            item.key is None and len(item.content) <= COPY_BYTES_MAX for item in items
+        )
+
+    def store_all(self, queue: Queue, pushes: Iterable[tuple[Item, Push]]) -> int:
+        """As `store`, for a queue that takes all; returns the sequence of the first, the others follow."""
+        state, now_us, preserved = self._state, self._state.now_us, queue.settings.preserved
+        first = state.last_sequence + 1
+        messages: list[RichMessage] = []
+        for sequence, (item, push) in enumerate(pushes, first):
+            due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
+            meta = (item.content_type, preserved_headers(item.headers, preserved))
+            traits = _traits(push, now_us + push.ttl_us if push.ttl_us else 0)
+            messages.append(
+                RichMessage(sequence, max(now_us, due_us), queue.settings.deliveries, meta, item.content, traits)
+            )
+        state.last_sequence += len(messages)
+        queue.push_all(now_us, messages)
+        if messages:
+            state.note_due(queue)
+        return first
+
     def reach(self, queue: Queue) -> int:
         """As `Targets.reach`."""
         return self.targets(queue).reach if queue.special else 1
@@ -162,7 +194,7 @@ class Intake:
         """Store a body in a queue that takes it."""
         state, options = self._state, queue.settings.options
         now_us = state.now_us
-        due_us, traits = push.due_us, Traits(push.priority, 0, push.label, push.group)
+        due_us = push.due_us
         if push.delay_us >= 0:
             due_us = now_us + push.delay_us
         elif options is not None and not due_us:
@@ -170,8 +202,7 @@ class Intake:
         ends = [push.ttl_us] if push.ttl_us else []
         if options is not None and options.max_age_us is not None:
             ends.append(options.max_age_us)
-        if ends:
-            traits = traits._replace(expires_us=now_us + min(ends))
+        traits = _traits(push, now_us + min(ends) if ends else 0)
         state.last_sequence += 1
         flag: int = PushFlag.STORED
         if traits != _PLAIN_TRAITS or due_us > now_us or queue.finds_by_id():
@@ -187,6 +218,21 @@ class Intake:
         state.last_sequence += 1
         queue.take_over(state.now_us, state.last_sequence, message, traits)
         state.note_due(queue)
+
+
+def _traits(push: Push, expires_us: int) -> Traits:
+    """The traits of a message; those that have none share one object."""
+    if push.priority or push.label or push.group or expires_us:
+        return Traits(push.priority, expires_us, push.label, push.group)
+    return _PLAIN_TRAITS
+
+
+def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:
+    """Those headers of a push that its queue keeps, in the queue's order."""
+    if not headers or not names:
+        return ()
+    values = dict(headers)
+    return tuple((name, values[name]) for name in names if name in values)
 
 
 class Room:

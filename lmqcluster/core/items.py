@@ -29,7 +29,13 @@ def checked_item(item: list[Any]) -> Item:
         raise ValueError("a body must be bytes and a content type bytes or None")
     if not isinstance(key, (bytes, type(None))):
         raise ValueError("an idempotency key must be bytes or None")
+    return Item(content, content_type, _checked_headers(headers), key)
+
+
+def _checked_headers(headers: Any) -> Headers:
+    if headers == []:
+        return ()
     checked: Headers = tuple((name, value) for name, value in headers)
     if any(type(text) is not bytes for header in checked for text in header):
         raise ValueError("header names and values must be bytes")
-    return Item(content, content_type, checked, key)
+    return checked

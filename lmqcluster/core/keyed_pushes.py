@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from .commands import PushFlag, RefusedError
-from .intake import COPIES_MAX, PLAIN_PUSH, Push
+from .intake import COPIES_MAX, PLAIN_PUSH, Push, preserved_headers
 from .items import Item, checked_item
 from .keys import KnownPush, digest_of
-from .message import Headers
 from .named_queues import NamedQueues
 from .queue import Queue
 from .quotas import Kind, checked_owner
@@ -146,12 +145,5 @@ class KeyedPushes:
 
 def store_item(state: State, queue: Queue, item: Item, push: Push = PLAIN_PUSH) -> int:
     """Put a message into a queue, with those headers that it preserves; returns its flag."""
-    meta = (item.content_type, _preserved(item.headers, queue.settings.preserved))
+    meta = (item.content_type, preserved_headers(item.headers, queue.settings.preserved))
     return state.store(queue, meta, [item.content], push)[0]
-
-
-def _preserved(headers: Headers, names: tuple[bytes, ...]) -> Headers:
-    if not headers or not names:
-        return ()
-    values = dict(headers)
-    return tuple((name, values[name]) for name in names if name in values)

@@ -94,7 +94,15 @@ class RichMessage(Message):
     def __init__(
         self, sequence: int, due_us: int, remaining: int, meta: Meta, content: bytes | list[Part], traits: Traits
     ) -> None:
-        super().__init__(sequence, due_us, remaining, meta, content)
+        # As in `Message`, without a second call: every push to a queue with an index makes one.
+        self.sequence = sequence
+        self.due_us = due_us
+        self.ready_us = due_us
+        self.pushed_us = due_us
+        self.delivered = 0
+        self.remaining = remaining
+        self.meta = meta
+        self.content = content
         self.traits = traits
 
     def place(self) -> tuple[int, int, int]:

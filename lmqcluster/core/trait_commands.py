@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .commands import Delivered, Place
+from .commands import Delivered, Place, PushFlag
 from .intake import PLAIN_PUSH, Push
 from .items import checked_item
 from .operations import check_limit
@@ -36,6 +36,9 @@ class TraitCommands:
         checked = [(checked_item(row[:4]), checked_push(row[4])) for row in rows]
         plan = PushPlan(self._state, checked_owner(owner))
         queue = self._state.queue(name)
+        if self._state.intake.takes_all(queue, [item for item, _ in checked]):
+            first = self._state.intake.store_all(queue, checked)
+            return [(PushFlag.STORED, sequence) for sequence in range(first, first + len(checked))]
         for item, _ in checked:
             plan.add(queue, item)
         return [plan.store(queue, item, push) for item, push in checked]
