@@ -16,6 +16,7 @@ from ..wire.limits import MESSAGE_BYTES_MAX
 from . import config_values as values
 from .config_kestrel import KESTREL_PORTS, KestrelOptions, has_thrift
 from .config_option import Option, option
+from .config_statsd import StatsdOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,6 @@ MEMORY_BYTES_MIN: Final = 64 * 1024 * 1024
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "human", "json")
 EVENT_FILE_BYTES_MIN: Final = 64 * 1024
-STATSD_PREFIX_MAX: Final = 100
 RAFT_TLS: Final = ("required", "optional")
 DURABILITIES: Final = ("disk", "process", "memory")
 
@@ -40,7 +40,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(KestrelOptions):
+class NodeConfig(KestrelOptions, StatsdOptions):
     """Everything a node needs to know to start. An instance has passed `validate`.
 
     Raises:
@@ -372,36 +372,6 @@ class NodeConfig(KestrelOptions):
             default="16",
         ),
     )
-    statsd: Address | None = field(
-        default=None,
-        metadata=option(
-            values.address_or_off,
-            "Address of a StatsD server, which is sent the counters and gauges that LMQ sent, by UDP; or off.",
-            extremes="Datagrams are lost silently when nothing listens.",
-            metavar="ADDR",
-            default="off",
-        ),
-    )
-    statsd_prefix: str = field(
-        default="lmq",
-        metadata=option(
-            values.text,
-            "What the names of StatsD's metrics begin with; the queue's name follows.",
-            extremes="Without colons, bars, at signs and white space. At most 100 characters.",
-            metavar="TEXT",
-            default="lmq",
-        ),
-    )
-    statsd_interval: int = field(
-        default=20,
-        metadata=option(
-            values.count,
-            "Seconds between the gauges of all queues that StatsD is sent; counters are sent every second.",
-            extremes="0 for no gauges. Short intervals and very many queues fill the network.",
-            metavar="SECONDS",
-            default="20",
-        ),
-    )
     log_level: str = field(
         default="info",
         metadata=option(
@@ -481,22 +451,12 @@ class NodeConfig(KestrelOptions):
                 self._fail(name, f"must be at least 1, not {getattr(self, name)}")
         if self.requests_per_client_max < 0:
             self._fail("requests_per_client_max", f"must be 0 or more, not {self.requests_per_client_max}")
-        self._validate_statsd()
+        self.validate_statsd(self._fail)
         self._validate_listeners()
         self._validate_kestrel()
         self._validate_raft()
         self._validate_secret()
         self._validate_tls()
-
-    def _validate_statsd(self) -> None:
-        if self.statsd is not None and not self.statsd.port:
-            self._fail("statsd", f"{self.statsd} has no port that could be sent to")
-        prefix = self.statsd_prefix
-        if len(prefix) > STATSD_PREFIX_MAX or not prefix.isprintable() or set(prefix) & set(":|@ "):
-            self._fail(
-                "statsd_prefix",
-                f"must have at most {STATSD_PREFIX_MAX} characters, and no colon, bar, at sign or space",
-            )
 
     def _validate_listeners(self) -> None:
         if self.http is None and self.rpc is None:
@@ -588,7 +548,7 @@ def _to_option(item: Field[Any]) -> Option:
     return Option(name=item.name, **item.metadata)
 
 
-_INHERITED: Final = frozenset(item.name for item in fields(KestrelOptions))
+_INHERITED: Final = frozenset(item.name for item in (*fields(KestrelOptions), *fields(StatsdOptions)))
 OPTIONS: Final = tuple(
     _to_option(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata
 )

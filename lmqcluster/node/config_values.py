@@ -108,6 +108,12 @@ def hosts(value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
+def tags(value: object) -> tuple[str, ...]:
+    """Tags, in a list or separated by commas."""
+    parts = value if isinstance(value, (list, tuple)) else text(value).split(",")
+    return tuple(text(part) for part in parts if part != "")
+
+
 def memory_of_machine() -> int:
     """Bytes of memory this process may hope for: physical memory, or the control group's limit where it is lower."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

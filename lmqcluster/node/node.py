@@ -20,7 +20,7 @@ from ..replication.security import PeerSecurity
 from ..replication.settings import RaftSettings
 from ..replication.storage.disk import Disk, Folder
 from ..replication.storage.snapshot_store import SnapshotInfo
-from ..wire.address import is_loopback
+from ..wire.address import Address, is_loopback
 from ..wire.errors import LmqError
 from .access import raft_port
 from .access.access import Access, read_admin_token
@@ -37,8 +37,10 @@ from .membership.identity import fresh_id
 from .membership.replica_digests import ReplicaDigests
 from .metrics.history import History
 from .metrics.observed import Observed
+from .metrics.queued_statsd import QueuedStatsd
 from .metrics.stats import Stats
 from .metrics.statsd import StatsdSender
+from .metrics.statsd_server import StatsdServer
 from .metrics.totals import Totals
 from .node_figures import PeerFigures, own_figures
 from .own_commands import OwnCommands
@@ -75,7 +77,8 @@ class Node:
         gates: what the ports take.
         tls: what the client ports speak; None for plain TCP.
         security: what peers have to show.
-        statsd: what sends metrics to StatsD, None if that is off.
+        statsd: what sends LMQ's metrics to StatsD, None if that is off.
+        statsd_servers: those that are sent to.
         stats: rates and waiting times of the queues.
         observed: what is counted for the metrics.
         totals: sums over all queues.
@@ -96,6 +99,7 @@ class Node:
         self.peer_figures: PeerFigures
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
+        self.statsd_servers: list[StatsdServer] = []
         self.access = Access(config.admin_token)
         self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
@@ -117,7 +121,7 @@ class Node:
         self._is_stopping = False
         self._periodic: PeriodicWork
         self._history_task: asyncio.Task[None]
-        self._statsd_task: asyncio.Task[None] | None = None
+        self._statsd_tasks: list[asyncio.Task[None]] = []
 
     # --- life cycle -----------------------------------------------------------------------------------------------
 
@@ -164,8 +168,19 @@ class Node:
         self.access.on_change.append(lambda: raft_port.follow(self.security, self.access, self.replica))
         await self._listen()
         if config.statsd is not None:
-            self.statsd = StatsdSender(config.statsd, config.statsd_prefix, config.statsd_interval, self._machine)
-            self._statsd_task = asyncio.create_task(self.statsd.run())
+            server = self._statsd_server(config.statsd)
+            self.statsd = StatsdSender(server, config.statsd_prefix, config.statsd_interval, self._machine)
+            self._statsd_tasks.append(asyncio.create_task(self.statsd.run()))
+        if config.queued_statsd is not None:
+            queued = QueuedStatsd(
+                self._statsd_server(config.queued_statsd),
+                config.queued_statsd_prefix,
+                config.queued_statsd_tags,
+                self._machine,
+                self.service.polled,
+                self.replica.is_leader,
+            )
+            self._statsd_tasks.append(asyncio.create_task(queued.run()))
         self._periodic = PeriodicWork(
             self._present,
             self.service,
@@ -301,9 +316,11 @@ class Node:
             # What connections held has to be in the log before this node gives up.
             await asyncio.wait((ended,), timeout=SESSION_END_S)
         self._access_upkeep.close()
-        if self._statsd_task is not None:
-            self._statsd_task.cancel()
-            await asyncio.wait([self._statsd_task])
+        for task in self._statsd_tasks:
+            task.cancel()
+        await asyncio.gather(*self._statsd_tasks, return_exceptions=True)
+        for server in self.statsd_servers:
+            server.close()
         self._history_task.cancel()
         self.gates.close()
         self.peer_figures.close()
@@ -314,6 +331,11 @@ class Node:
         await self.replica.stop()
         if self.events is not None:
             await asyncio.to_thread(self.events.close)
+
+    def _statsd_server(self, address: Address) -> StatsdServer:
+        server = StatsdServer(address)
+        self.statsd_servers.append(server)
+        return server
 
     def retire(self) -> None:
         """From now on the node is not ready, and refuses clients, waiting pulls included; what it took goes on to its outcome."""

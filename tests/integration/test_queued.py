@@ -220,6 +220,41 @@ def test_polls_are_throttled_exactly(api: QueuedHttp, queue: str) -> None:
     assert api.poll(queue) == []
 
 
+# --- dead letters -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("negative", ["poll again", "update to 0", "time over"])
+def test_what_is_polled_too_often_becomes_a_dead_letter(
+    api: QueuedHttp, node: NodeProcess, queue: str, negative: str
+) -> None:
+    native, dead = QueuedHttp(node.http), f"{queue}-dead"
+    properties = {"retry": 1, "dead_letter_queue": dead}
+    assert native("PATCH", f"/v1/queues/{queue}/properties", properties).status in (200, 204)
+    assert api("PUT", f"/queue/{dead}").status == 200
+    (identifier,) = api.push(queue, "poison")
+    hide = {"poll again": 0, "update to 0": 60, "time over": 1}[negative]
+    tags = set()
+    for delivery in (1, 2):
+        (polled,) = api.poll(queue, hide=hide, wait_secs=30, details=True)
+        assert (polled["id"], polled["poll_count"]) == (identifier, delivery)
+        tags.add(polled["poll_tag"])
+        if negative == "update to 0":
+            body = {"id": identifier, "poll_tag": polled["poll_tag"], "visibility_timeout_secs": 0}
+            api.ok("POST", f"/queue/{queue}/messages/update", body)
+    assert len(tags) == 2
+    assert api.poll(queue, hide=hide, wait_secs=1.5) == []
+    (letter,) = api.poll(dead, wait_secs=30)
+    assert text(letter["contents"]) == "poison"
+    named = {"id": identifier, "poll_tag": polled["poll_tag"]}
+    assert api.delete(queue, named, report_skipped=True) == {"skipped": [named]}
+    # A dead letter can be polled and deleted as any message, or sent back.
+    body = {"id": letter["id"], "poll_tag": letter["poll_tag"], "visibility_timeout_secs": 0}
+    api.ok("POST", f"/queue/{dead}/messages/update", body)
+    assert native("POST", f"/v1/queues/{dead}/redrive", {}).status == 200
+    (back,) = api.poll(queue, wait_secs=30)
+    assert api.delete(queue, back, report_skipped=True) == {"skipped": []}
+
+
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 

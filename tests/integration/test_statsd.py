@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import time
@@ -13,14 +14,15 @@ import pytest
 
 from lmqcluster import Client
 
-from .cluster import READY_S, NodeProcess
+from .cluster import READY_S, Cluster, NodeProcess
+from .queued_http import QueuedHttp
 from .test_metrics import value
 
 METRIC = re.compile(rb"stats[.]lmq[.](.+)[.](push|pull|retention|size|memory):([0-9.]+)[|](c|ms|g)")
 KINDS = {"push": "c", "pull": "c", "retention": "ms", "size": "g", "memory": "g"}
 
 
-class StatsdServer:
+class Listener:
     """Takes datagrams, and adds counters up as a StatsD server does."""
 
     def __init__(self) -> None:
@@ -33,11 +35,15 @@ class StatsdServer:
     def take(self) -> None:
         """One datagram, and the lines in it."""
         for line in self.socket.recv(65536).split(b"\n"):
-            match = METRIC.fullmatch(line)
-            assert match is not None, line
-            name, metric = match[1], match[2].decode()
-            assert match[4].decode() == KINDS[metric]
-            self.values[name, metric].append(float(match[3]))
+            self.note(line)
+
+    def note(self, line: bytes) -> None:
+        """A line."""
+        match = METRIC.fullmatch(line)
+        assert match is not None, line
+        name, metric = match[1], match[2].decode()
+        assert match[4].decode() == KINDS[metric]
+        self.values[name, metric].append(float(match[3]))
 
     def wait_for(self, name: bytes, metric: str, total: float) -> None:
         """Take datagrams until the values of a metric add up to `total`."""
@@ -48,13 +54,13 @@ class StatsdServer:
 
 
 @pytest.fixture
-def server() -> Iterator[StatsdServer]:
-    taking = StatsdServer()
+def server() -> Iterator[Listener]:
+    taking = Listener()
     yield taking
     taking.socket.close()
 
 
-def test_a_node_sends_what_lmq_sent(server: StatsdServer, tmp_path: Path) -> None:
+def test_a_node_sends_what_lmq_sent(server: Listener, tmp_path: Path) -> None:
     arguments = ("--statsd", server.address, "--statsd-prefix", "stats.lmq", "--statsd-interval", "1")
     with NodeProcess(tmp_path, arguments=arguments) as node, Client(node.rpc) as client:
         client.push("mail.out", "content")
@@ -74,7 +80,7 @@ def test_a_node_sends_what_lmq_sent(server: StatsdServer, tmp_path: Path) -> Non
         assert value(node.http, "lmq_statsd_datagrams_sent_total") > 0
 
 
-def test_nobody_has_to_listen(server: StatsdServer, tmp_path: Path) -> None:
+def test_nobody_has_to_listen(server: Listener, tmp_path: Path) -> None:
     server.socket.close()
     arguments = ("--statsd", server.address, "--statsd-interval", "1")
     with NodeProcess(tmp_path, arguments=arguments) as node, Client(node.rpc) as client:
@@ -89,3 +95,66 @@ def test_a_name_that_nobody_knows_does_not_stop_the_node(tmp_path: Path) -> None
     with NodeProcess(tmp_path, arguments=("--statsd", "nobody.invalid:8125")) as node, Client(node.rpc) as client:
         client.push("jobs", "content")
         assert client.pull("jobs", timeout=0) is not None
+
+
+QUEUED_METRIC = re.compile(rb"stats[.]q[.](\w+):([0-9]+)[|]([cg])[|]#queue:([^,|#]+),dc:x,env:y")
+QUEUED_GAUGES = {
+    "message_count",
+    "first_message_visibility_timeout_sec",
+    "last_message_visibility_timeout_sec",
+    "longest_unpolled_message_sec",
+}
+
+
+class QueuedListener(Listener):
+    """As `Listener`, of what queued sends."""
+
+    def note(self, line: bytes) -> None:
+        match = QUEUED_METRIC.fullmatch(line)
+        assert match is not None, line
+        metric = match[1].decode()
+        assert (match[3] == b"g") == (metric in QUEUED_GAUGES)
+        self.values[match[4], metric].append(float(match[2]))
+
+
+def test_three_nodes_send_what_queued_sent_and_count_nothing_twice(tmp_path: Path) -> None:
+    server = QueuedListener()
+    arguments = (
+        "--queued-statsd",
+        server.address,
+        "--queued-statsd-prefix",
+        "stats.q",
+        "--queued-statsd-tags",
+        "dc:x,env:y",
+    )
+    with contextlib.closing(server.socket), Cluster(3, directory=tmp_path, arguments=arguments) as cluster:
+        apis = [QueuedHttp(node.queued, "msgpack") for node in cluster]
+        assert apis[0]("PUT", "/queue/a%2Cb").status == 200
+        name = b"a_b"
+        # The first look at a queue that is new counts from nothing; wait until every node has looked once.
+        while not server.values[name, "message_count"]:
+            server.take()
+        apis[0].push("a,b", *"12345")
+        apis[1].push("a,b", "6", delay=100)
+        polled = apis[2].poll("a,b", count=4, hide=1000)
+        apis[0].delete("a,b", *polled[:3], {"id": 7, "poll_tag": 7})
+        apis[1].poll("a,b", count=1)
+        for api in apis:
+            assert api.poll("a,b") == []
+        for metric, count in {
+            "successful_push": 6,
+            "successful_poll": 5,
+            "successful_delete": 3,
+            "missing_delete": 1,
+            "empty_poll": 3,
+        }.items():
+            server.wait_for(name, metric, count)
+        assert not {metric for _, metric in server.values} & {"suspended_push", "throttled_poll", "missing_update"}
+        while server.values[name, "message_count"][-1] != 3:
+            server.take()
+        server.values.clear()
+        while len(server.values[name, "message_count"]) < 3:
+            server.take()
+        # Nothing happened, and nothing is counted.
+        assert {metric for _, metric in server.values} == QUEUED_GAUGES
+        assert 900 < server.values[name, "last_message_visibility_timeout_sec"][-1] <= 1000

@@ -162,11 +162,10 @@ class _Scrape:
 
     def _statsd(self) -> None:
         page = self._page
-        statsd = self._node.statsd
-        if statsd is None:
-            return
-        page.value("lmq_statsd_datagrams_sent_total", statsd.sent_total)
-        page.value("lmq_statsd_datagrams_dropped_total", statsd.dropped_total)
+        servers = self._node.statsd_servers
+        if servers:
+            page.value("lmq_statsd_datagrams_sent_total", sum(one.sent_total for one in servers))
+            page.value("lmq_statsd_datagrams_dropped_total", sum(one.dropped_total for one in servers))
 
     def _tls(self) -> None:
         if self._node.tls is not None:

@@ -59,13 +59,17 @@ class Limits(NamedTuple):
 
 
 class QueueMetrics(NamedTuple):
-    """Figures of one queue; times are in seconds from now."""
+    """Figures of one queue, under queued's names.
+
+    Attributes:
+        messages: how many it has, hidden ones included.
+        counters: of requests and messages.
+        gauges: times in seconds from now.
+    """
 
     messages: int
-    counters: Mapping[str, int]
-    first_in_s: float
-    last_in_s: float
-    waiting_s: float
+    counters: dict[str, int]
+    gauges: dict[str, int]
 
 
 class PolledQueues:
@@ -225,22 +229,33 @@ class PolledQueues:
     # --- figures --------------------------------------------------------------------------------------------------
 
     async def metrics(self, name: bytes) -> QueueMetrics:
-        """Figures of a queue."""
+        """Figures of a queue; empty polls are those of all nodes that reached the log, and others of this node."""
         await self._service.look_up()
-        queue = self._existing(name)
+        found = self.figures(self._existing(name), EXACT_LEASES_MAX)
+        found.counters["empty_poll"] += self._empty[name]
+        return found
+
+    def figures(self, queue: Queue, exact_max: int) -> QueueMetrics:
+        """Figures of a queue as the log has them; with more leases than `exact_max` the last time is a lower bound."""
         now_us = self._pulls().clock.now_us()
-        first_us = queue.earliest_us()
-        last_us = _last_us(queue)
+        first_us, last_us = queue.earliest_us(), _last_us(queue, exact_max)
         counters = dict(zip(POLL_COUNTERS, _limits_of(queue).counters, strict=True))
-        counters["empty_poll"] += self._empty[name]
-        counters |= {"push": queue.pushed_total, "poll": queue.pulled_total, "delete": queue.acked_total}
-        return QueueMetrics(
-            len(queue),
-            counters,
-            0.0 if first_us is None else max(0.0, (first_us - now_us) / 1e6),
-            0.0 if last_us is None else max(0.0, (last_us - now_us) / 1e6),
-            0.0 if first_us is None else max(0.0, (now_us - first_us) / 1e6),
-        )
+        counters["successful_update"] = counters.pop("updated")
+        counters |= {
+            "successful_push": queue.pushed_total,
+            "successful_poll": queue.pulled_total,
+            "successful_delete": queue.acked_total,
+        }
+        gauges = {
+            "first_message_visibility_timeout_sec": 0 if first_us is None else max(0, first_us - now_us) // 1_000_000,
+            "last_message_visibility_timeout_sec": 0 if last_us is None else max(0, last_us - now_us) // 1_000_000,
+            "longest_unpolled_message_sec": 0 if first_us is None else max(0, now_us - first_us) // 1_000_000,
+        }
+        return QueueMetrics(len(queue), counters, gauges)
+
+    def unlogged_empty_polls(self) -> Mapping[bytes, int]:
+        """By queue, polls of this node that found nothing and left no trace in the log."""
+        return self._empty
 
     def totals(self) -> dict[str, int]:
         """The counters of all queues together, deleted ones included, as this node knows them."""
@@ -284,10 +299,10 @@ def _limits_of(queue: Queue) -> PollLimits:
     return PollLimits() if index is None else index.limits
 
 
-def _last_us(queue: Queue) -> int | None:
+def _last_us(queue: Queue, exact_max: int) -> int | None:
     """When the last message becomes visible; of very many leased ones, not before any of them does."""
     times = [] if queue.rich is None or (last := queue.rich.scheduled.last()) is None else [last.due_us]
-    if len(queue.leases) <= EXACT_LEASES_MAX:
+    if len(queue.leases) <= exact_max:
         times += [message.due_us for message in queue.leases.messages.values()]
     else:
         times.append(queue.leases.bound_us())

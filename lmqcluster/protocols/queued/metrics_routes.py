@@ -79,18 +79,10 @@ class MetricsRoutes:
     async def one_queue(self, request: Request, name: bytes) -> Reply:
         """The figures of a queue."""
         found = await self._polled.metrics(checked(name))
-        counters = found.counters
         figures = {
-            "empty_poll_counter": counters["empty_poll"],
             "message_counter": found.messages,
-            **{f"{counter}_counter": counters[counter] for counter in _COUNTED},
-            "successful_delete_counter": counters["delete"],
-            "successful_poll_counter": counters["poll"],
-            "successful_push_counter": counters["push"],
-            "successful_update_counter": counters["updated"],
-            "first_message_visibility_timeout_sec_gauge": int(found.first_in_s),
-            "last_message_visibility_timeout_sec_gauge": int(found.last_in_s),
-            "longest_unpolled_message_sec_gauge": int(found.waiting_s),
+            **{f"{counter}_counter": count for counter, count in found.counters.items()},
+            **{f"{gauge}_gauge": seconds for gauge, seconds in found.gauges.items()},
         }
         media = _asked_for(request)
         if media is not None:

@@ -1,0 +1,102 @@
+"""Metrics of queues as queued sent them to StatsD: each second, a queue's name in a tag, by UDP.
+
+The leader sends what the log has counted, so that with all nodes sending each event is counted once; a node that becomes leader
+goes on where the log was a second before. Empty polls that left no trace in the log are sent by the node that answered them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from ...core import Machine, Queue
+from ..queues.polls import PolledQueues
+from .statsd_server import StatsdServer, clean
+
+__all__ = ["QueuedStatsd"]
+
+FLUSH_S: Final = 1.0
+QUEUES_PER_TURN: Final = 200
+EXACT_LEASES_MAX: Final = 100
+"""With more leases the time of the last message is a lower bound: looking at all of them each second would cost too much."""
+_IN_TAGS: Final = bytes.maketrans(b",#", b"__")
+
+
+class QueuedStatsd:
+    """Sends the figures of all queues whose messages are named by id and tag."""
+
+    def __init__(
+        self,
+        server: StatsdServer,
+        prefix: str,
+        tags: Sequence[str],
+        machine: Callable[[], Machine],
+        polled: PolledQueues,
+        is_leader: Callable[[], bool],
+    ) -> None:
+        """Send nothing yet.
+
+        Args:
+            server: what is sent to.
+            prefix: what names begin with.
+            tags: further ones.
+            machine: returns the local replica's machine.
+            polled: tells the figures.
+            is_leader: whether this node leads now.
+        """
+        self._server = server
+        self._prefix = prefix.encode()
+        self._tags = "".join(f",{tag}" for tag in tags).encode()
+        self._machine = machine
+        self._polled = polled
+        self._is_leader = is_leader
+        # What was counted a second before.
+        self._counted: dict[bytes, dict[str, int]] | None = None
+        self._empty: dict[bytes, int] = {}
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            await self._send_empty_polls()
+            await self._send_queues()
+
+    async def _send_empty_polls(self) -> None:
+        empty = dict(self._polled.unlogged_empty_polls())
+        before, self._empty = self._empty, empty
+        # A counter that is lower than before began again with a queue of the same name.
+        changed = {name: count - (old if (old := before.get(name, 0)) <= count else 0) for name, count in empty.items()}
+        await self._server.send(self._line(name, "empty_poll", more, b"c") for name, more in changed.items() if more)
+
+    async def _send_queues(self) -> None:
+        before, counted = self._counted, dict[bytes, dict[str, int]]()
+        queues = [one for one in self._machine().queues.values() if one.rich is not None and one.rich.index is not None]
+        for start in range(0, len(queues), QUEUES_PER_TURN):
+            lines: list[bytes] = []
+            for queue in queues[start : start + QUEUES_PER_TURN]:
+                found = self._polled.figures(queue, EXACT_LEASES_MAX)
+                counted[queue.name] = found.counters
+                # What the first look finds was counted in a time of which nothing is known.
+                known = {} if before is None else before.get(queue.name, {})
+                if before is not None and self._is_leader():
+                    lines += self._differences(queue, known, found.counters)
+                    lines += self._gauges(queue, found.messages, found.gauges)
+            await self._server.send(lines)
+            await asyncio.sleep(0)
+        self._counted = counted
+
+    def _differences(self, queue: Queue, before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[bytes]:
+        for name, count in now.items():
+            old = before.get(name, 0)
+            more = count - old if old <= count else count
+            if more:
+                yield self._line(queue.name, name, more, b"c")
+
+    def _gauges(self, queue: Queue, messages: int, gauges: Mapping[str, int]) -> Iterator[bytes]:
+        yield self._line(queue.name, "message_count", messages, b"g")
+        yield from (self._line(queue.name, name, seconds, b"g") for name, seconds in gauges.items())
+
+    def _line(self, queue: bytes, name: str, value: int, kind: bytes) -> bytes:
+        tag = clean(queue).translate(_IN_TAGS)
+        return b"%b.%b:%d|%b|#queue:%b%b" % (self._prefix, name.encode(), value, kind, tag, self._tags)

@@ -1,0 +1,113 @@
+"""A StatsD server, to which lines are sent by UDP and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import structlog
+
+from ...wire.address import Address
+
+__all__ = ["StatsdServer", "clean"]
+
+log = structlog.get_logger("lmq.statsd")
+
+RESOLVE_S: Final = 60.0
+DATAGRAM_BYTES_MAX: Final = 1432
+"""What fits into an Ethernet frame."""
+DATAGRAMS_PER_TURN: Final = 50
+_SEPARATORS: Final = bytes.maketrans(b":|@" + bytes(range(0x21)) + b"\x7f", b"_" * 37)
+
+
+def clean(name: bytes) -> bytes:
+    """A queue's name without what would end it early and make a line that servers misread; LMQ sent names as they are."""
+    return name.translate(_SEPARATORS)
+
+
+class StatsdServer:
+    """Sends. Never waits for it, and never fails the node.
+
+    Attributes:
+        sent_total, dropped_total: datagrams.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.sent_total = 0
+        self.dropped_total = 0
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._resolved_s = -RESOLVE_S
+        self._said = ""
+
+    def close(self) -> None:
+        """Send no more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def _resolve(self) -> None:
+        """Look up where to send to: once for an address in digits, now and then for a name."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._resolved_s < RESOLVE_S or (self._socket is not None and self._is_literal()):
+            return
+        self._resolved_s = loop.time()
+        try:
+            found = await loop.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_DGRAM)
+            family, kind, protocol, _name, where = found[0]
+            fresh = socket.socket(family, kind, protocol)
+            fresh.setblocking(False)
+            fresh.connect(where)
+        except OSError as exc:
+            if str(exc) != self._said:
+                self._said = str(exc)
+                log.warning("cannot send metrics to StatsD", address=str(self._address), reason=self._said)
+            return
+        self._said = ""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = fresh
+
+    def _is_literal(self) -> bool:
+        try:
+            ipaddress.ip_address(self._address.host)
+        except ValueError:
+            return False
+        return True
+
+    async def send(self, lines: Iterable[bytes]) -> None:
+        """Send lines, as many together as a datagram takes."""
+        await self._resolve()
+        for place, datagram in enumerate(_datagrams(lines)):
+            if place % DATAGRAMS_PER_TURN == DATAGRAMS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            self._send_one(datagram)
+
+    def _send_one(self, datagram: bytes) -> None:
+        if self._socket is None:
+            self.dropped_total += 1
+            return
+        try:
+            self._socket.send(datagram)
+        except OSError:
+            # Nobody listens, or the buffer is full: the node has better things to do.
+            self.dropped_total += 1
+        else:
+            self.sent_total += 1
+
+
+def _datagrams(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines, as many together as one datagram takes."""
+    together: list[bytes] = []
+    size = 0
+    for line in lines:
+        if together and size + len(line) > DATAGRAM_BYTES_MAX:
+            yield b"\n".join(together)
+            together, size = [], 0
+        together.append(line)
+        size += len(line) + 1
+    if together:
+        yield b"\n".join(together)
