@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .commands import Delivered
-from .message import Message, RichMessage, Traits, content_bytes
+from .message import PLAIN_TRAITS, Message, RichMessage, content_bytes
 from .message_index import MessageIndex
 from .past_deliveries import Ending
 from .queue import PASSES_MAX, Queue
 from .rich_lines import RichLines
 
 __all__ = ["IndexedQueue"]
-
-_PLAIN = Traits()
 
 
 class _Named(NamedTuple):
@@ -73,7 +71,9 @@ class IndexedQueue(Queue):
         """The message as one that can be taken out of any place in line: whoever has polled it may name it later."""
         if isinstance(message, RichMessage):
             return message
-        rich = RichMessage(message.sequence, message.due_us, message.remaining, message.meta, message.content, _PLAIN)
+        rich = RichMessage(
+            message.sequence, message.due_us, message.remaining, message.meta, message.content, PLAIN_TRAITS
+        )
         rich.ready_us, rich.pushed_us, rich.delivered = message.ready_us, message.pushed_us, message.delivered
         self.enriched().came(rich)
         return rich

@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn, Protocol
 from .bindings import Bindings
 from .commands import PushFlag, RefusedError, shown
 from .items import Item
-from .message import Headers, Message, Meta, RichMessage, Traits
+from .message import PLAIN_META, PLAIN_TRAITS, Headers, Message, Meta, RichMessage, Traits
 from .queue import PASSES_MAX, Queue
 from .queue_options import QueueOptions
 
@@ -42,7 +42,6 @@ class Push(NamedTuple):
 
 
 PLAIN_PUSH = Push()
-_PLAIN_TRAITS = Traits()
 
 
 class Targets(NamedTuple):
@@ -146,14 +145,16 @@ class Intake:
         """As `store`, for a queue that takes all; returns the sequence of the first, the others follow."""
         state, now_us, preserved = self._state, self._state.now_us, queue.settings.preserved
         first = state.last_sequence + 1
-        messages: list[RichMessage] = []
+        deliveries, messages = queue.settings.deliveries, list[RichMessage]()
+        meta: Meta
         for sequence, (item, push) in enumerate(pushes, first):
             due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
-            meta = (item.content_type, preserved_headers(item.headers, preserved))
+            if item.content_type is None and not item.headers:
+                meta = PLAIN_META
+            else:
+                meta = (item.content_type, preserved_headers(item.headers, preserved))
             traits = _traits(push, now_us + push.ttl_us if push.ttl_us else 0)
-            messages.append(
-                RichMessage(sequence, max(now_us, due_us), queue.settings.deliveries, meta, item.content, traits)
-            )
+            messages.append(RichMessage(sequence, max(now_us, due_us), deliveries, meta, item.content, traits))
         state.last_sequence += len(messages)
         queue.push_all(now_us, messages)
         if messages:
@@ -205,7 +206,7 @@ class Intake:
         traits = _traits(push, now_us + min(ends) if ends else 0)
         state.last_sequence += 1
         flag: int = PushFlag.STORED
-        if traits != _PLAIN_TRAITS or due_us > now_us or queue.finds_by_id():
+        if traits != PLAIN_TRAITS or due_us > now_us or queue.finds_by_id():
             queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
         else:
             flag = queue.push(now_us, state.last_sequence, meta, [content])[0]
@@ -224,7 +225,7 @@ def _traits(push: Push, expires_us: int) -> Traits:
     """The traits of a message; those that have none share one object."""
     if push.priority or push.label or push.group or expires_us:
         return Traits(push.priority, expires_us, push.label, push.group)
-    return _PLAIN_TRAITS
+    return PLAIN_TRAITS
 
 
 def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:

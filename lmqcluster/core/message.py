@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = [
-    "COMPOUND_BYTES_MAX", "Headers", "Message", "Meta", "Origin", "Part", "RichMessage", "Traits", "content_bytes",
-    "content_count", "part_bytes", "traits_of",
+    "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Headers", "Message", "Meta", "Origin", "Part", "RichMessage",
+    "Traits", "content_bytes", "content_count", "part_bytes", "traits_of",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Meta = tuple[bytes | None, Headers]
 """Content type (None if the push had none) and preserved headers; one tuple is shared by all messages of a push."""
+PLAIN_META: Meta = (None, ())
+"""Neither of them; shared by many."""
 
 
 class Part(NamedTuple):
@@ -110,12 +112,13 @@ class RichMessage(Message):
         return self.traits.priority, self.due_us, self.sequence
 
 
-_PLAIN = Traits()
+PLAIN_TRAITS = Traits()
+"""Those of a message that was pushed with none; shared by many."""
 
 
 def traits_of(message: Message) -> Traits:
     """The traits of a message, also of one without any."""
-    return message.traits if isinstance(message, RichMessage) else _PLAIN
+    return message.traits if isinstance(message, RichMessage) else PLAIN_TRAITS
 
 
 def content_count(content: bytes | list[Part]) -> int:

@@ -46,6 +46,10 @@ class MessageIndex:
         """The message has come in line."""
         self._lined[message.sequence] = message
 
+    def entered_all(self, messages: Iterable[RichMessage]) -> None:
+        """They have come in line."""
+        self._lined.update([(message.sequence, message) for message in messages])
+
     def taken(self, message: RichMessage) -> None:
         """The message has left its line."""
         self._lined.pop(message.sequence, None)

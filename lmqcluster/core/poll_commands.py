@@ -71,7 +71,7 @@ class PollCommands:
 
     # --- messages -------------------------------------------------------------------------------------------------
 
-    def push(self, name: bytes, rows: list[list[Any]], owner: bytes = b"") -> list[tuple[int, int]]:
+    def push(self, name: bytes, rows: list[list[Any] | bytes], owner: bytes = b"") -> list[tuple[int, int]]:
         """As `TraitCommands.push`, into a queue that exists.
 
         Raises:

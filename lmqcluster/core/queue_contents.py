@@ -255,13 +255,11 @@ class QueueContents(QueueCounters):
         """As `push_rich`, for messages that were just made."""
         self.pushed_total += len(messages)
         body_bytes = 0
-        rich = self.enriched()
         for message in messages:
             message.pushed_us = now_us
             body_bytes += content_bytes(message.content)
-            rich.came(message)
-            rich.enter(message, now_us)
         self._count(len(messages), body_bytes)
+        self.enriched().enter_new(messages, now_us)
 
     def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
         """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""

@@ -7,12 +7,12 @@ the time at which it expires.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from .expiry import NEVER
-from .message import Message, RichMessage, Traits, content_bytes
+from .message import PLAIN_TRAITS, Message, RichMessage, Traits, content_bytes
 from .message_index import MessageIndex
 from .sorted_line import SortedLine
 from .stock import Stock
@@ -94,6 +94,20 @@ class RichLines:
             self.scheduled.add((message.due_us, message.sequence), message)
         else:
             self._line_up(message)
+
+    def enter_new(self, messages: Sequence[RichMessage], now_us: int) -> None:
+        """As `came` and `enter`, for messages in the order of arrival; fast for those that are due and plain."""
+        plain: list[RichMessage] = []
+        for message in messages:
+            if message.traits is PLAIN_TRAITS and message.due_us <= now_us:
+                plain.append(message)
+            else:
+                self.came(message)
+                self.enter(message, now_us)
+        self._count(len(plain) * TRAIT_BYTES)
+        if self.index is not None:
+            self.index.entered_all(plain)
+        self.waiting.add_all([(0, message.due_us, message.sequence, message) for message in plain])
 
     def _line_up(self, message: RichMessage) -> None:
         """Put a message that is due where it waits."""

@@ -59,6 +59,17 @@ class SortedLine(Generic[M]):
             blocks[place : place + 1] = [block[:_BLOCK], block[_BLOCK:]]
             floors.insert(place + 1, block[_BLOCK][:-1])
 
+    def add_all(self, entries: list[tuple[Any, ...]]) -> None:
+        """Add rising entries, each its key with the thing behind it, under keys that are not there; fast at the end."""
+        blocks, placed = self._blocks, 0
+        if entries and blocks and blocks[-1][-1] < entries[0]:
+            block = blocks[-1]
+            placed = min(len(entries), 2 * _BLOCK - len(block))
+            block += entries[:placed]
+            self._count += placed
+        for entry in entries[placed:]:
+            self.add(entry[:-1], entry[-1])
+
     def remove(self, key: Key) -> bool:
         """Remove the thing under this key; whether it was there."""
         place, index = self._find(key)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .commands import Delivered, Place, PushFlag
 from .intake import PLAIN_PUSH, Push
-from .items import checked_item
+from .items import Item, checked_item
 from .operations import check_limit
 from .push_plan import PushPlan
 from .queue import Queue
@@ -27,13 +27,13 @@ class TraitCommands:
 
     # --- push -----------------------------------------------------------------------------------------------------
 
-    def push(self, name: bytes, rows: list[list[Any]], owner: bytes = b"") -> list[tuple[int, int]]:
+    def push(self, name: bytes, rows: list[list[Any] | bytes], owner: bytes = b"") -> list[tuple[int, int]]:
         """Store messages, all of them or none; returns a flag and the sequence of each.
 
         Raises:
             RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded``; nothing is stored.
         """
-        checked = [(checked_item(row[:4]), checked_push(row[4])) for row in rows]
+        checked = _checked_rows(rows)
         plan = PushPlan(self._state, checked_owner(owner))
         queue = self._state.queue(name)
         if self._state.intake.takes_all(queue, [item for item, _ in checked]):
@@ -132,6 +132,18 @@ class TraitCommands:
             assert message.traits.origin is not None  # noqa: S101 - for the type checker
             state.exits.send(queue, message, destination or message.traits.origin.queue)
         return len(found)
+
+
+def _checked_rows(rows: list[list[Any] | bytes]) -> list[tuple[Item, Push]]:
+    push = PLAIN_PUSH
+    checked: list[tuple[Item, Push]] = []
+    for row in rows:
+        if isinstance(row, bytes):
+            checked.append((Item(row, None, (), None), push))
+        else:
+            push = checked_push(row[4])
+            checked.append((checked_item(row[:4]), push))
+    return checked
 
 
 def checked_push(row: list[Any]) -> Push:

@@ -91,7 +91,10 @@ class PolledModel(RichModel):
             limits.add(counter, more)
 
     def push_existing(self, name: bytes, rows: list[Any]) -> Any:
-        return REFUSED if self.refuses(name, PUSH) else self.push_traits(name, rows)
+        whole: list[Any] = []
+        for row in rows:
+            whole.append([row, None, [], None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
+        return REFUSED if self.refuses(name, PUSH) else self.push_traits(name, whole)
 
     def poll(self, name: bytes, count: int, hide_us: int, takes_hidden: bool, is_again: bool) -> Any:
         if self.refuses(name, POLL):

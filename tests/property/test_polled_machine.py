@@ -37,7 +37,7 @@ LIMIT = st.one_of(
     _command(Op.DELETE_API_KEY, st.sampled_from([b"k", b"l"])),
 )
 PUT = st.one_of(
-    _command(Op.PUSH_EXISTING, QUEUES, st.lists(ROWS, min_size=1, max_size=3)),
+    _command(Op.PUSH_EXISTING, QUEUES, st.lists(ROWS | st.sampled_from([b"", b"body"]), min_size=1, max_size=4)),
     _command(Op.CREATE_INDEXED, QUEUES, PROPERTIES),
 )
 

@@ -232,7 +232,7 @@ def test_what_goes_beyond_lmq_has_lines_too(world: World) -> None:
     world.batch([Op.UPGRADE, 3])
     labelled = [-1, 0, 0, 0, b"x", b""]
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 3]]])
-    world.batch([Op.PUSH_TRAITS, Q, [[b"a", None, [], None, labelled], [b"bc", None, [], None, labelled]]])
+    world.batch([Op.PUSH_TRAITS, Q, [[b"a", None, [], None, labelled], b"bc"]])
     world.batch(plain(Q, b"d", b"refused"))
     world.batch([Op.PULL_LEASE, Q, 1, SECOND, False])
     world.batch([Op.EXTEND_BY, Q, [1], SECOND], [Op.GIVE_BACK, Q, [1], 0, -1], [Op.WITHDRAW, Q, b"x", 1])

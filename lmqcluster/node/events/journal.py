@@ -239,7 +239,8 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
         _note(offered, command[1], [item[0] for item in command[2]], result)
     elif op in _RICH_PUSHES:
         if not isinstance(result, Waits):
-            _note(offered, command[1], [row[0] for row in command[2]], [flag for flag, _sequence in result])
+            bodies = [row if type(row) is bytes else row[0] for row in command[2]]
+            _note(offered, command[1], bodies, [flag for flag, _sequence in result])
     elif op in COPIES:
         for queue, flag in result:
             _note(offered, queue, [command[2][0]], [flag])

@@ -106,12 +106,24 @@ class PolledQueues:
         self._check(queue)
         if len(items) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a push may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
-        for item in items:
-            service.check_item(item)
         size = sum(item.size_bytes() for item in items)
-        rows = [item.row_with_options() for item in items]
+        rows = self._rows(items)
         results = await service.propose([Op.PUSH_EXISTING, queue, rows, *service.owned(owner)], size)
         return [sequence for _flag, sequence in results]
+
+    def _rows(self, items: Sequence[PushItem]) -> list[list[Any] | bytes]:
+        """The rows of a push. What messages share with those before is checked and sent once."""
+        service, before = self._service, None
+        rows: list[list[Any] | bytes] = []
+        for item in items:
+            if before is not None and item.options is before.options and item.is_plain():
+                service.check_push(len(item.content))
+                rows.append(item.content)
+            else:
+                service.check_item(item)
+                rows.append(item.row_with_options())
+            before = item
+        return rows
 
     async def poll(
         self,

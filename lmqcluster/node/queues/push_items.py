@@ -85,6 +85,10 @@ class PushItem:
     key: bytes | None = None
     options: PushOptions | None = None
 
+    def is_plain(self) -> bool:
+        """Whether it has neither content type nor headers nor key."""
+        return self.content_type is None and not self.headers and self.key is None
+
     def row(self) -> list[Any]:
         """As in the command ``PUSH_ITEMS``."""
         return [self.content, self.content_type, [list(header) for header in self.headers], self.key]

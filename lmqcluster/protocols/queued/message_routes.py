@@ -54,8 +54,9 @@ class MessageRoutes:
         key = request.idempotency_key()
         if key is not None and len(key) > _KEY_BYTES_MAX:
             raise LmqError("bad_request", f"an Idempotency-Key has at most {_KEY_BYTES_MAX} bytes here")
+        options: dict[int, PushOptions] = {}
         items = [
-            _item(object_of(one, "a message"), key and b"%s %d" % (key, index))
+            _item(object_of(one, "a message"), key and b"%s %d" % (key, index), options)
             for index, one in enumerate(list_of(body, "messages"))
         ]
         ids = await self._polled.push(name, items, request.principal.owner)
@@ -108,14 +109,14 @@ class MessageRoutes:
         return reply_media(request).reply({"skipped": skipped} if tells else {})
 
 
-def _item(message: dict[str, Any], key: bytes | None) -> PushItem:
+def _item(message: dict[str, Any], key: bytes | None, known: dict[int, PushOptions]) -> PushItem:
+    """A message to store. Those of one request with the same delay share their options."""
     delay_s = number_of(message, "visibility_timeout_secs", 0, _DELAY_MAX)
-    # A delay beyond what the queue's own would be is set; 0 too, so that a queue with the property delay obeys its producer.
-    return PushItem(contents_of(message), key=key, options=_options(delay_s))
-
-
-def _options(delay_s: int) -> PushOptions:
-    return PushOptions(delay_s=min(delay_s, 1e9))
+    options = known.get(delay_s)
+    if options is None:
+        # A delay beyond what the queue's own would be is set; 0 too, so that a queue with the property delay obeys its producer.
+        options = known[delay_s] = PushOptions(delay_s=min(delay_s, 1e9))
+    return PushItem(contents_of(message), key=key, options=options)
 
 
 def _wait_s(body: dict[str, Any]) -> float:
