@@ -12,7 +12,8 @@ import pytest
 from lmqcluster.core import Machine, Op
 from lmqcluster.node.config import ConfigError
 from lmqcluster.node.config_load import load_config
-from lmqcluster.node.metrics.statsd import DATAGRAM_BYTES_MAX, RETENTIONS_MAX, StatsdSender
+from lmqcluster.node.metrics.statsd import RETENTIONS_MAX, StatsdSender
+from lmqcluster.node.metrics.statsd_server import DATAGRAM_BYTES_MAX, StatsdServer
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.wire.address import Address
 
@@ -31,6 +32,9 @@ def test_it_is_off_by_default_and_every_source_can_switch_it_on() -> None:
         ({"statsd": "10.0.0.9"}, "statsd: '10.0.0.9' is not HOST:PORT"),
         ({"statsd_prefix": "a:b"}, "statsd_prefix must have at most 100 characters, and no colon"),
         ({"statsd_prefix": "x" * 101}, "statsd_prefix must have at most 100 characters"),
+        ({"queued_statsd": "10.0.0.9:0"}, "queued_statsd 10.0.0.9:0 has no port"),
+        ({"queued_statsd_prefix": "a b"}, "queued_statsd_prefix must have at most 100 characters, and no colon"),
+        ({"queued_statsd_tags": "a:b|c"}, "queued_statsd_tags must have at most 100 characters, and no bar"),
         ({"statsd_interval": "soon"}, "statsd_interval: 'soon' is not a whole number"),
     ],
 )
@@ -55,7 +59,8 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
     pulls = [[Op.PULL, name, 30] for name in names]
 
     async def send() -> list[bytes]:
-        sender = StatsdSender(Address(*receiver.getsockname()), "lmq", 0, lambda: machine)
+        server = StatsdServer(Address(*receiver.getsockname()))
+        sender = StatsdSender(server, "lmq", 0, lambda: machine)
         for sequence, commands in enumerate((pushes, pulls), 1):
             applied = machine.apply(sequence, b"n1", 1, sequence, commands)  # type: ignore[arg-type]
             sender.batch_applied(sequence, commands, applied.results)  # type: ignore[arg-type]
@@ -64,6 +69,7 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
         while sum(datagram.count(b"\n") + 1 for datagram in received) < 10 * (2 + RETENTIONS_MAX):
             received.append(await asyncio.to_thread(receiver.recv, 65536))
         task.cancel()
+        server.close()
         return received
 
     received = asyncio.run(send())
@@ -83,13 +89,15 @@ def test_a_push_that_waited_counts_when_it_is_stored(receiver: socket.socket) ->
     batches: list[list[Any]] = [[waiting, waiting, waiting], [[Op.PULL, b"q", 1]]]
 
     async def send() -> bytes:
-        sender = StatsdSender(Address(*receiver.getsockname()), "lmq", 0, lambda: machine)
+        server = StatsdServer(Address(*receiver.getsockname()))
+        sender = StatsdSender(server, "lmq", 0, lambda: machine)
         for sequence, commands in enumerate(batches, 2):
             applied = machine.apply(sequence, b"n1", 1, sequence, commands)
             sender.batch_applied(sequence, commands, applied.results, applied.notices)
         task = asyncio.create_task(sender.run())
         received = await asyncio.to_thread(receiver.recv, 65536)
         task.cancel()
+        server.close()
         return received
 
     assert asyncio.run(send()).split(b"\n")[:2] == [b"lmq.q.push:2|c", b"lmq.q.pull:1|c"]
