@@ -167,20 +167,7 @@ class Node:
         raft_port.check(self.security, self.access, self.replica.status().members)
         self.access.on_change.append(lambda: raft_port.follow(self.security, self.access, self.replica))
         await self._listen()
-        if config.statsd is not None:
-            server = self._statsd_server(config.statsd)
-            self.statsd = StatsdSender(server, config.statsd_prefix, config.statsd_interval, self._machine)
-            self._statsd_tasks.append(asyncio.create_task(self.statsd.run()))
-        if config.queued_statsd is not None:
-            queued = QueuedStatsd(
-                self._statsd_server(config.queued_statsd),
-                config.queued_statsd_prefix,
-                config.queued_statsd_tags,
-                self._machine,
-                self.service.polled,
-                self.replica.is_leader,
-            )
-            self._statsd_tasks.append(asyncio.create_task(queued.run()))
+        self._start_statsd()
         self._periodic = PeriodicWork(
             self._present,
             self.service,
@@ -331,6 +318,23 @@ class Node:
         await self.replica.stop()
         if self.events is not None:
             await asyncio.to_thread(self.events.close)
+
+    def _start_statsd(self) -> None:
+        config = self.config
+        if config.statsd is not None:
+            server = self._statsd_server(config.statsd)
+            self.statsd = StatsdSender(server, config.statsd_prefix, config.statsd_interval, self._machine)
+            self._statsd_tasks.append(asyncio.create_task(self.statsd.run()))
+        if config.queued_statsd is not None:
+            queued = QueuedStatsd(
+                self._statsd_server(config.queued_statsd),
+                config.queued_statsd_prefix,
+                config.queued_statsd_tags,
+                self._machine,
+                self.service.polled,
+                self.replica.is_leader,
+            )
+            self._statsd_tasks.append(asyncio.create_task(queued.run()))
 
     def _statsd_server(self, address: Address) -> StatsdServer:
         server = StatsdServer(address)
