@@ -38,6 +38,7 @@ _QUEUE_COLUMNS: Final = [
     Column("Pulled", "pulled_total", right=True, rank=1),
     Column("State", "state", rank=2),
 ]
+STATES: Final = ("ready", "leased", "delayed", "empty", "suspended", "dropped")
 _SORTS: Final = {
     "queue": "name",
     "ready": "ready",
@@ -68,17 +69,19 @@ def queue() -> None:
     metavar="REGEXP",
     help="Only queues in whose names this regular expression is found.",
 )
+@click.option("--state", type=click.Choice(STATES), help="Only queues with such messages, or in this state.")
 @click.option("--limit", type=click.IntRange(1, PAGE_MAX), help="Only the first so many, in the order of --sort.")
 @reads(_QUEUE_COLUMNS)
-def queue_ls(target: Target, name: str | None, match: str | None, limit: int | None) -> Report:
+def queue_ls(target: Target, name: str | None, match: str | None, state: str | None, limit: int | None) -> Report:
     """List queues with their counts.
 
     \b
-    Example:
+    Examples:
       lmq-admin queue ls --match '^orders' --sort=-ready
+      lmq-admin queue ls --state suspended
     """
     # Words that are not UTF-8 go as the bytes that they are.
-    given = (("name", name), ("pattern", match))
+    given = (("name", name), ("pattern", match), ("state", state))
     query = {key: value.encode(errors="surrogateescape") for key, value in given if value is not None}
     if limit is None:
         queues = list(all_queues(target.api, **query))

@@ -66,7 +66,7 @@ class Restoration(Generic[S]):
             "refused": self._take_refused,
             "keys": self._take_keys,
             "scopes": self._take_scopes,
-            "endings": self._take_endings,
+            "endings": self._take_past_deliveries,
             "batches": self._take_batches,
             "tokens": self._take_tokens,
             "marks": self._take_marks,
@@ -187,7 +187,7 @@ class Restoration(Generic[S]):
     def _take_scopes(self, rows: list[Any]) -> None:
         self._machine.key_scopes.load(self._rows("scopes", rows, bytes, bytes, int, list))
 
-    def _take_endings(self, rows: list[Any]) -> None:
+    def _take_past_deliveries(self, rows: list[Any]) -> None:
         self._machine.endings.load(_typed(rows, (int, int)))
 
     def _take_batches(self, rows: list[Any]) -> None:

@@ -438,7 +438,7 @@ class Node:
             self.membership.end_connections()
             self.access.forget()
         await self.replica.stop()
-        self._storage.begin_anew(node_id, members, joining=node_id not in members)
+        self._storage.begin_again(node_id, members, joining=node_id not in members)
         self.session.forget()
         service.proposer, service.pulls = self._begin_membership()
         self.history.forget()
@@ -467,7 +467,12 @@ class Node:
     def _figures(self) -> dict[str, Any]:
         """How this node is, for whoever looks at the cluster."""
         return own_figures(
-            self.replica.status(), self.config, self.service, version=self.version, uptime_s=self.totals.uptime_s()
+            self.replica.status(),
+            self.config,
+            self.service,
+            version=self.version,
+            uptime_s=self.totals.uptime_s(),
+            connections=sum(gate.connections for gate in self.gates.clients),
         )
 
     async def take_snapshot(self) -> SnapshotInfo:

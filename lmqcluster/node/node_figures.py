@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,13 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def own_figures(
-    status: ReplicaStatus, config: NodeConfig, service: QueueService, *, version: str, uptime_s: float
+    status: ReplicaStatus,
+    config: NodeConfig,
+    service: QueueService,
+    *,
+    version: str,
+    uptime_s: float,
+    connections: int,
 ) -> dict[str, Any]:
     """The figures of this node."""
     disk = shutil.disk_usage(config.data_dir)
@@ -46,6 +53,8 @@ def own_figures(
         "stored_bytes": service.stored_bytes,
         "stored_bytes_max": config.memory_bytes_max,
         "process_bytes": _process_bytes(),
+        "processor_s": time.process_time(),
+        "connections": connections,
         "disk_free_bytes": disk.free,
         "disk_total_bytes": disk.total,
         "log_bytes": status.log_bytes,

@@ -250,7 +250,7 @@ class Proposer:
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 
-    def begin_anew(self, incarnation: int) -> None:
+    def begin_again(self, incarnation: int) -> None:
         """The cluster takes nothing of this incarnation any more, because it knows a later one: go on as `incarnation`.
 
         What is in flight was not applied and never will be, so it is sent again under new numbers, unless it was given up.

@@ -122,7 +122,7 @@ class NodeMeta:
         meta.save()
         return meta
 
-    def begin_anew(self, node_id: str, members: Mapping[str, str], *, joining: bool, left: bool = False) -> None:
+    def begin_again(self, node_id: str, members: Mapping[str, str], *, joining: bool, left: bool = False) -> None:
         """Give up this identity and its past for another one; the log is wiped at the next opening."""
         self.node_id = node_id
         self.origin = _fresh_origin(node_id)

@@ -84,12 +84,12 @@ class NodeStorage:
         """Whether the log is kept on disk."""
         return self.durability != "memory"
 
-    def begin_anew(self, node_id: str, members: Mapping[str, str], *, joining: bool) -> None:
+    def begin_again(self, node_id: str, members: Mapping[str, str], *, joining: bool) -> None:
         """Give up all data for another identity; the files, which have been closed, are opened again under it.
 
         Without any members the node has left its cluster.
         """
-        self.meta.begin_anew(node_id, members, joining=joining, left=not members)
+        self.meta.begin_again(node_id, members, joining=joining, left=not members)
         self._open()
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -
         info = stored.info
         meta = NodeMeta.open(disks(""), node_id, {node_id: address})
         # Until everything is there, a start finds an empty node.
-        meta.begin_anew(node_id, {node_id: address}, joining=False)
+        meta.begin_again(node_id, {node_id: address}, joining=False)
         _copy(stored, SnapshotStore(disks(SNAPSHOTS), sync=True), meta)
         journal = DiskJournal.open(disks(JOURNAL), meta, NO_OP, sync=True)
         journal.reset(info.index, info.term)

@@ -16,6 +16,7 @@ PAGES = {
     "nodes": "Nodes",
     "queues": "Queues",
     "clients": "Clients",
+    "sessions": "Sessions",
     "subscriptions": "Subscriptions",
     "defaults": "Default properties",
     "tokens": "Tokens",

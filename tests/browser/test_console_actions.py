@@ -45,7 +45,7 @@ def test_properties(open_console: OpenConsole, cluster: Cluster, client: Client,
     expect(console.row("Properties", "retry")).to_contain_text("the queue")
     assert properties(cluster, queue_name) == {"accum": 0, "retry": 7, "timeout": 1.5}
     console.press("Edit")
-    console.dialog.get_by_label("Modules that run at a point").fill("{")
+    console.dialog.get_by_label("Which headers of a push over HTTP").fill("{")
     console.dialog.get_by_role("button", name="Set").click()
     expect(console.dialog.get_by_role("alert")).to_contain_text("not JSON")
     console.page.keyboard.press("Escape")
@@ -145,6 +145,25 @@ def test_subscriptions_are_given_back_and_deleted(open_console: OpenConsole, cli
     assert understood(console.confirm("Delete")) == ["subscription", "rm"]
     expect(row).to_have_count(0)
     assert len(client.pull_many(queue_name, 9)) == 2
+    assert console.errors == []
+
+
+def test_sessions_are_ended_and_locks_freed(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    client.push_many(queue_name, [b"x"] * 3)
+    session, lock = client.open_session(3600), f"{queue_name} lock"
+    assert client.lock(lock, session)
+    assert len(client.pull_many(queue_name, 2, 0, session=session)) == 2
+    console = open_console("sessions")
+    expect(console.row("Sessions", session).locator("td").nth(1)).to_have_text("2")
+    console.press(f"Free: {lock}")
+    console.fill(f"Type {lock} to go on", lock)
+    assert understood(console.confirm("Free")) == ["lock", "free"]
+    expect(console.row("Locks", lock)).to_have_count(0)
+    assert client.unlock(lock, session) is False
+    console.press(f"End: {session}")
+    assert understood(console.confirm("End")) == ["session", "end"]
+    expect(console.row("Sessions", session)).to_have_count(0)
+    assert len(client.pull_many(queue_name, 9)) == 3
     assert console.errors == []
 
 

@@ -39,6 +39,7 @@ def queues(cluster: Cluster, client: Client) -> None:
     client.push("load", b"x")
     client.push_many("exported", [b"x"] * 5)
     client.reserve_batch("nightly", 1, queue="exported", count=5)
+    client.lock("nightly", client.open_session(3600))
     client.push("json", b'{"order": 17, "paid": false}')
     call(cluster[1].http, "POST", "/messages/binary", bytes(range(256)))
 
@@ -69,6 +70,9 @@ def _wait_for_figures(console: Console, route: str) -> None:
     elif route == "clients":
         expect(console.row("Queues with leases", "exported").locator("td").first).to_have_text("5")
         expect(console.main.get_by_role("region", name="Connections")).to_contain_text("MessagePack-RPC")
+    elif route == "sessions":
+        expect(console.row("Locks", "nightly").locator("td").nth(2)).to_have_text("0")
+        expect(console.main.get_by_role("region", name="Sessions").locator("tbody tr")).to_have_count(1)
     elif route == "subscriptions":
         expect(console.main.get_by_role("region", name="Subscriptions")).to_contain_text("nightly")
     elif route == "tokens":
@@ -118,6 +122,13 @@ def test_plots_are_full_when_they_are_opened(open_console: OpenConsole, cluster:
 def test_a_queue_that_is_not_there_offers_a_push_alone(open_console: OpenConsole) -> None:
     console = open_console("queue/nowhere")
     expect(console.main).to_contain_text("There is no queue nowhere now.")
+    # It is asked for every ten seconds, not every second.
+    asked: list[str] = []
+    console.page.on("request", lambda request: asked.append(request.url))
+    for _ in range(3):
+        with console.page.expect_request(re.compile("/v1/overview")):
+            pass
+    assert sum("/v1/queues/nowhere" in url for url in asked) <= 1
     expect(console.main.locator(".actions button:visible")).to_have_text(["Push"])
 
 
@@ -141,6 +152,12 @@ def test_list_is_searched_sorted_and_paged_by_the_node(open_console: OpenConsole
     expect(summary).to_have_text('1 to 50 of 100 queues with "UE-012" in their name.')
     console.main.get_by_label("Rows").select_option("100")
     expect(summary).to_have_text('1 to 100 of 100 queues with "UE-012" in their name.')
+    console.main.get_by_label("Show").select_option("leased")
+    expect(summary).to_have_text('No queues with leased messages with "UE-012" in their name.')
+    console.main.get_by_label("Search").fill("exp")
+    expect(summary).to_have_text('1 to 1 of 1 queues with leased messages with "exp" in their name.')
+    assert "--state leased" in console.main.locator(".command code").inner_text()
+    console.main.get_by_label("Show").select_option("all")
     console.main.get_by_label("Search").fill("no such queue")
     expect(summary).to_have_text('No queues with "no such queue" in their name.')
     assert console.errors == []

@@ -88,7 +88,7 @@ class Checkers:
         if self.trace is not None:
             self.trace.append(f"{self._clock.now - self._started:9.4f}  {what:10} {detail}")
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """All members have lost what was only in their memory; terms and votes are still bound to what they were."""
         self._past_logs.clear()
         self._entries.clear()

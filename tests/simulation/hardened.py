@@ -99,7 +99,7 @@ def open_storage(host: Host, peers: Sequence[str], durability: str, *, joining: 
     founders = {host.id: host.id} if joining else members
     storage = NodeStorage.open(host.disk, host.id, founders, durability, segment_bytes=SEGMENT_BYTES)
     if joining and not storage.meta.joining:
-        storage.begin_anew(host.id, members, joining=True)
+        storage.begin_again(host.id, members, joining=True)
     return storage
 
 
@@ -227,7 +227,7 @@ class CoreSubject:
     def world(self, simulation: Simulation) -> AbstractContextManager[None]:
         return storage_world(simulation.clock)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Nothing is remembered here."""
 
     def check_end(self, simulation: Simulation) -> None:

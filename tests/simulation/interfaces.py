@@ -80,7 +80,7 @@ class Subject(Protocol):
     def world(self, simulation: Simulation) -> AbstractContextManager[None]:
         """What has to be replaced in the modules under test for the length of a run."""
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """All data of the cluster is lost, and rightly so: forget what clients were told."""
 
     def check_end(self, simulation: Simulation) -> None:

@@ -50,7 +50,7 @@ class Ledger:
         self._set_at: dict[bytes, int] = {}
         self._mortal: set[bytes] = set()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Forget all messages; the cluster has lost them."""
         for book in (
             self._stored,

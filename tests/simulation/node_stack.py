@@ -321,9 +321,9 @@ class NodeSubject:
         storage = open_storage(host, peers, self._durability, joining=joining)
         return NodeReplica(host, storage, self._ledger, HostLoop(host, self._clock), self._settings)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         assert self._ledger is not None
-        self._ledger.begin_anew()
+        self._ledger.begin_again()
 
     def check_end(self, simulation: Simulation) -> None:
         assert self._ledger is not None

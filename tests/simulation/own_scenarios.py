@@ -316,7 +316,7 @@ def power_of_all_in_process(subject: Subject) -> set[str]:
         second = _salts(hosts)
         for host in hosts:
             host.kill(power=True)
-        stage.simulation.begin_anew()
+        stage.simulation.begin_again()
         for host in hosts:
             stage.simulation.revive(host)
         stage.run_for(8.0)

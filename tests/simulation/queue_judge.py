@@ -29,9 +29,9 @@ class QueueJudge:
     def __init__(self, checkers: Checkers, names: frozenset[bytes]) -> None:
         self._checkers = checkers
         self._names = names
-        self.begin_anew()
+        self.begin_again()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """The cluster has lost everything."""
         self._index = 0
         self._copies = Copies()

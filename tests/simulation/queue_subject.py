@@ -31,10 +31,10 @@ class _Ledger(Ledger):
         self.judge = QueueJudge(simulation.checkers, frozenset(QUEUES))
         self.session_judge = SessionJudge(simulation.checkers)
 
-    def begin_anew(self) -> None:
-        super().begin_anew()
-        self.judge.begin_anew()
-        self.session_judge.begin_anew()
+    def begin_again(self) -> None:
+        super().begin_again()
+        self.judge.begin_again()
+        self.session_judge.begin_again()
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
         super().entry_applied(index, now_us, commands, applied)

@@ -109,10 +109,10 @@ class Simulation:
         for name in self.members:
             self.hosts[name].start(self.members)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Accept that all data is lost; only terms and votes still bind the members."""
-        self.checkers.begin_anew()
-        self.subject.begin_anew()
+        self.checkers.begin_again()
+        self.subject.begin_again()
 
     def is_at_rest(self) -> bool:
         """Whether the time of faults and of load is over."""

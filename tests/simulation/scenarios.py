@@ -180,7 +180,7 @@ def all_members_restart(subject: Subject) -> set[str]:
         for host in (leader, *others):
             host.kill()
         stage.run_for(1.0)
-        stage.simulation.begin_anew()
+        stage.simulation.begin_again()
         for host in (leader, *others):
             host.start(stage.simulation.members)
             stage.run_for(0.4)

@@ -63,9 +63,9 @@ class SessionJudge:
             Op.GIVE_BACK: self._given_back,
             Op.LEAVE_QUEUE: self._left,
         }
-        self.begin_anew()
+        self.begin_again()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """The cluster has lost everything."""
         self._index = self._now_us = self._last_token = 0
         self._sessions: dict[int, Session] = {}

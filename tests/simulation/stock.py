@@ -124,7 +124,7 @@ class StockSubject:
     def world(self, simulation: Simulation) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Nothing is remembered here."""
 
     def check_end(self, simulation: Simulation) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX
-from lmqcluster.node.queues.listing import SORT_KEYS
+from lmqcluster.node.queues.listing import SORT_KEYS, STATES
 from lmqcluster.protocols.http.openapi.document import build
 from lmqcluster.protocols.http.server import connection, framing, reply, values
 from lmqcluster.protocols.http.server.permissions import permissions_of
@@ -77,6 +77,9 @@ def test_the_section_of_the_list_has_all_sort_keys() -> None:
     row = re.search(r"^\| `sort` \| (.*) \|$", TEXT, re.MULTILINE)
     assert row is not None
     assert re.findall(r"`(\w+)`", row[1]) == list(SORT_KEYS)
+    row = re.search(r"^\| `state` \| (.*) \|$", TEXT, re.MULTILINE)
+    assert row is not None
+    assert re.findall(r"`(\w+)`", row[1]) == list(STATES)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_new_folder_has_an_origin_of_its_own_and_keeps_it(disk: SimDisk) -> No
     assert read(disk).origin == opened(disk).origin == first
     assert opened(SimDisk(random.Random(1))).origin != first
     meta = read(disk)
-    meta.begin_anew("a", FOUNDERS, joining=False)
+    meta.begin_again("a", FOUNDERS, joining=False)
     assert read(disk).origin not in {first, "a"}
 
 
@@ -244,7 +244,7 @@ def test_a_new_identity_forgets_the_old_one_but_not_the_incarnation(disk: SimDis
     meta.save_vote(9, "c")
     meta.durability, meta.recovering = "disk", True
     before = meta.incarnation
-    meta.begin_anew("n-1", {"x": "127.0.0.1:7"}, joining=True)
+    meta.begin_again("n-1", {"x": "127.0.0.1:7"}, joining=True)
     found = read(disk)
     assert (found.node_id, found.term, found.vote, found.members) == ("n-1", 0, None, {"x": "127.0.0.1:7"})
     assert (found.wipe, found.joining, found.recovering, found.founding, found.durability) == (

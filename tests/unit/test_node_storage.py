@@ -270,7 +270,7 @@ def test_a_wipe_interrupted_at_every_call(machine: Machine, how: str, folder: st
         discard_data(machine)
     else:
         members = MEMBERS if how == "join" else {"n": "127.0.0.1:4"}
-        storage.meta.begin_anew("n", members, joining=how == "join")
+        storage.meta.begin_again("n", members, joining=how == "join")
     calls = 0
     while (dead := interrupted(machine, folder, calls, power=power)) is not None:
         storage = dead.open()

@@ -6,12 +6,13 @@ import asyncio
 import random
 
 import pytest
+from lmqcluster_cli.admin import queues as cli_queues
 
 from lmqcluster.core import Op
-from lmqcluster.node.queues.listing import SORT_KEYS, QueueList, QueuePage, list_queues
+from lmqcluster.node.queues.listing import SORT_KEYS, STATES, QueueList, QueuePage, list_queues
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
-from tests.property.driver import Driver
+from tests.property.driver import SECOND, Driver
 
 COUNT = 2_500
 """More than one slice."""
@@ -59,6 +60,24 @@ def test_pages_put_together_are_the_sorted_list(driver: Driver, sort: str, desce
         assert found.total == COUNT
         got += names(found)
     assert got == [name for _, name in rows]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_list_of_queues_in_a_state(driver: Driver, state: str) -> None:
+    driver.do(Op.SUSPEND, b"held", True)
+    driver.push(b"leased", b"x")
+    assert driver.pull(b"leased")
+    driver.set(b"lost", retry=0)
+    driver.push(b"lost", b"x")
+    assert driver.pull(b"lost")
+    driver.wait(60 * SECOND)
+    found = page(driver, state=state, limit=COUNT + 9)
+    chosen = {name for name, queue in driver.machine.queues.items() if STATES[state](queue, driver.machine.now_us)}
+    assert found.total == len(chosen)
+    assert set(names(found)) == chosen
+    assert state in cli_queues.STATES
+    for name in (b"held", b"leased", b"lost"):
+        driver.delete(name)
 
 
 @pytest.mark.parametrize("descending", [False, True])

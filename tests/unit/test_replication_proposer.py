@@ -296,7 +296,7 @@ def test_batches_of_an_earlier_incarnation_are_sent_again_under_a_later_one() ->
         bench.machine.batch_sessions.load([(ORIGIN, 99, 5)])
         assert [bench.apply(position) for position in range(3)] == ["duplicate"] * 3
         assert sink.told == []
-        bench.proposer.begin_anew(100)
+        bench.proposer.begin_again(100)
         for number in range(3, 5):
             push(bench, sink, b"%d" % number, number)
         bench.sent[:3] = []
@@ -317,7 +317,7 @@ def test_what_was_given_up_is_not_sent_again_under_a_later_incarnation(monkeypat
         push(bench, sink, b"x")
         await until(lambda: sink.told)
         bench.sent.clear()
-        bench.proposer.begin_anew(100)
+        bench.proposer.begin_again(100)
         assert (bench.sent, bench.proposer.pending()) == ([], 0)
 
     run(scenario)

@@ -12,11 +12,12 @@ import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
 import * as queue from "./queue.js";
 import * as queues from "./queues.js";
+import * as sessions from "./sessions.js";
 import * as subscriptions from "./subscriptions.js";
 import * as tokens from "./tokens.js";
 
-const PAGES = { overview, nodes, queues, queue, clients, subscriptions, defaults, tokens, cluster };
-const MENU = ["overview", "nodes", "queues", "clients", "subscriptions", "defaults", "tokens", "cluster"];
+const PAGES = { overview, nodes, queues, queue, clients, sessions, subscriptions, defaults, tokens, cluster };
+const MENU = ["overview", "nodes", "queues", "clients", "sessions", "subscriptions", "defaults", "tokens", "cluster"];
 const BEAT_MS = 1000;
 const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
 const THEMES = ["system", "light", "dark"];

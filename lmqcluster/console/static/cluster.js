@@ -46,6 +46,13 @@ export function open({ latest }) {
       h(
         "section",
         {},
+        h("h2", {}, "Backup"),
+        h("p", { class: "muted" }, "A backup holds the state of all queues and can be made while the cluster works. Backups are made and restored on the command line:"),
+        h("div", { class: "same" }, commandBox(commandLine("backup", ["lmqcluster.backup"]))),
+      ),
+      h(
+        "section",
+        {},
         h("h2", {}, "Checks"),
         checks.element,
         h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("check"))),

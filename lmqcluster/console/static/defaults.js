@@ -107,6 +107,7 @@ export function open() {
       complaint,
       summary,
       grid,
+      h("p", { class: "muted" }, "Properties of a queue itself come before the rules, and the built-in ones after them."),
       h("div", { class: "bar" }, actionButton("New rule", "admin", () => edit()), h("div", { class: "spring" }), discard, save),
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("defaults show"))),
     ].filter(Boolean),

@@ -1,8 +1,9 @@
 // The members: what each is in the cluster, how far it is, and what it has left.
 
 import { h, setText, syncRows, table } from "./dom.js";
-import { bytes, count, duration, percent } from "./format.js";
+import { bytes, count, duration, percent, rate } from "./format.js";
 import { sortedNodes } from "./overview.js";
+import { Rates } from "./rates.js";
 
 export const label = "Nodes";
 
@@ -29,9 +30,12 @@ const ROLE = [
 ];
 const STOCK = [
   { label: "Node", cell: nameCell },
-  { label: "Messages in memory", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, "of the limit") },
+  { label: "Messages in memory", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, `of ${bytes(node.vitals?.stored_bytes_max)}`) },
   { label: "Disk", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free`) },
   { label: "Process", numeric: true, title: "Memory of the process", text: (node) => bytes(node.vitals?.process_bytes) },
+  { label: "Processor", numeric: true, title: "Share of one processor core, over the last seconds", text: (node) => (node.recent ? percent(node.recent.processor_s, 1) : "–") },
+  { label: "Entries/s", numeric: true, title: "Log entries that the node applies a second: batches of operations", text: (node) => rate(node.recent?.applied_index) },
+  { label: "Connections", numeric: true, title: "Of clients, on all ports", text: (node) => count(node.vitals?.connections) },
   { label: "Log", numeric: true, title: "Log entries kept", text: (node) => bytes(node.vitals?.log_bytes) },
   { label: "Waiting pulls", numeric: true, text: (node) => count(node.vitals?.waiting_pulls) },
   { label: "Up", numeric: true, text: (node) => duration(node.vitals?.uptime_s) },
@@ -47,6 +51,17 @@ const PLACES = [
 ];
 
 export function open() {
+  const counters = new Map();
+
+  /** What a node's figures grow by in a second of its own time; null before there are two different ones. */
+  function recently({ id, vitals }) {
+    if (vitals?.processor_s === undefined) return null;
+    if (!counters.has(id)) counters.set(id, new Rates(["processor_s", "applied_index"]));
+    const rates = counters.get(id);
+    if (rates.samples.at(-1)?.at !== vitals.uptime_s) rates.add(vitals.uptime_s, vitals);
+    return rates.recent();
+  }
+
   const tables = [
     ["In the cluster", ROLE],
     ["Resources", STOCK],
@@ -57,7 +72,7 @@ export function open() {
     element: [h("h1", {}, "Nodes"), tables.map(({ title, element }) => h("section", {}, h("h2", {}, title), element))].flat(),
     show({ cluster }) {
       const match = cluster.nodes.find((node) => node.id === cluster.leader)?.vitals?.match ?? {};
-      const nodes = sortedNodes(cluster).map((node) => ({ ...node, match: node.match_index ?? match[node.id] ?? null }));
+      const nodes = sortedNodes(cluster).map((node) => ({ ...node, match: node.match_index ?? match[node.id] ?? null, recent: recently(node) }));
       for (const { body, columns } of tables) syncRows(body, nodes, (node) => node.id, () => row(columns));
     },
   };
@@ -96,6 +111,7 @@ function gauge(cell, part, whole, word, text = null) {
   const known = part !== null && part !== undefined;
   meter.hidden = !known;
   meter.value = known ? part / whole : 0;
+  meter.title = known ? `${bytes(part)} of ${bytes(whole)}` : "";
   meter.setAttribute("aria-label", known ? `${percent(part, whole)} ${word}` : "not known");
-  setText(caption, known ? ` ${text ?? `${bytes(part)} of ${bytes(whole)}`}, ${percent(part, whole)} ${word}` : "–");
+  setText(caption, known ? ` ${text ?? bytes(part)}, ${percent(part, whole)}` : "–");
 }

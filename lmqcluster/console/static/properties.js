@@ -10,9 +10,12 @@ const MEANING = {
   accum: "accumulation window in seconds; 0 is off",
   retry: "how often a message is delivered again, for messages pushed from now on",
   timeout: "seconds until a delivered message is delivered again",
-  hooks: "modules that run at a point of a request",
+  hooks: "which headers of a push over HTTP are stored with the message",
   ...Object.fromEntries(OPTIONS.map(([name, , meaning]) => [name, meaning])),
 };
+
+const HOOKS_EXAMPLE = '{"pre_http_push": [["lmq_hook_preserve_header", ["X-Request-Id"]]]}';
+const HOOKS_HELP = "There is one hook: lmq_hook_preserve_header stores the named headers of a push over HTTP with the message, and a pull over HTTP returns them. At most 64 names. Empty: no headers are kept.";
 
 /** A property's value as people read it. */
 export function shownValue(value) {
@@ -22,8 +25,8 @@ export function shownValue(value) {
 /** Form controls for all properties, filled in with `values`; see `readProperties`. */
 export function propertyFields(values = {}) {
   const number = (name, step) => field(name, `${name}: ${MEANING[name]}`, h("input", { type: "number", step, value: values[name] ?? "" }));
-  const hooks = h("textarea", { rows: "2", spellcheck: "false", value: values.hooks ? JSON.stringify(values.hooks) : "" });
-  return [number("accum", "any"), number("retry", "1"), number("timeout", "any"), field("hooks", `hooks: ${MEANING.hooks}, as JSON`, hooks), ...optionFields(values)];
+  const hooks = h("textarea", { rows: "2", spellcheck: "false", placeholder: HOOKS_EXAMPLE, value: values.hooks ? JSON.stringify(values.hooks) : "" });
+  return [number("accum", "any"), number("retry", "1"), number("timeout", "any"), field("hooks", `hooks: ${MEANING.hooks}, as JSON`, hooks, HOOKS_HELP), ...optionFields(values)];
 }
 
 /** The properties in the texts of the form; raises RangeError for JSON that is none. */

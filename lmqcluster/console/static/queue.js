@@ -16,6 +16,8 @@ import { Samples } from "./samples.js";
 export const label = "Queue";
 
 const PERIOD_MS = 1000;
+// A queue that is not there is not asked for every second.
+const MISSING_PERIOD_MS = 10_000;
 const STATS_EVERY = 5;
 const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
 const TILES = [
@@ -66,6 +68,7 @@ export function open({ argument: segment }) {
   const samples = new Samples(COUNTERS);
   const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "A second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
   const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
+  const line = h("p", { hidden: true });
   const waitNote = h("p", { class: "muted" });
   const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
   const complaint = h("p", { class: "complaint", role: "alert" });
@@ -93,8 +96,16 @@ export function open({ argument: segment }) {
     flow.show(all.map(({ at, rates: values }) => ({ at, values: values ?? {} })));
     stock.show(all.map(({ at, sums: values }) => ({ at, values })));
     suspended.hidden = !queue.suspended;
+    showLine(queue);
     setText(suspend, queue.suspended ? "Resume" : "Suspend");
     showTotals(queue);
+  }
+
+  /** Who pulls from an exclusive queue, and how many stand by. */
+  function showLine({ exclusive_holder: holder, standing_by: others, properties: { exclusive } = {} }) {
+    line.hidden = !exclusive && holder === null;
+    const who = holder === null ? "No session has it." : `Session ${holder} pulls from it; ${others === 0 ? "nobody stands" : others === 1 ? "1 session stands" : `${count(others)} sessions stand`} by.`;
+    setText(line, `${exclusive ? "The queue is exclusive." : "The queue was exclusive."} ${who}`);
   }
 
   function showTotals(queue) {
@@ -143,6 +154,7 @@ export function open({ argument: segment }) {
     "div",
     {},
     figures.element,
+    line,
     chartsTogether(flow, stock),
     messages.element,
     h(
@@ -152,7 +164,7 @@ export function open({ argument: segment }) {
       properties.element,
     ),
   );
-  return {
+  const view = {
     title: `Queue ${name}`,
     element: [
       h("p", { class: "crumbs" }, h("a", { href: "#/queues" }, "Queues"), " /"),
@@ -172,11 +184,13 @@ export function open({ argument: segment }) {
     refresh: page.refresh,
     complain(error) {
       const missing = error?.status === 404;
+      view.period = missing ? MISSING_PERIOD_MS : PERIOD_MS;
       for (const element of [...onQueue, contents]) element.hidden = missing;
       const text = error === null ? "" : missing ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
       setText(complaint, text);
     },
   };
+  return view;
 }
 
 function commandHint(segment) {

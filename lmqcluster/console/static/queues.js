@@ -9,6 +9,7 @@ import { now, Rates } from "./rates.js";
 
 export const label = "Queues";
 
+const STATES = [["", "all"], ["ready", "with ready messages"], ["leased", "with leased messages"], ["delayed", "with delayed messages"], ["empty", "empty"], ["suspended", "suspended"], ["dropped", "that dropped messages"]];
 const PAGE_SIZES = [25, 50, 100, 250];
 const PERIOD_MS = 3000;
 const COLUMNS = [
@@ -33,12 +34,14 @@ const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "d
 export function open({ query }) {
   const view = {
     name: query.get("name") ?? "",
+    state: query.get("state") ?? "",
     sort: query.get("sort") ?? "name",
     order: query.get("order") ?? (query.has("sort") ? "desc" : "asc"),
     limit: Number(query.get("limit")) || 50,
     offset: Number(query.get("offset")) || 0,
   };
   const search = field("name", "Search", h("input", { type: "search", placeholder: "part of a name  ( / )", autocomplete: "off", spellcheck: "false", value: view.name }));
+  const states = field("state", "Show", h("select", {}, STATES.map(([value, text]) => h("option", { value, selected: value === view.state }, text))));
   const size = field("limit", "Rows", h("select", { }, PAGE_SIZES.map((one) => h("option", { value: one, selected: one === view.limit }, String(one)))));
   const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
   const back = h("button", { type: "button", onclick: () => turn(-view.limit) }, "Previous page");
@@ -86,6 +89,7 @@ export function open({ query }) {
     asked = new AbortController();
     const parameters = new URLSearchParams({ sort: view.sort, order: view.order, limit: view.limit, offset: view.offset });
     if (view.name) parameters.set("name", view.name);
+    if (view.state) parameters.set("state", view.state);
     const answer = await get(`/v1/queues?${parameters}`, { signal: asked.signal });
     total = answer.total;
     if (answer.queues.length === 0 && view.offset > 0 && total > 0) {
@@ -115,8 +119,10 @@ export function open({ query }) {
   }
 
   function showFrame(shown) {
-    const what = view.name ? `queues with ${JSON.stringify(view.name)} in their name` : "queues";
-    setText(summary, total === 0 ? (view.name ? `No ${what}.` : "There are no queues yet. A queue comes into being with its first message.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
+    const kind = view.state && STATES.find(([value]) => value === view.state)?.[1];
+    const named = view.name ? ` with ${JSON.stringify(view.name)} in their name` : "";
+    const what = `${kind && !kind.includes(" ") ? `${kind} ` : ""}queues${kind?.includes(" ") ? ` ${kind}` : ""}${named}`;
+    setText(summary, total === 0 ? (view.name || view.state ? `No ${what}.` : "There are no queues yet. A queue comes into being with its first message.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
     back.disabled = view.offset === 0;
     forth.disabled = view.offset + shown >= total;
     grid.element.hidden = total === 0;
@@ -137,6 +143,11 @@ export function open({ query }) {
     view.offset = 0;
     load();
   }, 200));
+  states.control.addEventListener("change", () => {
+    view.state = states.control.value;
+    view.offset = 0;
+    load();
+  });
   size.control.addEventListener("change", () => {
     view.limit = Number(size.control.value);
     view.offset = 0;
@@ -147,7 +158,7 @@ export function open({ query }) {
     title: "Queues",
     element: [
       h("h1", {}, "Queues"),
-      h("div", { class: "bar" }, search.element, size.element, h("div", { class: "spring" }), actionButton("New queue", "write", newQueue)),
+      h("div", { class: "bar" }, search.element, states.element, size.element, h("div", { class: "spring" }), actionButton("New queue", "write", newQueue)),
       complaint,
       h("div", { class: "bar" }, summary, h("div", { class: "spring" }), back, forth),
       grid.element,
@@ -160,8 +171,9 @@ export function open({ query }) {
   };
 }
 
-function listCommand({ name, sort, order, limit }) {
+function listCommand({ name, state, sort, order, limit }) {
   const options = name ? ["--name", quoted(name)] : [];
+  if (state) options.push("--state", state);
   const key = SORT_KEYS[sort];
   if (key && (sort !== "name" || order === "desc")) options.push(`--sort=${order === "desc" ? "-" : ""}${key}`);
   options.push("--limit", String(limit));

@@ -36,7 +36,7 @@ def outlive(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions) -> None
             known=known,
         )
         meta.outlive(known)
-        proposer.begin_anew(meta.incarnation)
+        proposer.begin_again(meta.incarnation)
 
 
 def state_replaced(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions) -> None:

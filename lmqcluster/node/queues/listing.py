@@ -13,7 +13,7 @@ from ..turns import Turns
 from .info import QueueInfo, age_s, info_of
 from .patterns import client_pattern
 
-__all__ = ["SORT_KEYS", "QueueList", "QueuePage", "list_queues"]
+__all__ = ["SORT_KEYS", "STATES", "QueueList", "QueuePage", "list_queues"]
 
 _TOGETHER = 1_000
 """How many matches are gathered at least before those that cannot be on the page are dropped."""
@@ -33,6 +33,17 @@ SORT_KEYS: dict[str, Callable[[Queue, int], float]] = {
 }
 """What a list can be sorted by, at a log time. Equal queues stand in the order of their names."""
 
+STATES: dict[str, Callable[[Queue, int], bool]] = {
+    "ready": lambda queue, now_us: queue.due_count(now_us) > 0,
+    "leased": lambda queue, _now_us: len(queue.leases) > 0,
+    "delayed": lambda queue, now_us: queue.waiting() > queue.due_count(now_us),
+    "empty": lambda queue, _now_us: len(queue) == 0,
+    "suspended": lambda queue, _now_us: queue.suspended,
+    "dropped": lambda queue, _now_us: queue.dropped_total > 0,
+}
+"""What a list can be restricted to: queues with messages that are ready, leased or delayed; without messages; suspended; those
+that have dropped messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueList:
@@ -41,6 +52,7 @@ class QueueList:
     Attributes:
         name: only queues in whose names this is found; upper and lower case of ASCII letters are the same.
         pattern: only queues in whose names this regular expression is found.
+        state: only queues in this one of `STATES`; None for all.
         sort: a key of `SORT_KEYS`.
         descending: whether the largest come first.
         after: only queues that stand behind this name; only for a list sorted by name.
@@ -51,6 +63,7 @@ class QueueList:
 
     name: bytes = b""
     pattern: bytes | None = None
+    state: str | None = None
     sort: str = "name"
     descending: bool = False
     after: bytes | None = None
@@ -100,11 +113,11 @@ async def _best(machine: Machine, wanted: QueueList, turns: Turns, client: bytes
     backwards = wanted.sort == "name" and wanted.descending
     pick: Callable[..., list[Any]] = heapq.nlargest if backwards else heapq.nsmallest
     count = wanted.offset + wanted.limit + 1
-    after = wanted.after
+    after, is_in_state = wanted.after, None if wanted.state is None else STATES[wanted.state]
     best: list[_Row] = []
     total = 0
     async for queue in turns.each(list(machine.queues.values()), client):
-        if not matches(queue.name):
+        if not matches(queue.name) or (is_in_state is not None and not is_in_state(queue, now_us)):
             continue
         total += 1
         if after is not None and not (queue.name < after if backwards else queue.name > after):

@@ -115,7 +115,7 @@ class _Output(ABC):
             self._file.sync()
             self._synced = self._offsets[-1]
 
-    def _publish(self) -> None:
+    def _put_in_place(self) -> None:
         assert self._file is not None  # noqa: S101 - for the type checker
         if self._sync:
             self._file.sync()
@@ -203,7 +203,7 @@ class SnapshotWriter(_Output):
     def _finish(self, packed: list[Packed]) -> None:
         self._write_packed(packed)
         self._write_block(Kind.END, self._chain.end(self._records).pack())
-        self._publish()
+        self._put_in_place()
 
     def _write_block(self, kind: int, payload: bytes | memoryview) -> None:
         block = encode_block(kind, self._chain.next_number, payload)
@@ -295,4 +295,4 @@ class SnapshotReceiver(_Output):
 
     def _finish(self, blocks: list[bytes]) -> None:
         self._write(blocks)
-        self._publish()
+        self._put_in_place()

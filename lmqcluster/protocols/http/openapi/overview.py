@@ -39,6 +39,8 @@ _VITALS: Final = _object(
         "stored_bytes": {**_COUNT, "description": "Memory that the messages take, as counted against the limit."},
         "stored_bytes_max": _COUNT,
         "process_bytes": {"type": ["integer", "null"], "description": "Memory of the process, where it is known."},
+        "processor_s": {**_NUMBER, "description": "Processor time that the process has used since its start."},
+        "connections": {**_COUNT, "description": "Connections of clients, on all ports."},
         "disk_free_bytes": _COUNT,
         "disk_total_bytes": _COUNT,
         "log_bytes": {**_COUNT, "description": "Log entries that no snapshot replaces yet."},

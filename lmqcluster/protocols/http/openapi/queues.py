@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....node.queues.listing import SORT_KEYS
+from ....node.queues.listing import SORT_KEYS, STATES
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..v1.rendering import QUEUE_FIELDS
 from .parts import NAME, Json, operation, query
@@ -29,6 +29,7 @@ def _list_parameters() -> list[Json]:
         query("offset", "How many queues to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
         query("name", "Only queues with this in their names, in upper or lower case.", {"type": "string"}),
         query("pattern", "Only queues in whose names this regular expression is found.", {"type": "string"}),
+        query("state", "Only queues in this state.", {"enum": list(STATES)}),
         query("sort", sort_text, {"enum": list(SORT_KEYS), "default": "name"}),
         query("order", "By default `asc` for names, `desc` for anything else.", {"enum": ["asc", "desc"]}),
         query("fields", fields_text, {"type": "string"}),

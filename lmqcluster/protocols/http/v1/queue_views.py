@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ....node.queues.listing import SORT_KEYS, QueueList
+from ....node.queues.listing import SORT_KEYS, STATES, QueueList
 from ....node.queues.peek import peek
 from ....node.queues.push_items import TEXT_BYTES_MAX
 from ....wire.errors import LmqError
@@ -117,6 +117,7 @@ def _wanted(query: Query) -> QueueList:
     return QueueList(
         name=query.get(b"name") or b"",
         pattern=pattern,
+        state=choice(query, "state", tuple(STATES), "") or None,
         sort=sort,
         descending=order == "desc",
         after=query.get(b"after"),
