@@ -1,4 +1,4 @@
-"""The real queued beside ours: the same answers, and its messages taken over. LMQ_QUEUED is its program (cargo install queued)."""
+"""The real queued beside ours: the same answers, and its messages taken over. LMQ_QUEUED names its program."""
 
 from __future__ import annotations
 
