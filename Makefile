@@ -98,8 +98,10 @@ drill-soak: install ## Run failover drills with new seeds: make drill-soak HOURS
 example: install ## Run the flights through Spark while nodes die
 	$(BIN)/python -m tests.spark.flights_example $(EXAMPLE_ARGS)
 
-bench: install ## Measure speed: make bench BENCH_ARGS=--quick
-	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+bench: install ## Measure speed, with plots in build/bench: make bench BENCH_ARGS=--quick
+	@mkdir -p build/bench
+	$(BIN)/python -m tests.benchmarks --json build/bench/result.json $(BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.plots build/bench/result.json build/bench
 	$(BIN)/python -m tests.benchmarks.backlog $(BACKLOG_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.observed $(OBSERVED_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.core $(CORE_BENCH_ARGS)

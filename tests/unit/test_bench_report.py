@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from io import StringIO
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -16,6 +17,7 @@ from tests.benchmarks.cases import SIZES, Case, Mode, Row, Via, matrix, parse_si
 from tests.benchmarks.jetstream import JetStream
 from tests.benchmarks.load import check_all_there, contents, windowed
 from tests.benchmarks.machine import Machine
+from tests.benchmarks.plots import draw
 from tests.benchmarks.rabbitmq import RabbitMQ
 from tests.benchmarks.report import Report, figure_text, ratio_text
 from tests.benchmarks.rounds import Timing
@@ -314,3 +316,21 @@ def test_the_document_is_json_with_all_measurements() -> None:
         "operations": 10,
         "rate": 120_000,
     }
+
+
+PLOTS = Path(__file__).resolve().parents[2] / "docs" / "plots"
+
+
+def test_the_plots_of_the_documentation_show_the_result_beside_them(tmp_path: Path) -> None:
+    result = json.loads((PLOTS / "benchmarks.json").read_text(encoding="utf-8"))
+    drawn = draw(result, tmp_path)
+    assert {path.name for path in drawn} == {path.name for path in PLOTS.glob("*.svg")}
+    for path in drawn:
+        kept = (PLOTS / path.name).read_text(encoding="utf-8")
+        mode = path.stem.replace("-", " ")
+        figures = [figure for row in result["rows"] if row["mode"] == mode for figure in row["figures"].values()]
+        assert len(figures) >= 9
+        for figure in figures:
+            text = f"{figure['p50_ms']:,.2f}" if "p50_ms" in figure else f"{figure['rate']:,.0f}"
+            assert f">{text}<" in path.read_text(encoding="utf-8")
+            assert f">{text}<" in kept
