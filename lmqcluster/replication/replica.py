@@ -89,7 +89,7 @@ class Replica:
         listener: is told what happens.
 
     Attributes:
-        applied_batches, syncs_total, skipped_total: counters; the last of entries that could not be decoded.
+        applied_batches, applied_bytes, syncs_total, skipped_total: counters; the last of entries that could not be decoded.
         sync_durations: seconds from handing the log's writes to their thread until it was heard that they are on the disk.
     """
 
@@ -109,6 +109,7 @@ class Replica:
         self.lost_receipts = LostReceipts(meta, recovering=storage.recovering)
         self.peers: dict[str, About] = {}
         self.applied_batches = 0
+        self.applied_bytes = 0
         self.syncs_total = 0
         self.sync_durations = Histogram()
         self.skipped_total = 0
@@ -464,6 +465,7 @@ class Replica:
         if self.machine.salt is not salt:
             self.lost_receipts.renewed(index)
         self.applied_batches += 1
+        self.applied_bytes += len(command)
         self._unsaved_bytes += len(command)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 

@@ -280,6 +280,10 @@ def test_metrics_of_all_queues(api: QueuedHttp, queue: str) -> None:
     api.push(queue, "x")
     shown = api.ok("GET", "/metrics", Accept="application/json")
     assert shown["values"]["successful_push"]["value"] >= 1
+    api.push(queue, "y" * 5_000)
+    more = api.ok("GET", "/metrics", Accept="application/json")["values"]
+    assert more["io_write_bytes"]["value"] >= shown["values"]["io_write_bytes"]["value"] + 5_000
+    assert more["io_write"]["value"] > shown["values"]["io_write"]["value"]
     assert shown["values"]["vacant"]["type"] == "gauge"
     plain = api("GET", "/metrics", Accept="text/plain").body.decode()
     assert "# TYPE queued_visible gauge\nqueued_visible " in plain
