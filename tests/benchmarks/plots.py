@@ -61,10 +61,10 @@ def _bars(path: Path, rows: list[dict[str, Any]], systems: list[str], mode: str)
         axes.set_yticks(range(len(rows)), names)
         axes.invert_yaxis()
         axes.set_xlabel(label)
-        axes.set_title(f"{mode}: {label}")
+        axes.set_title(f"{mode}: {label}", loc="left")
         axes.margins(x=0.12)
         if len(systems) > 1:
-            axes.legend(loc="best", frameon=False)
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(systems), frameon=False)
         # A date would make the file another one in each run.
         figure.savefig(path, format="svg", metadata={"Date": None})
         plt.close(figure)

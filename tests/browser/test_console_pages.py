@@ -8,10 +8,10 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from lmqcluster import AsyncClient, Client
-from tests.integration.cluster import Cluster, wait_for
+from tests.integration.cluster import Cluster, NodeProcess, wait_for
 from tests.integration.raw_http import call
 
 from .conftest import OpenConsole
@@ -19,6 +19,8 @@ from .console import DEADLINE_MS, PAGES, Console, understood
 
 QUEUES = 10_000
 BUSY = "jobs"
+SAMPLES = 359
+"""Of an hour, ten seconds apart, beside the last one."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -102,12 +104,7 @@ def test_figures_move_under_load(open_console: OpenConsole, client: Client) -> N
 
 @pytest.mark.parametrize("route", ["overview", f"queue/{BUSY}"])
 def test_plots_are_full_when_they_are_opened(open_console: OpenConsole, cluster: Cluster, route: str) -> None:
-    address = cluster[0].http
-
-    def remembered() -> bool:
-        return len(json.loads(call(address, "GET", f"/v1/queues/{BUSY}/history").body)["history"]) >= 4
-
-    wait_for(remembered, "half a minute of history", timeout_s=DEADLINE_MS / 1000)
+    _wait_for_history(cluster[0], 4)
     console = open_console(route)
     _wait_for_figures(console, route)
     line = console.main.get_by_role("img", name="Messages waiting").locator("path").first
@@ -117,6 +114,50 @@ def test_plots_are_full_when_they_are_opened(open_console: OpenConsole, cluster:
     console.page.reload()
     expect(console.main.get_by_label("Plots show at most")).to_have_value("600")
     assert console.errors == []
+
+
+@pytest.mark.parametrize("route", ["overview", f"queue/{BUSY}"])
+def test_no_plot_is_empty_on_opening_after_an_hour_of_load(
+    open_console: OpenConsole, cluster: Cluster, route: str
+) -> None:
+    _wait_for_history(cluster[0], 1)
+
+    def with_an_hour(request: Route) -> None:
+        answer = request.fetch()
+        found = answer.json()
+        found["history"] = _hour(found["history"][-1])
+        request.fulfill(response=answer, json=found)
+
+    console = open_console("tokens")
+    # What a node of an hour ago would tell; everything else is the node's own.
+    console.page.route(re.compile(r"/v1/overview\?history$|/v1/queues/[^/]+/history$"), with_an_hour)
+    console.page.goto(f"{console.page.url.partition('#')[0]}#/{route}")
+    console.page.reload()
+    for name in ("Messages a second", "Messages waiting"):
+        plot = console.main.get_by_role("img", name=name)
+        expect(plot).to_contain_text("60 min ago")
+        line = plot.locator("path").first.get_attribute("d") or ""
+        assert line.count("M") == 1, "the line has no gap"
+        assert line.count("L") >= SAMPLES - 5
+    assert console.errors == []
+
+
+def _wait_for_history(node: NodeProcess, least: int) -> None:
+    """Until the node remembers so many samples of the busiest queue; it takes one every ten seconds."""
+
+    def remembered() -> bool:
+        return len(json.loads(call(node.http, "GET", f"/v1/queues/{BUSY}/history").body)["history"]) >= least
+
+    wait_for(remembered, f"{least} samples", timeout_s=DEADLINE_MS / 1000)
+
+
+def _hour(last: dict[str, float]) -> list[dict[str, float]]:
+    """Samples of the hour before the last one, with counters that have grown all the time."""
+    rows = []
+    for ago in range(SAMPLES, 0, -1):
+        grown = {key: last[key] - 70 * ago if key.endswith("_total") else last[key] for key in last}
+        rows.append({**grown, "at_s": last["at_s"] - 10 * ago})
+    return [*rows, last]
 
 
 def test_a_queue_that_is_not_there_offers_a_push_alone(open_console: OpenConsole) -> None:
