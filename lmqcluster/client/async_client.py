@@ -17,7 +17,7 @@ from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_CO
 from .addresses import NodeAddress, parse_addresses
 from .backoff import Backoff
 from .batch_calls import BatchCalls
-from .call_base import ok
+from .call_base import Name, ok
 from .calls import (
     Call,
     Once,
@@ -52,8 +52,6 @@ _LARGE_BYTES = 64 * 1024
 _BATCH_BYTES = 8 * 1024 * 1024
 """Batches above this are sent as several requests."""
 _WAIT_S_MAX = 1e8
-
-Name = str | bytes
 
 
 class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionClient):
@@ -206,13 +204,19 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         return future
 
     def _push_with_options(self, queue: Name, content: Any, options: dict[str, Any]) -> Future[str]:
-        # A push with options has no number of its producer, so it needs a key to be stored once.
-        options.setdefault("key", random_key())
         head = self._option_push_heads[queue] + encode_content(content)
         wait_s = options.pop("wait", None)
-        if not wait_s:
-            return self._call(Call, head + pack(options), push_text)
-        return self._call_waiting(lambda left_s: head + pack({**options, "wait": left_s}), push_text, wait_s)
+        if wait_s:
+            # A push that waits has no number of its producer, so it needs a key to be stored once.
+            options.setdefault("key", random_key())
+            return self._call_waiting(lambda left_s: head + pack({**options, "wait": left_s}), push_text, wait_s)
+        body = head + pack(options)
+        if "key" in options:
+            return self._call(Call, body, push_text)
+        loop = self._loop or self._bind()
+        future: Future[str] = Future(loop=loop)
+        self._submit_push(Push(future, body, loop.time() + self._timeout_s))
+        return future
 
     def _call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
         if not 0 <= wait_s <= _WAIT_S_MAX:
@@ -284,11 +288,13 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         deadline = loop.time() + self._timeout_s
         if count == 0:
             future.set_result([])
-        elif options is None:
-            self._submit_push(PushMany(future, b"\xa9push_many\x92" + name + packed, deadline, count))
-        else:
-            body = b"\xa9push_many\x93" + name + packed + pack(options)
+            return future
+        parts = (b"\x92", name, packed) if options is None else (b"\x93", name, packed, pack(options))
+        body = b"".join((PushMany.HEAD, *parts))
+        if options is not None and "keys" in options:
             self._submit(Call(future, body, push_texts, deadline))
+        else:
+            self._submit_push(PushMany(future, body, deadline, count))
         return future
 
     def forget_keys(self, scopes: Sequence[Name]) -> Future[int]:

@@ -8,7 +8,7 @@ kind, and this module is where it is decided:
 * extends, property changes, deletes, purges, suspending, resuming and reads can be repeated harmlessly;
 * pulls are sent again; a message that was on its way to us comes back when its lease ends; but if the node acknowledges what it
   sends, nothing comes back, so the outcome is unknown;
-* transactions are sent again as repetitions: the settlements in them and the keys of their pushes tell whether they were done;
+* transactions are sent again as repetitions: the settlements in them, or the keys of their pushes, tell whether they were done;
 * a push to all queues of a pattern and a move cannot be repeated: their outcome is unknown.
 """
 
@@ -160,6 +160,9 @@ class PushMany(Push):
     """Several pushes in one request."""
 
     __slots__ = ()
+
+    HEAD = pack_raw(b"push_many")
+    """What the body begins with; it is followed by the number of arguments."""
 
     def __init__(self, future: asyncio.Future[list[str]], body: bytes, deadline: float, count: int) -> None:
         Call.__init__(self, future, body, push_texts, deadline)

@@ -127,7 +127,6 @@ class BatchOptions:
         self._each: dict[str, list[Any]] = {}
         if options is not None:
             self._each["options"] = [None if one is None else _without_key(one) for one in options]
-            keys = [random_key() for _ in range(count)] if keys is None else keys
         if keys is not None:
             self._each["keys"] = [name_bytes(key) for key in keys]
         if types is not None:

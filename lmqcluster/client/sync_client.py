@@ -15,9 +15,10 @@ from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack
 from lmqcluster.wire.errors import LmqError
 
 from .addresses import NodeAddress
-from .async_client import AsyncClient, Name
+from .async_client import AsyncClient
 from .backoff import Backoff
 from .batches import Backlog, BatchColumns, BatchLease
+from .call_base import Name
 from .job_calls import Mark
 from .message import Delivery, Message, logger
 from .messages import Messages

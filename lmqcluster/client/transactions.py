@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, NamedTuple, Protocol, Self, Unpack
 
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
@@ -30,6 +30,14 @@ class Settleable(Protocol):
     _settled: bool
 
 
+class _Operation(NamedTuple):
+    """Its verb, its queue with the content or the id in MessagePack, and its options."""
+
+    verb: bytes
+    operands: bytes
+    options: dict[str, Any] | None
+
+
 class Operations:
     """What a transaction is to do, in this order. Each message may be settled once in it.
 
@@ -41,16 +49,14 @@ class Operations:
     def __init__(self, send: _Send) -> None:
         self.results: list[str] | None = None
         self._send = send
-        self._operations: list[bytes] = []
+        self._operations: list[_Operation] = []
+        self._ends = False
         self._settled: list[Settleable] = []
         self._is_open = True
 
     def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> None:
         """Store a message, with the options of `AsyncClient.push`."""
-        packed = packed_push_options(options)
-        # By its key a repetition of the transaction knows what an earlier attempt has stored.
-        packed.setdefault("key", random_key())
-        self._add(b"push", queue, encode_content(content), packed)
+        self._add(b"push", queue, encode_content(content), packed_push_options(options))
 
     def done(self, message: Settleable | Name, message_id: Name | None = None) -> None:
         """Ack a message: give the message itself, or its queue and its id."""
@@ -80,6 +86,7 @@ class Operations:
         *,
         ends: bool,
     ) -> None:
+        self._ends = self._ends or ends
         if isinstance(message, (str, bytes)):
             if message_id is None:
                 raise TypeError("give a message, or the name of a queue and the id of a message")
@@ -94,14 +101,13 @@ class Operations:
     def _add(self, verb: bytes, queue: Name, subject: bytes, options: dict[str, Any] | None) -> None:
         if not self._is_open:
             raise RuntimeError("the transaction has ended")
-        parts = (_FOUR, pack_raw(verb), pack_raw(name_bytes(queue)), subject, pack(options))
-        self._operations.append(b"".join(parts))
+        self._operations.append(_Operation(verb, b"".join((pack_raw(name_bytes(queue)), subject)), options))
 
     async def _commit(self) -> None:
         """Send the operations."""
         self._is_open = False
         if self._operations:
-            operations = pack_array(self._operations)
+            operations = pack_array(list(map(self._packed, self._operations)))
             if len(operations) > REQUEST_BYTES_MAX:
                 reason = f"the transaction has {len(operations)} bytes, a request may have {REQUEST_BYTES_MAX}"
                 raise LmqError("too_large", reason)
@@ -110,6 +116,17 @@ class Operations:
             self.results = []
         for message in self._settled:
             message._settled = True
+
+    def _packed(self, operation: _Operation) -> bytes:
+        """An operation as it is sent.
+
+        A repetition of the transaction has to know whether an earlier attempt was carried out. A delivery that has ended tells
+        it, otherwise the keys of the pushes do.
+        """
+        verb, operands, options = operation
+        if verb == b"push" and not self._ends:
+            options = {"key": random_key(), **(options or {})}
+        return b"".join((_FOUR, pack_raw(verb), operands, pack(options)))
 
     def _decode(self, results: Any) -> list[str]:
         if len(results) != len(self._operations):

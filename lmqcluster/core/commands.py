@@ -89,7 +89,8 @@ class Op(IntEnum):
     REPORT_DIGEST = 52  # v2: token, member, its digest -> True; for the nodes, changes nothing
     # v3: queue, [[content, content type or None, headers, key or None, traits]], owner -> [(flag, sequence)], all or nothing;
     # traits: [delay us or -1, due us or 0, ttl us or 0, priority, label, group], or [] for none of them. A body in place
-    # of a row: without content type, headers and key, with the traits of the row before
+    # of a row: without content type, headers and key, with the traits of the row before. With a producer and the number of
+    # the first behind the owner, each is stored once by its number
     PUSH_TRAITS = 60
     PULL_LEASE = 61  # v3: queue, count, lease us or 0 for the queue's timeout, whether to settle at once -> as PULL
     GIVE_BACK = 62  # v3: queue, [delivery number], place, delay us or -1 for what the queue says -> as NACK

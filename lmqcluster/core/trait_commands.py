@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .commands import Delivered, Place, PushFlag
 from .intake import PLAIN_PUSH, Push
 from .items import Item, checked_item
+from .numbered_pushes import checked_numbers, store_once
 from .operations import check_limit
 from .push_plan import PushPlan
 from .queue import Queue
@@ -27,18 +29,41 @@ class TraitCommands:
 
     # --- push -----------------------------------------------------------------------------------------------------
 
-    def push(self, name: bytes, rows: list[list[Any] | bytes], owner: bytes = b"") -> list[tuple[int, int]]:
+    def push(
+        self,
+        name: bytes,
+        rows: list[list[Any] | bytes],
+        owner: bytes = b"",
+        producer: bytes | None = None,
+        first: int = 0,
+    ) -> list[tuple[int, int]]:
         """Store messages, all of them or none; returns a flag and the sequence of each.
 
+        Those of a producer have no keys, and their numbers tell which of them are stored already.
+
         Raises:
-            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded``; nothing is stored.
+            ValueError: an argument is malformed.
+            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded``; nothing is stored. The first two are flags
+                where the messages have numbers.
         """
         checked = _checked_rows(rows)
-        plan = PushPlan(self._state, checked_owner(owner))
-        queue = self._state.queue(name)
+        numbers = None if producer is None else checked_numbers(owner, producer, first)
+        if numbers is not None and any(item.key is not None for item, _ in checked):
+            raise ValueError("messages under numbers have no keys")
+        whose, queue = checked_owner(owner), self._state.queue(name)
+        if numbers is None:
+            return self._store(queue, checked, whose)
+
+        def store(positions: Sequence[int]) -> list[tuple[int, int]]:
+            return self._store(queue, [checked[position] for position in positions], whose)
+
+        return store_once(self._state, numbers, len(checked), store)
+
+    def _store(self, queue: Queue, checked: list[tuple[Item, Push]], owner: bytes) -> list[tuple[int, int]]:
         if self._state.intake.takes_all(queue, [item for item, _ in checked]):
             first = self._state.intake.store_all(queue, checked)
             return [(PushFlag.STORED, sequence) for sequence in range(first, first + len(checked))]
+        plan = PushPlan(self._state, owner)
         for item, _ in checked:
             plan.add(queue, item)
         return [plan.store(queue, item, push) for item, push in checked]

@@ -22,11 +22,14 @@ from ..replication.histogram import Histogram
 from ..wire.errors import LmqError
 from ..wire.limits import FRAME_BYTES_MAX
 
-__all__ = ["Carrier", "Group", "Proposer", "Sink"]
+__all__ = ["Carrier", "Group", "Proposer", "Sink", "producer_of"]
 
 log = structlog.get_logger("lmq.proposer")
 
 GROUP_ITEMS_MAX = 512
+_NUMBERED = frozenset((Op.PUSH, Op.PUSH_TRAITS))
+_PRODUCER_AT = 4
+"""Where commands whose pushes may have numbers of a producer name it."""
 BATCH_BYTES = 256 * 1024
 BATCHES_INFLIGHT_MAX = 3
 PENDING_BYTES_MAX = 128 * 1024 * 1024
@@ -387,10 +390,10 @@ class Proposer:
         for waiting in (self._own, self._pending):
             while waiting and now - waiting[0].since_s > NO_LEADER_AFTER_S:
                 refused.append(waiting.popleft())
-        producers = {_producer_of(group) for group in refused} - {None}
+        producers = {producer_of(group.command) for group in refused} - {None}
         if producers:
-            refused += [group for group in self._pending if _producer_of(group) in producers]
-            self._pending = deque(group for group in self._pending if _producer_of(group) not in producers)
+            refused += [group for group in self._pending if producer_of(group.command) in producers]
+            self._pending = deque(group for group in self._pending if producer_of(group.command) not in producers)
         for group in refused:
             self._pending_bytes -= group.size_bytes
             if group is self.tail:
@@ -407,6 +410,8 @@ def _error_of(fault: Fault) -> LmqError:
     return LmqError("bad_request", f"the state machine refused the command: {fault.reason}")
 
 
-def _producer_of(group: Group) -> bytes | None:
-    producer: bytes | None = group.command[4] if group.command[0] == Op.PUSH else None
+def producer_of(command: Command) -> bytes | None:
+    """The producer whose numbers the pushes of a command have, None if they have none."""
+    numbered = command[0] in _NUMBERED and len(command) > _PRODUCER_AT
+    producer: bytes | None = command[_PRODUCER_AT] if numbered else None
     return producer

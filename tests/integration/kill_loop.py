@@ -146,10 +146,11 @@ def _size(cluster: Cluster) -> int:
 async def _push(book: Book, addresses: list[str], name: str, stop: asyncio.Event) -> None:
     number = 0
 
-    async def one(content: bytes) -> None:
+    async def one(content: bytes, index: int) -> None:
         book.attempted.add(content)
         try:
-            await client.push(QUEUE, content)
+            # Some have options, which make another command of them.
+            await client.push(QUEUE, content, label="third" if index % 3 == 2 else None)
         except LmqError as exc:
             # The outcome is unknown, or it was refused: it may come or not, but only once.
             book.errors[f"push {exc.code}"] += 1
@@ -161,7 +162,7 @@ async def _push(book: Book, addresses: list[str], name: str, stop: asyncio.Event
             if len(book.attempted) - len(book.delivered_s) > BACKLOG_MAX:
                 await asyncio.sleep(0.1)
                 continue
-            await asyncio.gather(*(one(f"{name}-{number + i}".encode()) for i in range(PUSHES_AT_ONCE)))
+            await asyncio.gather(*(one(f"{name}-{number + i}".encode(), i) for i in range(PUSHES_AT_ONCE)))
             number += PUSHES_AT_ONCE
 
 

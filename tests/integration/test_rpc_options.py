@@ -214,8 +214,8 @@ def test_wrong_options_of_a_batch_are_refused(rpc: Rpc, queue_name: str, options
     assert rpc.error("push_many", queue_name, ["x", "y"], options) == b"function_clause"
 
 
-def test_a_push_with_options_takes_no_number_of_its_producer(tmp_path: Path) -> None:
-    """Also if it is refused: client and node count each for itself."""
+def test_pushes_without_keys_take_numbers_of_their_producer(tmp_path: Path) -> None:
+    """Also if they are refused: client and node count each for itself."""
 
     async def main(guarded: Guarded) -> None:
         rpc = await guarded.connect(await guarded.token("worker", "write", "^jobs"))
@@ -223,12 +223,19 @@ def test_a_push_with_options_takes_no_number_of_its_producer(tmp_path: Path) -> 
         calls: list[tuple[tuple[Any, ...], int]] = [
             (("push", "jobs", "x"), 1),
             (("push", "jobs", "x", {"label": None}), 1),
-            (("push", "jobs", "x", {"label": "l"}), 0),
-            (("push", "theirs", "x", {"label": "l"}), 0),
+            (("push", "jobs", "x", {"label": "l"}), 1),
+            (("push", "jobs", "x", {"label": "l", "key": "k"}), 0),
+            (("push", "jobs", "x", {"wait": 1}), 0),
+            (("push", "jobs", "x", {"wait": 0}), 1),
+            (("push", "theirs", "x", {"label": "l"}), 1),
+            (("push", "theirs", "x", {"label": "l", "key": "k"}), 0),
             (("push", "theirs", "x", {"label": None}), 1),
-            (("push_many", "jobs", ["x"], {"options": [None]}), 0),
-            (("push_many", "theirs", ["x"], {"options": [None]}), 0),
+            (("push_many", "jobs", ["x", "y"], {"options": [None, {"priority": 1}]}), 2),
+            (("push_many", "jobs", ["x"], {"options": [None], "keys": ["k2"]}), 0),
+            (("push_many", "jobs", ["x"], {"keys": [None]}), 0),
+            (("push_many", "theirs", ["x"], {"options": [None]}), 1),
             (("push_many", "jobs", ["x", "y"]), 2),
+            (("push_many", "jobs", ["x", "y"], {}), 2),
         ]
         expected = 1
         (connection,) = guarded.rpc._connections

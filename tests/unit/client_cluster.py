@@ -120,7 +120,7 @@ class ModelCluster:
             if verb == b"done":
                 self.settle("done", subject)
             else:
-                self.push_keyed(queue, [subject], [options[b"key"]])
+                self.push_keyed(queue, [subject], [options.get(b"key", object())])
         return None, [b"ok"] * len(operations)
 
     def apply_late(self) -> None:
@@ -242,7 +242,7 @@ class _Connection(asyncio.Protocol):
         if self._transport.is_closing() and not self._late:
             return
         self._node.requests.append(request)
-        numbered = request.method in ("push", "push_many") and len(request.arguments) == 2
+        numbered = request.method in ("push", "push_many") and not _has_keys(request.arguments[2:])
         if numbered:
             request.first_sequence = self._sequence
             self._sequence += 1 if request.method == "push" else len(request.arguments[1])
@@ -298,11 +298,11 @@ class _Connection(asyncio.Protocol):
                 return None, b"ok"
             case "ping":
                 return None, b"pong"
-            case "push" if len(arguments) == 3:
+            case "push" if _has_keys(arguments[2:]):
                 return None, cluster.push_keyed(arguments[0], [arguments[1]], [arguments[2][b"key"]])[0]
             case "push":
                 return None, cluster.push(arguments[0], [arguments[1]], self._producer, request.first_sequence)[0]
-            case "push_many" if len(arguments) == 3:
+            case "push_many" if _has_keys(arguments[2:]):
                 return None, cluster.push_keyed(arguments[0], arguments[1], arguments[2][b"keys"])
             case "push_many":
                 return None, cluster.push(arguments[0], arguments[1], self._producer, request.first_sequence)
@@ -387,3 +387,8 @@ def async_test(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         asyncio.run(limited())
 
     return test
+
+
+def _has_keys(options: list[Any]) -> bool:
+    """Whether the options of a push, if there are any, name keys."""
+    return any(one.get(b"key") is not None or one.get(b"keys") is not None for one in options)

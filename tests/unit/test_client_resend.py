@@ -228,14 +228,46 @@ async def test_a_push_with_a_key_is_repeated_with_it() -> None:
 
 
 @async_test
-async def test_a_push_with_options_is_repeated_under_one_key() -> None:
+async def test_pushes_with_options_are_repeated_under_their_numbers_among_the_others() -> None:
     cluster = ModelCluster()
-    script = fates("push", Fate.DROP_AFTER, Fate.DROP_BEFORE)
+    script = fates("push", Fate.DROP_AFTER, Fate.DROP_BEFORE, Fate.REFUSE)
     async with ScriptedNode(cluster, script) as server, client_of(server) as client:
         assert await client.push("q", "x", priority=1) == "ok"
         assert await client.push("q", "y", priority=1) == "ok"
-        assert cluster.stored == [b"x", b"y"]
-        assert len({request.arguments[2][b"key"] for request in server.requests if request.method == "push"}) == 2
+        pushes = [client.push("q", "z"), client.push("q", "a", priority=1), client.push("q", "b")]
+        assert await asyncio.gather(*pushes) == ["ok"] * 3
+        assert cluster.stored == [b"x", b"y", b"z", b"a", b"b"]
+        assert all(b"key" not in options for request in server.requests for options in request.arguments[2:])
+
+
+@async_test
+async def test_a_batch_with_options_takes_a_number_for_each_content() -> None:
+    cluster = ModelCluster()
+    async with ScriptedNode(cluster, fates("push_many", Fate.DROP_AFTER)) as server, client_of(server) as client:
+        many = client.push_many("q", ["x", "y"], options=[{"priority": 1}, None])
+        later = client.push("q", "z")
+        assert (await many, await later) == (["ok", "ok"], "ok")
+        assert cluster.stored == [b"x", b"y", b"z"]
+
+
+@async_test
+async def test_a_push_with_a_key_of_its_own_is_repeated_under_it() -> None:
+    cluster = ModelCluster()
+    async with ScriptedNode(cluster, fates("push", Fate.DROP_AFTER)) as server, client_of(server) as client:
+        assert await client.push("q", "x", priority=1, key="k") == "ok"
+        assert cluster.stored == [b"x"]
+        assert [request.arguments[2][b"key"] for request in server.requests if request.method == "push"] == [b"k"] * 2
+
+
+@async_test
+async def test_a_transaction_without_an_ack_is_repeated_under_keys() -> None:
+    cluster = ModelCluster()
+    async with ScriptedNode(cluster, fates("transaction", Fate.DROP_AFTER)) as server, client_of(server) as client:
+        async with client.transaction() as transaction:
+            transaction.push("q", "x")
+        assert cluster.stored == [b"x"]
+        keys = {request.arguments[0][0][3][b"key"] for request in server.requests if request.method == "transaction"}
+        assert len(keys) == 1
 
 
 @async_test

@@ -174,6 +174,7 @@ def pushes_of(method: bytes, arguments: list[Any]) -> int:
     if type(options) is not dict:
         return 0
     if method == b"push":
-        return 1 if all(value is None for value in options.values()) else 0
+        # What has a key is known by that, and what waits for room is not stored in the order of the pushes.
+        return 0 if options.get(b"key") is not None or options.get(b"wait") else 1
     contents = arguments[1]
-    return len(contents) if type(contents) is list and not options else 0
+    return len(contents) if type(contents) is list and options.get(b"keys") is None else 0

@@ -210,6 +210,23 @@ class Connection(Stream):
         self.producer_owner = self.owned()
         self._encoder = None
 
+    def take_numbers(self, method: bytes, arguments: list[Any]) -> int | None:
+        """The number of the first of these pushes, None if they take none.
+
+        Refused or not, they use their numbers up, so that the client and this side go on counting alike.
+
+        Raises:
+            LmqError: an earlier push was refused, see `push_refused`.
+        """
+        count = pushes_of(method, arguments)
+        if not count:
+            return None
+        first = self.next_sequence
+        self.next_sequence += count
+        if self.push_error is not None:
+            raise self.push_error
+        return first
+
     def push_refused(self, error: LmqError) -> None:
         """A push was refused.
 

@@ -44,6 +44,7 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     if len(arguments) == 2:
         connection.push(msgid, arguments)
         return
+    first = connection.take_numbers(b"push", arguments)
     arity(arguments, 3, 3)
     name, options = text(arguments[0]), given(arguments[2], _PUSH_OPTIONS)
     wait_s = seconds_of(options, b"wait")
@@ -51,18 +52,17 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     if wait_s:
         _push_or_wait(connection, msgid, name, item_of(arguments[1], options), wait_s)
         return
-    if not options:
-        connection.push(msgid, arguments[:2])
-        return
 
     def render(flags: list[int]) -> bytes:
         check_all_stored(name, flags)
         return replies.FLAG_TEXTS[flags[0] & 3]
 
-    if options.keys() == {b"key"}:
+    if not options:
+        _push_plain(connection, msgid, name, [arguments[1]], render, first)
+    elif options.keys() == {b"key"}:
         _push_keyed(connection, msgid, name, [item_of(arguments[1], options)], render)
     else:
-        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render)
+        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render, first)
 
 
 def _push_or_wait(connection: Connection, msgid: Any, name: bytes, item: PushItem, wait_s: float) -> None:
@@ -78,6 +78,7 @@ def _push_or_wait(connection: Connection, msgid: Any, name: bytes, item: PushIte
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     """``push_many(name, [content][, {keys, scope, content_types, headers, options}])``."""
+    first = connection.take_numbers(b"push_many", arguments)
     arity(arguments, 2, 3)
     name, contents = text(arguments[0]), arguments[1]
     if type(contents) is not list:
@@ -85,25 +86,38 @@ def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None
     if len(contents) > PUSH_COUNT_MAX:
         raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(contents)}")
     if len(arguments) == 3 and arguments[2] != {}:
-        _push_batch(connection, msgid, name, contents, given(arguments[2], _BATCH_OPTIONS))
+        _push_batch(connection, msgid, name, contents, given(arguments[2], _BATCH_OPTIONS), first)
         return
-    first = connection.next_sequence
-    connection.next_sequence += len(contents)
-    if connection.push_error is not None:
-        raise connection.push_error
+    _push_plain(connection, msgid, name, contents, _flag_list(name), first)
+
+
+def _push_plain(
+    connection: Connection,
+    msgid: Any,
+    name: bytes,
+    contents: list[Any],
+    render: Callable[[list[int]], bytes],
+    first: int | None,
+) -> None:
+    """Store contents without keys and options."""
     bodies = [body_of(content) for content in contents]
     connection.service.check_name(name, connection.kept_for())
     for body in bodies:
         connection.service.check_push(len(body))
     size = sum(map(len, bodies)) + 8 * len(bodies) + 64
-    command = [Op.PUSH, name, CONTENT_TYPE, bodies, connection.producer, first, *connection.producer_owner]
-    propose(connection, msgid, command, size, _flag_list(name))
+    command = [Op.PUSH, name, CONTENT_TYPE, bodies, connection.producer, first or 0, *connection.producer_owner]
+    propose(connection, msgid, command, size, render)
 
 
 def _push_batch(
-    connection: Connection, msgid: Any, name: bytes, contents: list[Any], options: dict[bytes, Any]
+    connection: Connection,
+    msgid: Any,
+    name: bytes,
+    contents: list[Any],
+    options: dict[bytes, Any],
+    first: int | None,
 ) -> None:
-    """Store a batch that no producer has numbered."""
+    """Store a batch with keys or options; `first` is the number of its first content if there are no keys."""
     keys, each = options.get(b"keys"), options.get(b"options")
     scope = key_of(options.get(b"scope")) or b""
     if keys is None and each is None:
@@ -121,7 +135,7 @@ def _push_batch(
         return
     maps = _as_many(each, contents, "options must be a list with a map or nil for each content")
     wanted = [None if one is None else push_options(given(one, PUSH_OPTIONS)) for one in maps]
-    _push_items(connection, msgid, name, _items(contents, kinds, headers, raw_keys, wanted), render)
+    _push_items(connection, msgid, name, _items(contents, kinds, headers, raw_keys, wanted), render, first)
 
 
 def _items(
@@ -170,15 +184,24 @@ def _push_keyed(
 
 
 def _push_items(
-    connection: Connection, msgid: Any, name: bytes, items: list[PushItem], render: Callable[[list[int]], bytes]
+    connection: Connection,
+    msgid: Any,
+    name: bytes,
+    items: list[PushItem],
+    render: Callable[[list[int]], bytes],
+    first: int | None,
 ) -> None:
-    """Store messages with options, all of them or none."""
+    """Store messages with options, all of them or none; under the numbers of the producer if there is one."""
     service = connection.service
     service.check_version(3)
     service.check_name(name, connection.kept_for())
     for item in items:
         service.check_item(item)
-    command = [Op.PUSH_TRAITS, name, [item.row_with_options() for item in items], *connection.owned()]
+    command = [Op.PUSH_TRAITS, name, [item.row_with_options() for item in items]]
+    if first is None or connection.producer is None:
+        command += connection.owned()
+    else:
+        command += [*(connection.producer_owner or [b""]), connection.producer, first]
     size = 64 + sum(item.size_bytes() for item in items)
     propose(connection, msgid, command, size, lambda stored: render([flag for flag, _sequence in stored]))
 

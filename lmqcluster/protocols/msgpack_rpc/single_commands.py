@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core import Op
-from ...node.proposer import Group
+from ...node.proposer import Group, producer_of
 from ...wire.errors import LmqError
 from . import replies
 from .connection import Connection
@@ -36,7 +35,7 @@ class _Call:
 
     def failed(self, group: Group, error: LmqError) -> None:
         """Refuse, once."""
-        if group.command[0] == Op.PUSH:
+        if producer_of(group.command) is not None:
             self.connection.push_refused(error)
         tickets, group.tickets = group.tickets, []
         for msgid in tickets:
