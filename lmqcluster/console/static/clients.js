@@ -2,8 +2,9 @@
 
 import { commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { get, may } from "./api.js";
-import { h, setText, syncRows, table, textRow } from "./dom.js";
+import { h, setText, textRow } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
+import { list } from "./list.js";
 import { segmentOf, textOf } from "./names.js";
 
 export const label = "Clients";
@@ -13,22 +14,6 @@ const PORTS = { http: "HTTP", msgpack_rpc: "MessagePack-RPC", queued: "queued" }
 const WAITING = [{ label: "Queue or pattern" }, { label: "Waiting pulls", numeric: true }, { label: "Messages wanted", numeric: true }];
 const LEASED = [{ label: "Queue" }, { label: "Leased", numeric: true }, { label: "Ready", numeric: true }, { label: "Redelivered", numeric: true }];
 const CONNECTED = [{ label: "Client" }, { label: "Protocol" }, { label: "Token" }, { label: "Open for", numeric: true }, { label: "Memory held", numeric: true }];
-
-/** A list of the page: a table, and a line that says how much of it is shown. */
-function list(title, columns, none) {
-  const grid = table(title, columns);
-  const note = h("p", { class: "muted" });
-  grid.element.hidden = true;
-  return {
-    element: h("section", {}, h("h2", {}, title), note, grid.element),
-    show(items, total, keyOf, make) {
-      grid.element.hidden = items.length === 0;
-      setText(note, items.length === 0 ? none : items.length < total ? `The first ${count(items.length)} of ${count(total)}.` : "");
-      note.hidden = note.textContent === "";
-      syncRows(grid.body, items, keyOf, make);
-    },
-  };
-}
 
 export function open() {
   const waiting = list("Waiting pulls", WAITING, "No pull waits at this node.");

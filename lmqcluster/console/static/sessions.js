@@ -2,8 +2,9 @@
 
 import { actionButton, ask, commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { change, get, may } from "./api.js";
-import { h, setText, syncRows, table, textRow } from "./dom.js";
+import { h, setText, textRow } from "./dom.js";
 import { count, duration } from "./format.js";
+import { list } from "./list.js";
 import { queueWord, segmentOf, textOf } from "./names.js";
 
 export const label = "Sessions";
@@ -25,22 +26,6 @@ const LOCKS = [
   { label: "Waiting", numeric: true, title: "Sessions that wait for it" },
   { label: "Change" },
 ];
-
-/** A list of the page: a table, and a line that says how much of it is shown. */
-function list(title, columns, none) {
-  const grid = table(title, columns);
-  const note = h("p", { class: "muted", "aria-live": "polite" });
-  grid.element.hidden = true;
-  return {
-    element: h("section", {}, h("h2", {}, title), note, grid.element),
-    show(items, total, keyOf, make) {
-      grid.element.hidden = items.length === 0;
-      setText(note, total === 0 ? none : items.length < total ? `The first ${count(items.length)} of ${count(total)}.` : "");
-      note.hidden = note.textContent === "";
-      syncRows(grid.body, items, keyOf, make);
-    },
-  };
-}
 
 export function open() {
   const sessions = list("Sessions", SESSIONS, "There are no sessions. A client opens one to hold locks, exclusive queues, or leases that end with it.");

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["PAGE_MAX", "LockInfo", "SessionInfo", "SessionList"]
 
 PAGE_MAX: Final = 1_000
-_COUNTED_MAX: Final = 1_000
+_COUNTED_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class SessionInfo:
     Attributes:
         session: its id.
         owner: the token that it counts to; empty without one.
-        leased: deliveries that it holds. Of more than a thousand, those that were settled lately may be counted too.
+        leased: deliveries that it holds. Of more than a hundred, those that were settled lately may be counted too.
         locks: locks that it has, or waits for.
         queues: exclusive queues that it has, or waits for.
     """

@@ -60,7 +60,7 @@ SESSION_SCHEMAS: Final[Json] = {
             "owner": {**NAME_VALUE, "description": "The token that it counts to; empty without one."},
             "ttl_s": _SECONDS,
             "ends_in_s": _SECONDS,
-            "leased": {**_COUNT, "description": "Deliveries that it holds; of over 1,000, some may be settled."},
+            "leased": {**_COUNT, "description": "Deliveries that it holds; of over 100, some may be settled."},
             "locks": {**_COUNT, "description": "Locks that it has, or waits for."},
             "queues": {**_COUNT, "description": "Exclusive queues that it has, or waits for."},
         },
