@@ -72,6 +72,7 @@ class RichModel:
         self.joins = 0
         self.queues: dict[bytes, Queue] = {}
         self.bound: list[tuple[bytes, bytes]] = []
+        self.numbered: dict[bytes, tuple[int, set[int], int]] = {}  # producer: highest number, refused ones, last use
         self.keyed: dict[tuple[bytes, bytes], tuple[int, int, bytes, int]] = {}
 
     # --- properties -----------------------------------------------------------------------------------------------
@@ -339,15 +340,38 @@ class RichModel:
         queue.entries.append(entry)
         self.place(queue, entry)
 
-    def push_traits(self, name: bytes, rows: list[Any]) -> Any:
+    def push_traits(
+        self, name: bytes, rows: list[Any], _owner: bytes = b"", producer: bytes | None = None, first: int = 0
+    ) -> Any:
         """All of them, or none."""
         self.named(name)
+        if producer is not None:
+            return self.push_numbered(name, rows, producer, first)
         result = self.try_rows(name, rows)
         if isinstance(result, list):
             return result
         if result is not None:
             self.queues[name].add("refused")
         return REFUSED
+
+    def push_numbered(self, name: bytes, rows: list[Any], producer: bytes, first: int) -> list[Any]:
+        """Those whose numbers are not stored yet, all or none."""
+        highest, refused, used_us = self.numbered.get(producer, (0, set(), self.now_us))
+        if self.now_us >= used_us + REMEMBER_US:
+            highest, refused = 0, set()
+        numbers = range(first, first + len(rows))
+        due = [number for number in numbers if number > highest or number in refused]
+        results = dict.fromkeys(numbers, (REPLAYED, 0))
+        stored = self.try_rows(name, [rows[number - first] for number in due]) if due else []
+        if isinstance(stored, list):
+            refused = refused.difference(due)
+        else:
+            assert stored is not None
+            self.queues[name].add("refused")
+            refused, stored = refused.union(due), [(stored, 0)] * len(due)
+        results.update(zip(due, stored, strict=True))
+        self.numbered[producer] = (max(highest, first + len(rows) - 1), refused, self.now_us)
+        return list(results.values())
 
     def try_rows(self, name: bytes, rows: list[Any]) -> list[Any] | int | None:
         """They are stored one by one; if one is refused all is as it was, and its flag is returned, None for a reused key."""

@@ -59,10 +59,13 @@ def _command(op: int, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[l
 
 
 ROWS = st.tuples(BODIES, st.none(), st.just([]), KEYS, TRAITS).map(list)
+UNKEYED_ROWS = st.tuples(BODIES, st.none(), st.just([]), st.none(), TRAITS).map(list)
+PRODUCERS = st.sampled_from([b"p1", b"p2"])
 PUSH = st.one_of(
     _command(Op.PUSH, QUEUES, st.none(), st.lists(BODIES, max_size=3), st.none(), st.just(0)),
     _command(Op.PUSH_TRAITS, QUEUES, st.lists(ROWS, max_size=3)),
     _command(Op.PUSH_TRAITS, QUEUES, st.lists(ROWS, min_size=1, max_size=1)),
+    _command(Op.PUSH_TRAITS, QUEUES, st.lists(UNKEYED_ROWS, max_size=3), st.just(b""), PRODUCERS, st.integers(1, 12)),
 )
 PULL = st.one_of(
     _command(Op.PULL, QUEUES, st.integers(0, 4)),
@@ -210,6 +213,13 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[Op.PULL, b"d", 1]])
         back = [Op.GIVE_BACK, b"d", [0], m.TAIL, -1]
         self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_TRAITS, b"d", row]]]])
+
+    @rule(rows=st.lists(UNKEYED_ROWS, min_size=1, max_size=2), first=st.integers(1, 3), room=st.booleans())
+    def a_refused_push_is_sent_again(self, rows: list[Any], first: int, room: bool) -> None:
+        self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", [[b"max_items", 1]]]])
+        pushes = [[Op.PUSH_TRAITS, b"d", rows, b"", b"p3", first], [Op.PUSH_TRAITS, b"d", rows, b"", b"p3", first + 2]]
+        self._batch(0, pushes)
+        self._batch(0, [[Op.SET_PROPERTIES, b"d", [[b"max_items", None if room else 1]]], *pushes])
 
     @rule(settle=st.sampled_from([Op.NACK, Op.PUT_BACK]), step_us=STEPS_US)
     def a_message_expires_under_lease(self, settle: Op, step_us: int) -> None:

@@ -16,9 +16,11 @@ from lmqcluster.core.expiry import NEVER
 from lmqcluster.core.intake import Intake, Room, Targets
 from lmqcluster.core.locks import Locks
 from lmqcluster.core.message import RichMessage
+from lmqcluster.core.producers import Producers
 from lmqcluster.core.queue import Queue
 from lmqcluster.core.queue_contents import QueueContents
 from lmqcluster.core.queue_options import QueueOptions
+from lmqcluster.core.refused_pushes import RefusedPushes
 from lmqcluster.core.rich_lines import RichLines
 from lmqcluster.core.sessions import Sessions
 from lmqcluster.core.waiting_pushes import WaitingPushes
@@ -182,6 +184,18 @@ def the_last_comes_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WaitingPushes, "first", first)
 
 
+def numbers_that_nobody_remembers(patch: pytest.MonkeyPatch) -> None:
+    _wrapped(patch, Producers, "admit", lambda original, *arguments: original(*arguments) * 0)
+
+
+def refused_numbers_taken_for_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RefusedPushes, "note", lambda *_args: None)
+
+
+def refused_numbers_stored_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RefusedPushes, "stored", lambda *_args: None)
+
+
 SESSION_PLANTS: list[Plant] = [
     sessions_that_never_end,
     newest_first,
@@ -212,6 +226,9 @@ PLANTS: list[Plant] = [
     labels_of_leased_messages,
     snapshots_without_what_is_scheduled,
     returned_bytes_still_leased,
+    numbers_that_nobody_remembers,
+    refused_numbers_taken_for_stored,
+    refused_numbers_stored_again,
 ]
 
 
