@@ -8,7 +8,7 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -33,8 +33,14 @@ def node() -> Iterator[ScriptedNode]:
     loop.close()
 
 
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "lmqcluster-client"]
+Threads = Callable[[], list[str]]
+
+
+@pytest.fixture
+def threads() -> Threads:
+    """Tells the names of clients' threads that were not there before the test: pools of other tests may keep some."""
+    before = set(threading.enumerate())
+    return lambda: [one.name for one in threading.enumerate() if one.name == "lmqcluster-client" and one not in before]
 
 
 def test_every_method_has_its_twin_with_the_same_parameters() -> None:
@@ -47,7 +53,7 @@ def test_every_method_has_its_twin_with_the_same_parameters() -> None:
     assert list(inspect.get_annotations(inspect.getmodule(Client).ClientOptions)) == options
 
 
-def test_all_methods(node: ScriptedNode) -> None:
+def test_all_methods(node: ScriptedNode, threads: Threads) -> None:
     with Client(node.address) as client:
         assert client.push("q", "x") == "ok"
         assert client.push_many("q", [1, 2, 3, 4, 5], keys=["a", "b", "c", "d", "e"]) == ["ok"] * 5
@@ -112,7 +118,7 @@ def test_threads_share_one_connection(node: ScriptedNode) -> None:
         assert node.connections == 1
 
 
-def test_errors_and_closing(node: ScriptedNode) -> None:
+def test_errors_and_closing(node: ScriptedNode, threads: Threads) -> None:
     client = Client(node.address)
     with pytest.raises(LmqError, match="MessagePack"):
         client.push("q", object())
@@ -125,14 +131,14 @@ def test_errors_and_closing(node: ScriptedNode) -> None:
     assert threads() == []
 
 
-def test_entering_fails_if_no_node_answers() -> None:
+def test_entering_fails_if_no_node_answers(threads: Threads) -> None:
     with pytest.raises(LmqError) as caught, Client("127.0.0.1:1", timeout_s=0.1):
         pass
     assert caught.value.code == "unreachable"
     assert threads() == []
 
 
-def test_a_dropped_client_leaves_no_thread() -> None:
+def test_a_dropped_client_leaves_no_thread(threads: Threads) -> None:
     client = Client("127.0.0.1:1")
     assert threads() == ["lmqcluster-client"]
     del client
