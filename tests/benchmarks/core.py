@@ -1,6 +1,7 @@
 """``python -m tests.benchmarks.core``: what push, pull and done cost in the state machine, in processor time of one replica.
 
-Commands come in batches, as entries of the log. With ``--against`` another checkout of this project is measured in turns with
+Commands come in batches, as entries of the log: each for one message, or as nodes send them, one for all messages of a queue that
+come together. With ``--against`` another checkout of this project is measured in turns with
 this one, each in a process of its own, and the quietest turn of each counts.
 """
 
@@ -28,6 +29,14 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
+Commands = list[list[object]]
+
+
+def pushes(op: int, size: int) -> Commands:
+    """Commands that push a batch, so many messages in each."""
+    return [[op, QUEUE, None, [BODY] * size, None, 0] for _ in range(BATCH // size)]
+
+
 def one_turn() -> dict[str, float]:
     """Nanoseconds of processor time an operation."""
     from lmqcluster.core import Machine, Op
@@ -35,7 +44,7 @@ def one_turn() -> dict[str, float]:
     machine = Machine(lambda pattern: lambda name: False)
     sequence = 0
 
-    def apply(commands: list[list[object]]) -> list[object]:
+    def apply(commands: Commands) -> list[object]:
         nonlocal sequence
         sequence += 1
         applied = machine.apply(1_700_000_000_000_000 + sequence, ORIGIN, 1, sequence, commands)
@@ -43,24 +52,24 @@ def one_turn() -> dict[str, float]:
             raise AssertionError(applied)
         return list(applied.results)
 
-    apply([[Op.UPGRADE, getattr(Machine, "VERSION_MAX", 3)]])
-    spent = {"push": 0.0, "pull": 0.0, "done": 0.0}
-    for _ in range(ROUNDS):
-        pushes: list[list[object]] = [[Op.PUSH, QUEUE, None, [BODY], None, 0] for _ in range(BATCH)]
+    def timed(commands: Commands) -> tuple[list[object], float]:
         began_s = time.process_time()
-        apply(pushes)
-        pushed_s = time.process_time()
-        deliveries = apply([[Op.PULL, QUEUE, 1] for _ in range(BATCH)])
-        pulled_s = time.process_time()
-        acks: list[list[object]] = [[Op.ACK, QUEUE, [found[0][1]]] for found in deliveries]  # type: ignore[index]
-        acked_s = time.process_time()
-        results = apply(acks)
-        done_s = time.process_time()
-        if any(one != [True] for one in results):
-            raise AssertionError(results[:5])
-        spent["push"] += pushed_s - began_s
-        spent["pull"] += pulled_s - pushed_s
-        spent["done"] += done_s - acked_s
+        results = apply(commands)
+        return results, time.process_time() - began_s
+
+    apply([[Op.UPGRADE, getattr(Machine, "VERSION_MAX", 3)]])
+    spent: dict[str, float] = {}
+    for kind, size in (("one by one", 1), ("together", BATCH)):
+        for _ in range(ROUNDS):
+            _, pushed_s = timed(pushes(Op.PUSH, size))
+            deliveries, pulled_s = timed([[Op.PULL, QUEUE, size] for _ in range(BATCH // size)])
+            acks: Commands = [[Op.ACK, QUEUE, [one[1] for one in found]] for found in deliveries]  # type: ignore[attr-defined]
+            results, done_s = timed(acks)
+            if any(one != [True] * size for one in results):
+                raise AssertionError(results[:5])
+            for verb, seconds in (("push", pushed_s), ("pull", pulled_s), ("done", done_s)):
+                name = f"{verb} {kind}"
+                spent[name] = spent.get(name, 0.0) + seconds
     return {name: 1e9 * seconds / (ROUNDS * BATCH) for name, seconds in spent.items()}
 
 
@@ -84,9 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for _ in range(options.turns):
         for checkout in checkouts:
             turns[checkout].append(_run(checkout))
-    for checkout, found in turns.items():
-        quietest = {name: min(one[name] for one in found) for name in found[0]}
-        print(f"{checkout.name}: " + ", ".join(f"{name} {spent_ns:.0f} ns" for name, spent_ns in quietest.items()))
+    for name in turns[checkouts[0]][0]:
+        quietest = {checkout.name: min(one[name] for one in found) for checkout, found in turns.items()}
+        print(f"{name}: " + ", ".join(f"{checkout} {spent_ns:.0f} ns" for checkout, spent_ns in quietest.items()))
     return 0
 
 

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from .cluster import Cluster
+from lmqcluster import Client
+
+from .cluster import Cluster, NodeProcess
 from .kestrel_ports import Lines
 from .raw_http import call
+
+
+def test_statistics_are_valid_whatever_a_queue_is_called(node: NodeProcess, new_queue_name: Callable[[], str]) -> None:
+    name = f"{new_queue_name()}\udcff"
+    with Client(node.rpc) as client:
+        client.push(name, "x")
+    shown = f"q/{name.removesuffix(chr(0xDCFF))}\\xff/items"
+    assert call(node.http, "GET", "/stats.json").json["gauges"][shown] == 1
+    assert f"  {shown}: 1\n".encode() in call(node.http, "GET", "/stats.txt").body
 
 
 def test_statistics_as_operators_read_them(shared_cluster: Cluster, queue_name: str) -> None:

@@ -11,7 +11,7 @@ from ...node.metrics.kestrel_stats import global_stats, queue_stats
 from ...wire.errors import LmqError
 from .server import problem
 from .server.barrier_read import marked, refresh
-from .server.compact_json import dumps
+from .server.compact_json import dumps, key_text
 from .server.reply import JSON, Reply
 from .server.routing import Resource, Router
 
@@ -52,7 +52,7 @@ class KestrelStatsRoutes:
     async def as_json(self, request: Request) -> Reply:
         """One object."""
         stale, tree = await self._tree(request)
-        return marked(Reply(200, JSON, dumps(tree).encode("utf-8", "surrogateescape")), stale=stale)
+        return marked(Reply(200, JSON, dumps(tree).encode()), stale=stale)
 
     async def as_text(self, request: Request) -> Reply:
         """One line for each name."""
@@ -61,7 +61,7 @@ class KestrelStatsRoutes:
         for group, rows in tree.items():
             lines.append(f"{group}:")
             lines += [f"  {name}: {value}" for name, value in sorted(rows.items())]
-        return marked(Reply(200, _TEXT, "\n".join([*lines, ""]).encode("utf-8", "surrogateescape")), stale=stale)
+        return marked(Reply(200, _TEXT, "\n".join([*lines, ""]).encode()), stale=stale)
 
     async def _tree(self, request: Request) -> tuple[bool, dict[str, dict[str, object]]]:
         query = request.parameters()
@@ -87,7 +87,7 @@ class KestrelStatsRoutes:
             stats = queue_stats(node, name) if principal is None or principal.allows(Role.READ, name) else {}
             if "items" in stats:
                 _add_queue(
-                    f"q/{name.decode('utf-8', 'surrogateescape')}",
+                    f"q/{key_text(name)}",
                     node.service.properties(name),
                     stats,
                     counters,
