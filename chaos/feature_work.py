@@ -27,6 +27,7 @@ _LEASE_S = 3.0
 """What a pull with a lost answer has taken comes back after this time."""
 _SETTLED_S = 120.0
 """How long the last messages may take to turn up."""
+_TAKEN_S = 600.0
 _PULL = 100
 
 
@@ -82,7 +83,7 @@ class _Work(Fault):
         stage.told.append(f"{self.kind}: {self.steps:,} messages sent to and fro, {errors}")
         try:
             with Client(stage.cluster.rpc_addresses(stage.cluster.sites[0]), timeout_s=_CLIENT_S) as client:
-                found = Counter(self._take_out(client))
+                found = Counter(self._take_out(client, stage))
         except LmqError as exc:
             raise DrillError(f"{self.kind} could not be counted: {exc}") from exc
         problem = miscounted(set(self._values()), found)
@@ -115,23 +116,28 @@ class _Work(Fault):
             self._crash = exc
             raise
 
-    def _take_out(self, client: Client) -> Iterator[bytes]:
-        """Everything that both queues hold, leased messages too when their leases end; then what comes beyond that."""
-        deadline_s = time.monotonic() + _SETTLED_S
-        taken = 0
-        while taken < self.messages and time.monotonic() < deadline_s:
-            for content in self._pulled(client):
-                taken += 1
-                yield content
-        # A message too many would be deliverable, or leased by a pull whose answer was lost.
-        time.sleep(_LEASE_S)
-        yield from self._pulled(client)
+    def _take_out(self, client: Client, stage: Stage) -> Iterator[bytes]:
+        """Everything that both queues hold, leased messages too when their leases end.
 
-    def _pulled(self, client: Client) -> Iterator[bytes]:
-        for queue in self.queues:
-            while pulled := client.pull_many(queue, _PULL, 0.1, lease=600.0):
+        Raises:
+            DrillError: the queues do not become empty.
+        """
+        deadline_s = time.monotonic() + _SETTLED_S
+        while left := self._held(stage):
+            if time.monotonic() > deadline_s:
+                raise DrillError(f"{self.kind}: the queues still hold {left} messages after {_SETTLED_S:g} s")
+            for queue in self.queues:
+                pulled = client.pull_many(queue, _PULL, _LEASE_S / 10, lease=_TAKEN_S)
                 client.done_many(queue, [message.id for message in pulled])
                 yield from (bytes(message.content) for message in pulled)
+
+    def _held(self, stage: Stage) -> int:
+        """How many messages the leader has in both queues, leased ones included."""
+        leader = stage.cluster.leader()
+        try:
+            return sum(int(leader.get_json(f"/v1/queues/{queue}")["size"]) for queue in self.queues)
+        except OSError as exc:
+            raise DrillError(f"{self.kind}: the leader cannot be asked: {exc}") from exc
 
 
 @dataclass

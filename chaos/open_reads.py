@@ -71,7 +71,7 @@ class OpenReads(TargetedFault):
             BrokenPromiseError: they come late, in another order, or not at all.
             DrillError: they could not be opened.
         """
-        [node] = self.nodes[:1] or stage.choose("leader")
+        node = self.nodes[0]
         try:
             client = self._open.enter_context(Client(_others(stage, node), timeout_s=_CLIENT_S))
             self._open_all(stage, node, client)

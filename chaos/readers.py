@@ -44,9 +44,7 @@ class SessionReader:
         self._queue = queue
         self._stack = ExitStack()
         self._client = self._stack.enter_context(Client(address, timeout_s=_ANSWER_S))
-        self._session = self._client.session(ttl=_SESSION_S)
-        self._stack.callback(self._leave)
-        self._session.__enter__()
+        self._session = self._stack.enter_context(self._client.session(ttl=_SESSION_S))
         self._thread = ThreadPoolExecutor(1, "confirmations")
         self._stack.callback(self._thread.shutdown)
         self._ids: list[str] = []
@@ -71,14 +69,6 @@ class SessionReader:
         except LmqError:
             return []
         return [number for number, done in zip(self._ids, told, strict=True) if done]
-
-    def _leave(self) -> None:
-        try:
-            self._session.__exit__(None, None, None)
-        except LmqError as exc:
-            # The node may be gone, and the session has mostly ended long ago.
-            self._stack.pop_all()
-            print(f"the session was not ended: {exc}")
 
     def close(self) -> None:
         """End the session too, if it lives."""
