@@ -15,7 +15,16 @@ import msgpack
 
 from .errors import LmqError
 
-__all__ = ["CONTENT_TYPE", "UnsupportedExtensionError", "make_unpacker", "pack", "pack_raw", "unpack", "unwrapped"]
+__all__ = [
+    "CONTENT_TYPE",
+    "UnsupportedExtensionError",
+    "make_unpacker",
+    "pack",
+    "pack_raw",
+    "plain_body",
+    "unpack",
+    "unwrapped",
+]
 
 CONTENT_TYPE = b"application/x-msgpack"
 """Content type of bodies that were pushed over MessagePack-RPC."""
@@ -68,7 +77,7 @@ _STRING_HEADERS = _string_headers()
 def unwrapped(body: bytes) -> bytes:
     """The bytes of a body in MessagePack that is one string, old or new; any other body as it is.
 
-    For readers that know no content types. Anybody may say over HTTP that a body is MessagePack, so that it may be anything.
+    Anybody may say over HTTP that a body is MessagePack, so that it may be anything.
     """
     if not body:
         return body
@@ -77,6 +86,11 @@ def unwrapped(body: bytes) -> bytes:
         return body
     size = int.from_bytes(body[1:skip], "big") if size_bytes else body[0] & 0x1F
     return body[skip:] if skip + size == len(body) else body
+
+
+def plain_body(content_type: bytes | None, body: bytes) -> bytes:
+    """A body for readers that know no content types: a string that was pushed over MessagePack-RPC is its bytes."""
+    return unwrapped(body) if content_type == CONTENT_TYPE else body
 
 
 _AS_DATETIME = 3

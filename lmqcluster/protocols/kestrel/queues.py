@@ -12,7 +12,7 @@ from ...node.node import Node
 from ...node.queues.deliveries import Delivery
 from ...node.queues.push_items import PushItem, PushOptions
 from ...wire.errors import LmqError
-from ...wire.legacy_msgpack import CONTENT_TYPE, unwrapped
+from ...wire.legacy_msgpack import plain_body
 from .names import check_name, parent_of
 from .status import ServerStatus
 
@@ -27,13 +27,8 @@ _SOON_S = 1e-6
 def body_of(delivery: Delivery) -> bytes:
     """The bytes of an item; those of a message that was accumulated stand one behind the other."""
     if delivery.compound:
-        return b"".join(_plain(part.content_type, part.content) for part in delivery.parts)
-    return _plain(delivery.content_type, delivery.content)
-
-
-def _plain(content_type: bytes | None, content: bytes) -> bytes:
-    """A string that was pushed over MessagePack-RPC is its bytes here, where there are no content types."""
-    return unwrapped(content) if content_type == CONTENT_TYPE else content
+        return b"".join(plain_body(part.content_type, part.content) for part in delivery.parts)
+    return plain_body(delivery.content_type, delivery.content)
 
 
 class KestrelQueues:
@@ -188,8 +183,8 @@ class KestrelQueues:
                         continue
                     content = head.content
                     if isinstance(content, bytes):
-                        return _plain(head.meta[0], content)
-                    return b"".join(_plain(part.content_type, part.content) for part in content)
+                        return plain_body(head.meta[0], content)
+                    return b"".join(plain_body(part.content_type, part.content) for part in content)
                 left_s = ends_s - loop.time()
                 if wait_ms <= 0 or left_s <= 0:
                     return None

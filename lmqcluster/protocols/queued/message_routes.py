@@ -9,7 +9,7 @@ import msgpack
 
 from ...node.queues.push_items import PushItem, PushOptions
 from ...wire.errors import LmqError
-from ...wire.legacy_msgpack import CONTENT_TYPE, unwrapped
+from ...wire.legacy_msgpack import plain_body
 from .media import Media, QueuedError, read_object, reply_media
 from .members import contents_of, count_of, flag_of, list_of, number_of, object_of
 from .names import checked
@@ -132,11 +132,12 @@ def _named(given: dict[str, Any]) -> tuple[int, int]:
 
 def _shown(polled: Polled, media: Media, *, is_detailed: bool) -> dict[str, Any]:
     delivery = polled.delivery
-    # There are no content types here: a string that was pushed over MessagePack-RPC is its bytes.
-    body = unwrapped(delivery.content) if delivery.content_type == CONTENT_TYPE else delivery.content
+    body = plain_body(delivery.content_type, delivery.content)
     if delivery.compound:
         # What LMQ's clients had accumulated is one message here.
-        body = msgpack.packb([part.content for part in delivery.parts], use_bin_type=True)
+        body = msgpack.packb(
+            [plain_body(part.content_type, part.content) for part in delivery.parts], use_bin_type=True
+        )
     shown = {**media.contents(body), "id": delivery.sequence, "poll_tag": polled.tag}
     if is_detailed:
         seconds, fraction = divmod(delivery.pushed_s, 1)
