@@ -140,6 +140,7 @@ class ClientSession:
     Attributes:
         id: known within the block.
         ttl: the longest time for which the client may be silent, in seconds.
+        until: the time of the event loop until which the session lives for sure, unless somebody ends it.
     """
 
     def __init__(self, client: SessionClient, ttl: float) -> None:
@@ -149,6 +150,7 @@ class ClientSession:
         self._received: dict[bytes, Received] = {}
         self.ttl = ttl
         self.id = ""
+        self.until = 0.0
 
     @property
     def lost(self) -> bool:
@@ -160,40 +162,44 @@ class ClientSession:
         await self._lost.wait()
 
     async def __aenter__(self) -> Self:
+        began = asyncio.get_running_loop().time()
         self.id = await self._client.open_session(self.ttl)
+        self.until = began + self.ttl
         self._renewing = asyncio.create_task(self._renew())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._renewing
+        await self.abandon()
         if not self.lost:
             try:
                 await self._client.end_session(self.id)
             except LmqError as exc:
                 logger.warning("a session ends later, because the cluster could not be told: %s", exc)
 
+    async def abandon(self) -> None:
+        """Renew the session no more: it ends `ttl` seconds after its last renewal, unless the block ends before."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing])
+
     async def _renew(self) -> None:
         loop = asyncio.get_running_loop()
-        renewed = loop.time()
         while not self.lost:
             await asyncio.sleep(self.ttl / 3)
             began = loop.time()
             try:
-                async with asyncio.timeout_at(renewed + self.ttl):
+                async with asyncio.timeout_at(self.until):
                     alive = await self._client.renew_session(self.id)
             except TimeoutError:
                 alive = False
             except LmqError as exc:
                 # Until its time is over the next attempt may succeed.
-                alive = loop.time() < renewed + self.ttl
+                alive = loop.time() < self.until
                 logger.info("a session could not be renewed: %s", exc)
             else:
-                renewed = began
+                self.until = began + self.ttl if alive else began
             if not alive:
                 logger.warning("a session was lost: the cluster has not heard of it for %g seconds", self.ttl)
                 self._lost.set()

@@ -101,6 +101,22 @@ def test_an_urgent_item_is_next_after_the_one_in_hand(face: Face, queue_name: st
         assert got.wait(12) == ["0", "urgent", *map(str, range(1, 11))]
 
 
+def test_so_many_items_go_before_an_urgent_one_as_were_taken_before(face: Face, queue_name: str) -> None:
+    got = Collector()
+    got.go.clear()
+    with face.make("DistributedPriorityQueue", queue_name) as producer:
+        for number in range(6):
+            producer.put(str(number), 7)
+        producer.flush_puts(120)
+        builder = face.module.QueueBuilder(face.client, face.consumer(got), face.module.TextSerializer(), queue_name)
+        with Wrapped(face, builder.lock_path("/locks").build_priority_queue(3)):
+            within(got.in_hand.is_set, "one in hand")
+            producer.put("urgent", -7)
+            producer.flush_puts(120)
+            got.go.set()
+            assert got.wait(7) == ["0", "1", "2", "urgent", "3", "4", "5"]
+
+
 # --- times --------------------------------------------------------------------------------------------------------
 
 

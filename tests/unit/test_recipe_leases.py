@@ -1,4 +1,4 @@
-"""How long a message is a consumer's of the recipes."""
+"""How long a message is a consumer's of the recipes, and where it goes then."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def test_a_message_whose_delivery_was_lost_comes_again_long_before_the_lease_wou
             producer.put("lost")
             until(lambda: producer.message_count() == 0, "the node has handed it out")
             cut(client)
-            cluster.advance(11)
             assert arrived.wait(PATIENCE_S)
             producer.put("next")
             until(lambda: len(got) == 2, "the next one")
@@ -82,13 +81,84 @@ def test_what_a_consumer_holds_is_its_own_for_the_whole_lease() -> None:
         with DistributedQueue(client, "q", TextSerializer(), take, OPTIONS) as queue:
             queue.put("long")
             assert begun.wait(PATIENCE_S)
-            (held,) = queue._core._consumption._held.values()
-            until(lambda: held.until > time.monotonic() + 3000, "the lease is made longer")
             cluster.advance(3000)
             assert other.pull("q", 0) is None
             go.set()
         assert other.pull("q", 0) is None
     assert got == ["long"]
+
+
+def test_what_a_silent_consumer_held_is_handled_in_its_old_place() -> None:
+    got: list[str] = []
+    go, begun = threading.Event(), threading.Event()
+
+    def hold(item: str) -> None:
+        begun.set()
+        assert go.wait(PATIENCE_S)
+
+    options = QueueOptions(safe=True, lease=3600, prefetch=3)
+    with MemoryCluster() as cluster:
+        silent, other = cluster.client(), cluster.client()
+        with DistributedQueue(other, "q", TextSerializer(), options=options) as producer:
+            for number in range(5):
+                producer.put(str(number))
+        with DistributedQueue(silent, "q", TextSerializer(), hold, options) as queue:
+            assert begun.wait(PATIENCE_S)
+            with DistributedQueue(other, "q", TextSerializer(), got.append, options):
+                until(lambda: len(got) == 2, "what nobody held")
+            for number in range(5, 8):
+                queue.put(str(number))
+            queue.flush_puts()
+            cluster.advance(3601)
+            with DistributedQueue(other, "q", TextSerializer(), got.append, options):
+                until(lambda: len(got) == 8, "the rest")
+            go.set()
+    assert got == ["3", "4", "0", "1", "2", "5", "6", "7"]
+
+
+def test_a_consumer_that_outlives_its_queue_keeps_its_item_until_the_session_ends() -> None:
+    go, begun = threading.Event(), threading.Event()
+
+    def hold(item: str) -> None:
+        begun.set()
+        assert go.wait(PATIENCE_S)
+
+    options = QueueOptions(safe=True, exclusive=True, lease=3600, final_flush=0)
+    with MemoryCluster() as cluster:
+        client, other = cluster.client(), cluster.client()
+        with DistributedQueue(client, "q", TextSerializer(), hold, options) as queue:
+            queue.put("long")
+            assert begun.wait(PATIENCE_S)
+        with other.session() as next_one:
+            assert next_one.pull("q", 0) is None
+            cluster.advance(3601)
+        go.set()
+        with other.session() as next_one:
+            assert next_one.pull("q", PATIENCE_S) is not None
+
+
+def test_a_group_whose_session_has_ended_is_not_handed_out_any_further() -> None:
+    got: list[str] = []
+    go, begun = threading.Event(), threading.Event()
+
+    def take(item: str) -> None:
+        got.append(item)
+        begun.set()
+        assert go.wait(PATIENCE_S)
+
+    with MemoryCluster() as cluster:
+        client, other = cluster.client(), cluster.client()
+        with DistributedQueue(client, "q", TextSerializer(), take, QueueOptions(safe=True, lease=1)) as queue:
+            queue.put_multi(["0", "1"])
+            assert begun.wait(PATIENCE_S)
+            cluster.advance(2)
+            message = other.pull("q", PATIENCE_S)
+            session = queue._core._consumption._pulls._session
+            until(lambda: session is None or session.lost, "the client knows")
+            go.set()
+            assert message is not None
+            assert message.ack()
+    assert got == ["0"]
 
 
 def exclusive(

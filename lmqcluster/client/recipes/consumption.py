@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -18,7 +17,7 @@ from .envelope import pack_items, unpack_items
 from .errors import CorruptItemError
 from .options import ErrorMode, QueueOptions
 from .serializers import Serializer
-from .turns import Turns
+from .session_pulls import SessionPulls, Taken
 
 __all__ = ["DELIVERIES_MAX", "Consumption", "content_bytes", "dead_letters"]
 
@@ -28,10 +27,6 @@ DELIVERIES_MAX = 1 << 40
 """How often a message may come again where nothing else is asked for."""
 _PAUSE_S = 0.5
 """After a pull that the cluster refused."""
-_FIRST_LEASE_S = 10.0
-"""How long a lease lasts at first. A node that dies just after it took messages leaves them leased, and nobody has them."""
-_RENEW_FIRST_S = 1.0
-"""After this time in hand a lease is renewed for the first time. Most messages are settled by then."""
 
 
 def content_bytes(message: Message) -> bytes:
@@ -42,22 +37,6 @@ def content_bytes(message: Message) -> bytes:
     if not isinstance(content, bytes):
         raise CorruptItemError(f"the content is not bytes but {type(content).__name__}")
     return content
-
-
-class _Held:
-    """A message under lease.
-
-    Attributes:
-        until: the time of the event loop until which it is ours for sure.
-        renew_at: when its lease is to be renewed.
-    """
-
-    __slots__ = ("message", "renew_at", "until")
-
-    def __init__(self, message: Message, until: float, renew_at: float) -> None:
-        self.message = message
-        self.until = until
-        self.renew_at = renew_at
 
 
 class Consumption(Generic[T]):
@@ -89,18 +68,16 @@ class Consumption(Generic[T]):
         self._mode = mode
         self._place: Place = "keep" if options.exclusive else place
         self._free = 1 if options.exclusive else caller.concurrency or options.concurrency
-        self._turns = Turns(client, queue, options.lease) if options.exclusive else None
+        self._pulls = SessionPulls(client, queue, options.lease)
         self._freed = asyncio.Event()
-        self._renew_first_s = min(_RENEW_FIRST_S, options.lease / 3)
-        self._held: dict[str, _Held] = {}
-        self._ready: deque[_Held] = deque()
+        self._ready: deque[Taken] = deque()
         self._working: set[asyncio.Task[None]] = set()
-        self._loops: list[asyncio.Task[None]] = []
+        self._puller: asyncio.Task[None] | None = None
         self._stop: BaseException | None = None
 
     def start(self) -> None:
         """Begin to pull."""
-        self._loops = [asyncio.create_task(self._run()), asyncio.create_task(self._renew())]
+        self._puller = asyncio.create_task(self._run())
 
     async def close(self) -> BaseException | None:
         """Stop pulling, give back what was not begun, end or wait for what was.
@@ -108,17 +85,21 @@ class Consumption(Generic[T]):
         Returns:
             The exit or interruption that a consumer in a thread ended with. Raised here, it would end the event loop.
         """
-        puller, renewer = self._loops
-        await _ended([puller])
+        if self._puller is not None:
+            await _ended([self._puller])
         ready, self._ready = self._ready, deque()
-        await self._give_back([held.message for held in ready])
-        working = self._working - {asyncio.current_task()}
+        await self._give_back([taken.message for taken in ready])
+        caller = asyncio.current_task()
+        working = self._working - {caller}
         if working and not self._caller.interruptible:
             await asyncio.wait(working, timeout=self._options.final_flush)
-        await _ended([task for task in working if not task.done()])
-        await _ended([renewer])
-        if self._turns is not None:
-            await self._turns.close()
+        unfinished = [task for task in working if not task.done()]
+        await _ended(unfinished)
+        # A thread cannot be ended, and a consumer that closes its own queue has not ended yet.
+        if (unfinished and not self._caller.interruptible) or caller in self._working:
+            await self._pulls.abandon()
+        else:
+            await self._pulls.close()
         return self._stop
 
     # --- messages -------------------------------------------------------------------------------------------------
@@ -129,15 +110,16 @@ class Consumption(Generic[T]):
                 self._freed.clear()
                 await self._freed.wait()
                 continue
-            held = self._ready.popleft() if self._ready else await self._pull()
-            if held is None:
+            taken = self._ready.popleft() if self._ready else await self._pull()
+            if taken is None:
                 continue
-            if held.until <= asyncio.get_running_loop().time():
-                self._held.pop(held.message.id, None)
-                logger.warning("the lease of an item of %r ended before it was handed out", self._queue)
+            if not taken.is_ours():
+                logger.warning(
+                    "an item of %r was not handed out: the cluster has not heard of us for too long", self._queue
+                )
                 continue
             self._free -= 1
-            task = asyncio.create_task(self._work(held))
+            task = asyncio.create_task(self._work(taken))
             self._working.add(task)
             task.add_done_callback(self._worked)
 
@@ -148,66 +130,30 @@ class Consumption(Generic[T]):
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("an item of the queue %r could not be handled", self._queue, exc_info=error)
 
-    async def _pull(self) -> _Held | None:
-        count = max(self._options.prefetch, self._free)
-        lease_s = min(self._options.lease, _FIRST_LEASE_S)
+    async def _pull(self) -> Taken | None:
         try:
-            if self._turns is not None:
-                # They are ours until the session ends, which the client renews.
-                return next((_Held(message, math.inf, math.inf) for message in await self._turns.pull()), None)
-            messages = await self._client.pull_many(self._queue, count, None, lease=lease_s)
+            self._ready.extend(await self._pulls.pull(max(self._options.prefetch, self._free)))
         except LmqError as error:
             logger.warning("no items can be taken from the queue %r, it is tried again: %s", self._queue, error)
             await asyncio.sleep(_PAUSE_S)
-            return None
-        # The leases began when the node sent the messages; what they took to arrive is within the third that is left out.
-        now = asyncio.get_running_loop().time()
-        for message in messages:
-            held = _Held(message, until=now + lease_s * 2 / 3, renew_at=now + self._renew_first_s)
-            self._held[message.id] = held
-            self._ready.append(held)
         return self._ready.popleft() if self._ready else None
 
-    async def _renew(self) -> None:
-        loop, lease_s = asyncio.get_running_loop(), self._options.lease
-        while True:
-            await asyncio.sleep(self._renew_first_s)
-            asked = loop.time()
-            ids = [message_id for message_id, held in self._held.items() if held.renew_at <= asked]
-            if not ids:
-                continue
-            try:
-                alive = await self._client.retain_many(self._queue, ids, lease=lease_s)
-            except LmqError as error:
-                logger.warning("leases of the queue %r could not be renewed: %s", self._queue, error)
-                continue
-            for message_id, lives in zip(ids, alive, strict=True):
-                held = self._held.get(message_id)
-                if held is not None and lives:
-                    held.until = asked + lease_s
-                    held.renew_at = asked + lease_s / 3
-                elif held is not None:
-                    held.until, held.renew_at = asked, math.inf
-                    logger.warning("the lease of an item of %r ended while it was held", self._queue)
-
     async def _give_back(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self._held.pop(message.id, None)
         try:
             await self._client.put_back_many(self._queue, [message.id for message in messages])
         except LmqError as error:
-            logger.warning("items of %r could not be given back, their leases have to run out: %s", self._queue, error)
+            logger.warning("items of %r could not be given back, they come again later: %s", self._queue, error)
 
     # --- items ----------------------------------------------------------------------------------------------------
 
-    async def _work(self, held: _Held) -> None:
-        message = held.message
+    async def _work(self, taken: Taken) -> None:
+        message = taken.message
         try:
             items = self._items(message)
             if items is None:
                 await self._bury(message)
             elif self._options.safe:
-                await self._consume_safely(message, items)
+                await self._consume_safely(taken, items)
             elif await message.ack():
                 for _, item in items:
                     await self._hand_over(message, item)
@@ -217,8 +163,6 @@ class Consumption(Generic[T]):
             if self._caller.interruptible and self._options.safe:
                 await self._give_back([message])
             raise
-        finally:
-            self._held.pop(message.id, None)
 
     def _items(self, message: Message) -> list[tuple[bytes, T]] | None:
         """The items of a message as they are stored and as they are; None if they cannot be read."""
@@ -244,13 +188,20 @@ class Consumption(Generic[T]):
         if not isinstance(error, Exception):
             self._stop = error
             self._freed.set()
-            self._loops[0].cancel()
+            if self._puller is not None:
+                self._puller.cancel()
         attempt = (self._options.max_attempts or DELIVERIES_MAX + 1) - message.retry
         logger.error("the consumer of the queue %r failed, attempt %d", self._queue, attempt, exc_info=error)
         return error
 
-    async def _consume_safely(self, message: Message, items: list[tuple[bytes, T]]) -> None:
+    async def _consume_safely(self, taken: Taken, items: list[tuple[bytes, T]]) -> None:
+        message = taken.message
         for done, (_, item) in enumerate(items):
+            if not taken.is_ours():
+                logger.warning(
+                    "items of %r were not handed out, they come again: the cluster has not heard of us", self._queue
+                )
+                return
             error = await self._hand_over(message, item)
             if error is None:
                 continue
@@ -261,11 +212,11 @@ class Consumption(Generic[T]):
                 await self._return(message, [data for data, _ in items], done)
                 return
         if not await message.ack():
-            logger.warning("the lease of an item of %r ended before its ack, it comes again", self._queue)
+            logger.warning("an item of %r was somebody else's before its ack, it comes again", self._queue)
 
     async def _return(self, message: Message, items: list[bytes], done: int) -> None:
         delay = self._options.retry_delay or None
-        if done and self._turns is None and self._mode() is ErrorMode.REQUEUE:
+        if done and not self._options.exclusive and self._mode() is ErrorMode.REQUEUE:
             options: PushOptions = {"priority": message.priority, "label": message.label, "delay": delay}
             try:
                 async with self._client.transaction() as transaction:
@@ -277,7 +228,7 @@ class Consumption(Generic[T]):
             else:
                 return
         if not await message.nack(delay=delay, place=self._place):
-            logger.warning("the lease of an item of %r ended before it was given back", self._queue)
+            logger.warning("an item of %r was somebody else's before it was given back", self._queue)
 
 
 def dead_letters(queue: str) -> str:

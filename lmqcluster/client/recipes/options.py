@@ -12,6 +12,9 @@ from lmqcluster.wire.limits import PULL_COUNT_MAX
 
 __all__ = ["ConnectionState", "Consumer", "ConsumerLike", "ErrorMode", "PutListener", "QueueOptions"]
 
+LEASE_S_MAX = 3_600
+"""The longest life of a session without a sign of its client."""
+
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -21,9 +24,10 @@ class ConnectionState(enum.Enum):
 
     Attributes:
         CONNECTED: for the first time.
-        SUSPENDED: no node answers; items in hand are still the consumer's.
+        SUSPENDED: the connection is lost. Items in hand are still the consumer's, unless this lasts: no others are handed out
+            later than `QueueOptions.lease` seconds after the last sign of it.
         RECONNECTED: a node answers again.
-        LOST: this has lasted longer than any lease: what was in hand goes to other consumers. The queue recovers by itself.
+        LOST: this has lasted longer than any lease: what was in hand may go to other consumers. The queue recovers by itself.
         READ_ONLY: never reported; known to code that comes from Curator.
     """
 
@@ -80,7 +84,7 @@ class QueueOptions:
 
     Attributes:
         safe: acknowledge an item after its consumer returned, instead of before it is called.
-        lease: seconds for which an item is a consumer's, renewed every third of it while the consumer runs.
+        lease: how many seconds after the last sign of a consumer its items are another one's. A sign is given every third of it.
         error_mode: what becomes of an item whose consumer raised; for safe mode.
         max_items: how many messages may wait in the queue; kept by the cluster, exactly. None leaves the queue as it is.
         put_in_background: have puts return before the item is stored. None: unless `max_items` is given.
@@ -89,7 +93,7 @@ class QueueOptions:
         concurrency: most items in the consumer's hands at once. With an executor: as many as it has threads, if it tells.
         retry_delay: seconds after which an item comes again whose consumer raised.
         max_attempts: deliveries before an item goes to the queue ``NAME.dead``; needed for DEAD_LETTER, and only there.
-        prefetch: how many messages to take at once. They are under lease while they wait for the consumer.
+        prefetch: how many messages to take at once. They are the consumer's while they wait for it.
         exclusive: have one consumer in the cluster at a time, so that items are handled strictly in order. The others stand by.
     """
 
@@ -112,8 +116,8 @@ class QueueOptions:
         Raises:
             ValueError: an option is out of range, or options contradict each other.
         """
-        if not 0 < self.lease <= 86_400:
-            raise ValueError(f"lease must be above 0 and at most 86400 seconds, not {self.lease!r}")
+        if not 0 < self.lease <= LEASE_S_MAX:
+            raise ValueError(f"lease must be above 0 and at most {LEASE_S_MAX} seconds, not {self.lease!r}")
         if min(self.final_flush, self.retry_delay) < 0:
             raise ValueError("final_flush and retry_delay must be 0 or more")
         if self.concurrency < 1:

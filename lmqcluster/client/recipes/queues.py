@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeVar
+
+from lmqcluster.wire.limits import PULL_COUNT_MAX
 
 from ..options import Place, PushOptions
 from .base import QueueBase
@@ -68,11 +71,15 @@ class DistributedPriorityQueue(QueueBase[T]):
         """As `QueueBase`.
 
         Args:
-            min_items_before_refresh: accepted from code written for Curator; the order is exact, whatever it says.
+            min_items_before_refresh: how many less urgent items may go before one that is put meanwhile. They are taken at once,
+                which saves requests; at 0 or 1 the next item is always the most urgent one.
         """
         if min_items_before_refresh < 0:
             raise ValueError("min_items_before_refresh must be 0 or more")
         super().__init__(*args, **kw)
+        if not self._options.exclusive:
+            prefetch = max(self._options.prefetch, min(min_items_before_refresh, PULL_COUNT_MAX))
+            self._options = replace(self._options, prefetch=prefetch)
 
     async def put(self, item: T, priority: int, *, timeout: float | None = None) -> bool:
         """Store an item with a signed priority of 32 bits. See `DistributedQueue.put`."""
