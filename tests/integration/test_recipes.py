@@ -216,16 +216,18 @@ def test_a_bounded_put_waits_until_its_deadline(face: Face, queue_name: str) -> 
 def test_a_bound_is_exact(face: Face, queue_name: str) -> None:
     got, most = Collector(), 0
     queues = [face.queue(queue_name, max_items=10) for _ in range(4)]
-    consumer = face.queue(queue_name, got, max_items=10, prefetch=20)
-    with consumer, queues[0], queues[1], queues[2], queues[3], ThreadPoolExecutor(4) as producers:
-        puts = [producers.submit(put_all, queue, numbers(100)) for queue in queues]
-        while not all(put.done() for put in puts):
-            most = max(most, consumer.message_count())
-        for put in puts:
-            put.result()
-        got.wait(400)
+    with ThreadPoolExecutor(8) as executor, ThreadPoolExecutor(4) as producers:
+        many = {"executor": executor} if face.loop is None else {"concurrency": 8}
+        consumer = face.queue(queue_name, got, max_items=10, prefetch=20, **many)
+        with consumer, queues[0], queues[1], queues[2], queues[3]:
+            puts = [producers.submit(put_all, queue, numbers(1000)) for queue in queues]
+            while not all(put.done() for put in puts):
+                most = max(most, consumer.message_count())
+            for put in puts:
+                put.result()
+            got.wait(4000)
     assert 1 <= most <= 10
-    assert Counter(got.items) == Counter(numbers(100) * 4)
+    assert Counter(got.items) == Counter(numbers(1000) * 4)
 
 
 def test_life(face: Face, queue_name: str) -> None:

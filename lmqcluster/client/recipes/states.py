@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Callable
 
-from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.errors import LmqError, Outcome
 
 from ..async_client import AsyncClient
 from .options import ConnectionState
@@ -24,7 +24,7 @@ class ConnectionStates:
     def __init__(self, client: AsyncClient) -> None:
         self._client = weakref.ref(client)
         self._leases: dict[Listener, float] = {}
-        self._state = ConnectionState.CONNECTED
+        self._connected = True
         self._probe: asyncio.Task[None] | None = None
         self._loss: asyncio.TimerHandle | None = None
 
@@ -58,28 +58,31 @@ class ConnectionStates:
         self._probe = self._loss = None
 
     def _changed(self, connected: bool) -> None:
-        down = self._state in {ConnectionState.SUSPENDED, ConnectionState.LOST}
-        if connected and down:
-            self._stand()
-            self._tell(ConnectionState.RECONNECTED)
-        elif not connected and not down:
+        self._connected = connected
+        if not connected and self._probe is None:
             loop = asyncio.get_running_loop()
             self._loss = loop.call_later(max(self._leases.values()), self._tell, ConnectionState.LOST)
             self._probe = loop.create_task(self._reconnect())
             self._tell(ConnectionState.SUSPENDED)
 
     def _tell(self, state: ConnectionState) -> None:
-        self._state = state
         for listener in tuple(self._leases):
             listener(state)
 
     async def _reconnect(self) -> None:
-        """A client connects when it has something to send."""
+        """Wait until the cluster serves us again, whichever nodes are tried meanwhile."""
         while (client := self._client()) is not None:
             try:
-                await client.ping()
-            except LmqError:
-                # The outage outlasts a call; the state says so already.
-                await asyncio.sleep(_PAUSE_S)
+                await client.renew_session("")  # Needs a leader, and changes nothing.
+            except LmqError as error:
+                # If the outage outlasts a call, the state says so already.
+                answered = not (error.retryable or error.outcome is Outcome.UNKNOWN)
             else:
-                return
+                answered = True
+            if answered and self._connected:
+                break
+            await asyncio.sleep(_PAUSE_S)
+        if self._loss is not None:
+            self._loss.cancel()
+        self._probe = self._loss = None
+        self._tell(ConnectionState.RECONNECTED)
