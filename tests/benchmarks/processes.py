@@ -52,6 +52,12 @@ class ServerProcess:
         reaper.tell("+", self._process.pid)
         return self
 
+    @property
+    def pid(self) -> int:
+        """The process, which must have been started; it leads the session of its children."""
+        assert self._process is not None
+        return self._process.pid
+
     def check_running(self) -> None:
         """Raises:
         RuntimeError: it has ended; the text has the end of its log.

@@ -66,9 +66,15 @@ class RabbitMQ(System):
         return None
 
     async def start(self) -> None:
-        """Start epmd and three nodes, which find each other, and connect to each."""
+        """Start the servers, and connect to each."""
         import aio_pika
 
+        amqp_ports = await self.start_servers()
+        self._connections = [await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/") for port in amqp_ports]
+        await self._open()
+
+    async def start_servers(self) -> list[int]:
+        """Start epmd and three nodes, which find each other; returns the nodes' ports."""
         self._directory = Path(tempfile.mkdtemp(prefix="lmqcluster-bench-rabbitmq-"))
         epmd_port = str(ports.take())
         self._environment = self._common_environment(epmd_port)
@@ -87,8 +93,7 @@ class RabbitMQ(System):
         for port in amqp_ports:
             await self._listening(port)
         await self._control("await_online_nodes", str(NODES), "--timeout", str(int(START_S)))
-        self._connections = [await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/") for port in amqp_ports]
-        await self._open()
+        return amqp_ports
 
     def _common_environment(self, epmd_port: str) -> dict[str, str]:
         """What nodes and the command-line tool have in common."""
@@ -166,6 +171,11 @@ class RabbitMQ(System):
             raise RuntimeError(
                 f"{' '.join(command)} ended with {process.returncode}: {output.decode(errors='replace')}"
             )
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that were started, each of which leads a session."""
+        return [server.pid for server in self._servers]
 
     async def stop(self) -> None:
         """End nodes and epmd and remove their files."""

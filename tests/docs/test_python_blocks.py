@@ -25,6 +25,8 @@ PAGES = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
 PROGRAM = re.compile(r"# (\w+\.py)\n")
 """How the block of a whole program begins."""
 NEEDS_SPARK = ("docs/spark.md",)
+APPLICATIONS = ("docs/celery.md", "docs/dramatiq.md")
+"""Their programs are run by workers, see `test_task_libraries`."""
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 
 
@@ -33,7 +35,7 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
-WITH_BLOCKS = sorted(str(page.relative_to(ROOT)) for page in PAGES if blocks(page))
+WITH_BLOCKS = sorted({str(page.relative_to(ROOT)) for page in PAGES if blocks(page)}.difference(APPLICATIONS))
 FILES = {match[1]: block for page in WITH_BLOCKS for block in blocks(ROOT / page) if (match := PROGRAM.match(block))}
 PROGRAMS = {name: block for name, block in FILES.items() if not name.startswith(("test_", "conftest"))}
 TESTS = {name: block for name, block in FILES.items() if name not in PROGRAMS}
