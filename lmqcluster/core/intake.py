@@ -129,17 +129,27 @@ class Intake:
                 flags.append(PushFlag.OVERSIZED)
         return flags
 
-    def takes_all(self, queue: Queue, items: Sequence[Item]) -> bool:
-        """Whether each of these is stored in the queue and nowhere else, to be found by its id."""
+    def takes_all(self, queue: Queue, contents: Sequence[bytes]) -> bool:
+        """Whether each of these bodies is stored in the queue and nowhere else, to be found by its id."""
         if (
             queue.settings.options is not None
             or not queue.finds_by_id()
             or self._state.bindings.has_targets(queue.name)
         ):
             return False
-        return len(items) <= COPIES_MAX and all(
-            item.key is None and len(item.content) <= COPY_BYTES_MAX for item in items
-        )
+        return len(contents) <= COPIES_MAX and max(map(len, contents), default=0) <= COPY_BYTES_MAX
+
+    def store_alike(self, queue: Queue, contents: Sequence[bytes], push: Push) -> int:
+        """As `store_all`, for bodies without content type and headers that are pushed alike."""
+        state, now_us = self._state, self._state.now_us
+        first = state.last_sequence + 1
+        due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
+        traits = _traits(push, now_us + push.ttl_us if push.ttl_us else 0)
+        queue.push_alike(now_us, first, contents, traits, max(now_us, due_us))
+        state.last_sequence += len(contents)
+        if contents:
+            state.note_due(queue)
+        return first
 
     def store_all(self, queue: Queue, pushes: Iterable[tuple[Item, Push]]) -> int:
         """As `store`, for a queue that takes all; returns the sequence of the first, the others follow."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 from operator import itemgetter
@@ -21,6 +21,8 @@ from .expiry import NEVER
 from .lease import LeaseTable
 from .message import (
     COMPOUND_BYTES_MAX,
+    PLAIN_META,
+    PLAIN_TRAITS,
     Message,
     Meta,
     Part,
@@ -260,6 +262,23 @@ class QueueContents(QueueCounters):
             body_bytes += content_bytes(message.content)
         self._count(len(messages), body_bytes)
         self.enriched().enter_new(messages, now_us)
+
+    def push_alike(self, now_us: int, first: int, contents: Sequence[bytes], traits: Traits, due_us: int) -> None:
+        """As `push_all`, for bodies with the same traits that become due together."""
+        deliveries = self.settings.deliveries
+        messages = [
+            RichMessage(sequence, due_us, deliveries, PLAIN_META, content, traits)
+            for sequence, content in enumerate(contents, first)
+        ]
+        if traits is not PLAIN_TRAITS:
+            self.push_all(now_us, messages)
+            return
+        if due_us > now_us:
+            for message in messages:
+                message.pushed_us = now_us
+        self.pushed_total += len(messages)
+        self._count(len(messages), sum(map(len, contents)))
+        self.enriched().enter_plain(messages, due_us, now_us)
 
     def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
         """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""

@@ -104,10 +104,18 @@ class RichLines:
             else:
                 self.came(message)
                 self.enter(message, now_us)
-        self._count(len(plain) * TRAIT_BYTES)
+        if plain:
+            self.enter_plain(plain, plain[0].due_us, now_us)
+
+    def enter_plain(self, messages: Sequence[RichMessage], due_us: int, now_us: int) -> None:
+        """As `enter_new`, for messages without traits that all become due at `due_us`."""
+        self._count(len(messages) * TRAIT_BYTES)
         if self.index is not None:
-            self.index.entered_all(plain)
-        self.waiting.add_all([(0, message.due_us, message.sequence, message) for message in plain])
+            self.index.entered_all(messages)
+        if due_us > now_us:
+            self.scheduled.add_all([(due_us, message.sequence, message) for message in messages])
+        else:
+            self.waiting.add_all([(0, due_us, message.sequence, message) for message in messages])
 
     def _line_up(self, message: RichMessage) -> None:
         """Put a message that is due where it waits."""

@@ -62,7 +62,10 @@ class SortedLine(Generic[M]):
     def add_all(self, entries: list[tuple[Any, ...]]) -> None:
         """Add rising entries, each its key with the thing behind it, under keys that are not there; fast at the end."""
         blocks, placed = self._blocks, 0
-        if entries and blocks and blocks[-1][-1] < entries[0]:
+        if entries and not blocks:
+            blocks.append([])
+            self._floors.append(entries[0][:-1])
+        if entries and (not blocks[-1] or blocks[-1][-1] < entries[0]):
             block = blocks[-1]
             placed = min(len(entries), 2 * _BLOCK - len(block))
             block += entries[:placed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from .commands import Delivered, Place, PushFlag
@@ -46,6 +47,9 @@ class TraitCommands:
             RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded``; nothing is stored. The first two are flags
                 where the messages have numbers.
         """
+        alike = _pushed_alike(rows) if producer is None else None
+        if alike is not None:
+            return self._push_alike(name, *alike, checked_owner(owner))
         checked = _checked_rows(rows)
         numbers = None if producer is None else checked_numbers(owner, producer, first)
         if numbers is not None and any(item.key is not None for item, _ in checked):
@@ -59,10 +63,19 @@ class TraitCommands:
 
         return store_once(self._state, numbers, len(checked), store)
 
+    def _push_alike(self, name: bytes, bodies: Sequence[bytes], push: Push, owner: bytes) -> list[tuple[int, int]]:
+        """As `push`, for bodies without content type, headers and keys that are pushed alike: the usual batch, and fast."""
+        queue, intake = self._state.queue(name), self._state.intake
+        if not intake.takes_all(queue, bodies):
+            return self._store(queue, [(Item(body, None, (), None), push) for body in bodies], owner)
+        return _all_stored(intake.store_alike(queue, bodies, push), len(bodies))
+
     def _store(self, queue: Queue, checked: list[tuple[Item, Push]], owner: bytes) -> list[tuple[int, int]]:
-        if self._state.intake.takes_all(queue, [item for item, _ in checked]):
-            first = self._state.intake.store_all(queue, checked)
-            return [(PushFlag.STORED, sequence) for sequence in range(first, first + len(checked))]
+        intake = self._state.intake
+        if all(item.key is None for item, _ in checked) and intake.takes_all(
+            queue, [item.content for item, _ in checked]
+        ):
+            return _all_stored(intake.store_all(queue, checked), len(checked))
         plan = PushPlan(self._state, owner)
         for item, _ in checked:
             plan.add(queue, item)
@@ -157,6 +170,26 @@ class TraitCommands:
             assert message.traits.origin is not None  # noqa: S101 - for the type checker
             state.exits.send(queue, message, destination or message.traits.origin.queue)
         return len(found)
+
+
+def _all_stored(first: int, count: int) -> list[tuple[int, int]]:
+    return list(zip(repeat(PushFlag.STORED), range(first, first + count), strict=False))
+
+
+def _pushed_alike(rows: list[list[Any] | bytes]) -> tuple[list[bytes], Push] | None:
+    """The bodies and what they ask for, if all but the first are bare and that one has no content type, headers or key.
+
+    Raises:
+        ValueError: the first is malformed.
+    """
+    push, given = PLAIN_PUSH, rows
+    if rows and not isinstance(rows[0], bytes):
+        push, item = checked_push(rows[0][4]), checked_item(rows[0][:4])
+        if item.content_type is not None or item.headers or item.key is not None:
+            return None
+        given = [item.content, *rows[1:]]
+    bodies = [row for row in given if isinstance(row, bytes)]
+    return (bodies, push) if len(bodies) == len(given) else None
 
 
 def _checked_rows(rows: list[list[Any] | bytes]) -> list[tuple[Item, Push]]:

@@ -14,13 +14,14 @@ from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from .lines import polls_are_suspended
 from .naming import no_queue
+from .push_items import SECONDS_MAX as DELAY_S_MAX
+from .push_items import PushItem, PushOptions
 
 if TYPE_CHECKING:
     from ...wire.ids import ReceiptFormat
     from .deliveries import Delivery
     from .proposals import Proposals
     from .pulls import Pulls, Ticket
-    from .push_items import PushItem
 
 __all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
 
@@ -36,6 +37,8 @@ RETRY_WITHOUT_END = (1 << 31) - 1
 SECONDS_MAX = 1 << 39
 """Longer times are taken for this one."""
 EXACT_LEASES_MAX = 10_000
+_ROW_BYTES = 112
+"""What a message takes in the log beside its contents, at most about."""
 _SWEEP_MIN = 64
 
 
@@ -100,29 +103,42 @@ class PolledQueues:
 
     # --- messages -------------------------------------------------------------------------------------------------
 
-    async def push(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[int]:
-        """Store messages in a queue that exists, all of them or none; returns their ids."""
+    async def push(
+        self, queue: bytes, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None, owner: bytes = b""
+    ) -> list[int]:
+        """Store messages in a queue that exists, all of them or none; returns their ids.
+
+        Args:
+            queue: its name.
+            contents: the bodies.
+            hidden_s: for each, in how many seconds it becomes visible.
+            key: idempotency key of the whole; None for none.
+            owner: whose the key is.
+        """
         service = self._service
         self._check(queue)
-        if len(items) > PUSH_COUNT_MAX:
-            raise LmqError("too_large", f"a push may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
-        size = sum(item.size_bytes() for item in items)
-        rows = self._rows(items)
+        if len(contents) > PUSH_COUNT_MAX:
+            raise LmqError("too_large", f"a push may have at most {PUSH_COUNT_MAX} messages, this has {len(contents)}")
+        sizes = list(map(len, contents))
+        service.check_push(max(sizes, default=0))
+        rows = self._rows(contents, hidden_s, key)
+        size = sum(sizes) + _ROW_BYTES * len(rows)
         results = await service.propose([Op.PUSH_EXISTING, queue, rows, *service.owned(owner)], size)
         return [sequence for _flag, sequence in results]
 
-    def _rows(self, items: Sequence[PushItem]) -> list[list[Any] | bytes]:
-        """The rows of a push. What messages share with those before is checked and sent once."""
-        service, before = self._service, None
+    def _rows(self, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None) -> list[list[Any] | bytes]:
+        """The rows of a push. Messages without keys that are hidden as long as those before are rows of their own contents."""
         rows: list[list[Any] | bytes] = []
-        for item in items:
-            if before is not None and item.options is before.options and item.is_plain():
-                service.check_push(len(item.content))
-                rows.append(item.content)
-            else:
-                service.check_item(item)
-                rows.append(item.row_with_options())
-            before = item
+        if key is not None:
+            for place, (body, delay_s) in enumerate(zip(contents, hidden_s, strict=True)):
+                own_key = b"%s %d" % (key, place)
+                self._service.check_key(own_key)
+                rows.append(_row(body, own_key, delay_s))
+            return rows
+        before_s: float | None = None
+        for body, delay_s in zip(contents, hidden_s, strict=True):
+            rows.append(body if delay_s == before_s else _row(body, None, delay_s))
+            before_s = delay_s
         return rows
 
     async def poll(
@@ -295,6 +311,11 @@ class PolledQueues:
     def prefix_of(self, key: bytes) -> bytes | None:
         """What the names of the queues begin with that a key opens; None if it is not known here."""
         return self._service.machine().api_keys.prefix(key)
+
+
+def _row(body: bytes, key: bytes | None, delay_s: float) -> list[Any]:
+    # The delay is always told, also that of 0: a queue with the property delay obeys its producer.
+    return PushItem(body, key=key, options=PushOptions(delay_s=min(delay_s, DELAY_S_MAX))).row_with_options()
 
 
 def _microseconds(seconds: int) -> int:

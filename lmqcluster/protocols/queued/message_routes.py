@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from ...node.queues.push_items import PushItem, PushOptions
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import plain_body
 from .media import Media, QueuedError, read_object, reply_media
@@ -54,12 +53,9 @@ class MessageRoutes:
         key = request.idempotency_key()
         if key is not None and len(key) > _KEY_BYTES_MAX:
             raise LmqError("bad_request", f"an Idempotency-Key has at most {_KEY_BYTES_MAX} bytes here")
-        options: dict[int, PushOptions] = {}
-        items = [
-            _item(object_of(one, "a message"), key and b"%s %d" % (key, index), options)
-            for index, one in enumerate(list_of(body, "messages"))
-        ]
-        ids = await self._polled.push(name, items, request.principal.owner)
+        pushes = [_pushed(one) for one in list_of(body, "messages")]
+        contents, hidden_s = [one[0] for one in pushes], [one[1] for one in pushes]
+        ids = await self._polled.push(name, contents, hidden_s, key, request.principal.owner)
         media = reply_media(request)
         # queued's clients, which speak MessagePack, refuse members that they do not know.
         return media.reply({"ids": ids, "id": ids[0]} if len(ids) == 1 and not media.is_msgpack else {"ids": ids})
@@ -109,14 +105,15 @@ class MessageRoutes:
         return reply_media(request).reply({"skipped": skipped} if tells else {})
 
 
-def _item(message: dict[str, Any], key: bytes | None, known: dict[int, PushOptions]) -> PushItem:
-    """A message to store. Those of one request with the same delay share their options."""
-    delay_s = number_of(message, "visibility_timeout_secs", 0, _DELAY_MAX)
-    options = known.get(delay_s)
-    if options is None:
-        # A delay beyond what the queue's own would be is set; 0 too, so that a queue with the property delay obeys its producer.
-        options = known[delay_s] = PushOptions(delay_s=min(delay_s, 1e9))
-    return PushItem(contents_of(message), key=key, options=options)
+def _pushed(message: Any) -> tuple[bytes, int]:
+    """Contents of a message to store, and for how many seconds it is hidden."""
+    if type(message) is dict:
+        contents, hidden_s = message.get("contents"), message.get("visibility_timeout_secs")
+        if type(contents) is bytes and type(hidden_s) is int and 0 <= hidden_s <= _DELAY_MAX:
+            # Nearly all of them; what is said of others takes longer.
+            return contents, hidden_s
+    given = object_of(message, "a message")
+    return contents_of(given), number_of(given, "visibility_timeout_secs", 0, _DELAY_MAX)
 
 
 def _wait_s(body: dict[str, Any]) -> float:
