@@ -139,6 +139,14 @@ class Consumers:
         with self.book.open("a") as book:
             book.write(f"killed {name}\n")
 
+    def freeze(self, name: str) -> None:
+        """Stop a consumer in the middle of whatever it does."""
+        self._running[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """Let it go on."""
+        self._running[name].send_signal(signal.SIGCONT)
+
     def lines(self) -> list[str]:
         """What was noted so far."""
         return self.book.read_text().splitlines()

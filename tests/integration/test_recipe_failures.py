@@ -18,6 +18,7 @@ from lmqcluster.client.recipes import ConnectionState
 from .cluster import Cluster, clean_environment, reaper
 from .recipe_faces import Collector, Face, open_face, within
 
+ITEMS, KILLS = (1000, 2) if "LMQ_CAMPAIGN" in os.environ else (200, 1)
 VICTIM = """
 import asyncio, sys
 from lmqcluster import AsyncClient, Client
@@ -114,7 +115,6 @@ class Restarts:
         self._thread.join()
 
 
-@pytest.mark.skipif("LMQ_CAMPAIGN" not in os.environ, reason="takes minutes; LMQ_CAMPAIGN=1 runs it")
 def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_cluster: Cluster) -> None:
     ailing = Collector(lambda item: len(ailing.items) >= 10)
     takers = [ailing, *(Collector() for _ in range(4))]
@@ -126,7 +126,7 @@ def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_clus
         producer = face.queue(queue_name, put_in_background=False)
         with queues[0], queues[1], queues[2], queues[3], queues[4], producer, Restarts(hurt_cluster) as restarts:
             put = 0
-            while put < 1000 or restarts.count < 2:
+            while put < ITEMS or restarts.count < KILLS:
                 assert producer.put(str(put))
                 put += 1
             within(lambda: sum(len(taker.items) for taker in takers) >= put, "all items")
@@ -134,7 +134,6 @@ def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_clus
     assert not set(ailing.failed) & set(ailing.items)
 
 
-@pytest.mark.skipif("LMQ_CAMPAIGN" not in os.environ, reason="takes minutes; LMQ_CAMPAIGN=1 runs it")
 def test_exclusive_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_cluster: Cluster) -> None:
     handled: list[int] = []  # appended to by one consumer at a time, if they are exclusive
     queues = [
@@ -144,7 +143,7 @@ def test_exclusive_consumers_while_nodes_are_killed(face: Face, queue_name: str,
     producer = face.queue(queue_name, put_in_background=False, exclusive=True, safe=True)
     put = 0
     with producer, queues[0], queues[1], queues[2], Restarts(hurt_cluster) as restarts:
-        while put < 1000 or restarts.count < 4:
+        while put < ITEMS or restarts.count < 2 * KILLS:
             assert producer.put(str(put))
             put += 1
         within(lambda: len(set(handled)) >= put, "all items", 600)

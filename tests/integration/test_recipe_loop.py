@@ -60,6 +60,30 @@ def test_exclusive_consumers_that_are_killed_one_after_the_other(
     assert set(owners) == {"c0", "c1", "c2"}
 
 
+@pytest.mark.parametrize("flavour", ["threads", "aio"])
+def test_a_consumer_that_was_frozen_hands_out_nothing_that_others_have(
+    consumers: Consumers, flavour: str, shared_cluster: Cluster, queue_name: str
+) -> None:
+    with (
+        open_face(flavour, shared_cluster.rpc_addresses) as face,
+        face.queue(queue_name, safe=True, put_in_background=False) as producer,
+    ):
+        for number in range(10):
+            producer.put(str(number))
+        consumers.start("frozen", flavour, "--lease", str(LEASE_S), "--prefetch", "10", "--hold", "1")
+        wait_for(lambda: "begin frozen 0" in consumers.lines(), "one in hand")
+        consumers.freeze("frozen")
+        consumers.start("other", flavour, "--lease", str(LEASE_S))
+        wait_for(lambda: consumers.handled() == 10, "all of them")
+        consumers.thaw("frozen")
+        wait_for(lambda: "end frozen 0" in consumers.lines(), "the end of what it had in hand")
+        consumers.kill("other")
+        producer.put("10")
+        wait_for(lambda: "end frozen 10" in consumers.lines(), "it goes on")
+    begun = [line.split()[2] for line in consumers.lines() if line.startswith("begin frozen")]
+    assert begun == ["0", "10"]
+
+
 SAFE = ["begin a 0", "begin b 1", "end b 1", "killed a", "begin b 0", "end b 0"]
 
 
