@@ -131,16 +131,16 @@ async def measure(system: System, case: tuple[int, int, int], queue: str) -> Non
 
 
 @contextlib.contextmanager
-def real_queued(program: Path, folder: Path) -> Iterator[System]:
-    """The real one, with its defaults."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    folder.mkdir()
-    command = [str(program), "--data-dir", str(folder), "--port", str(port)]
+def real_queued(program: Path, folder: Path, address: str = "") -> Iterator[System]:
+    """The real one, with its defaults; at a free address unless one is given."""
+    if not address:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+    folder.mkdir(exist_ok=True)
+    command = [str(program), "--data-dir", str(folder), "--port", address.rpartition(":")[2]]
     with (folder.parent / "queued.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    address = f"127.0.0.1:{port}"
     try:
         wait_for(lambda: _answers(address), "queued answers")
         yield System("queued", [address], [process.pid])

@@ -13,6 +13,7 @@ from ..benchmarks.queued import real_queued
 from ..integration.cluster import Cluster
 from ..integration.programs import run
 from ..integration.queued_http import QueuedHttp
+from . import import_loop
 
 PROGRAM = os.environ.get("LMQ_QUEUED", "")
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="LMQ_QUEUED does not name the program of the real queued")
@@ -86,3 +87,9 @@ def test_its_messages_are_taken_over(real: QueuedHttp, shared_cluster: Cluster, 
     polled = [one["contents"] for one in ours.poll(queue_name, 2000)]
     assert sorted(polled) == [*bodies, b"later"]
     assert real.poll(queue_name, ignore_existing_visibility_timeouts=True) == []
+
+
+def test_an_importer_that_is_killed_loses_and_doubles_nothing() -> None:
+    bodies = [b"%05d" % number for number in range(3_000)]
+    told = import_loop.run(Path(PROGRAM), bodies, kills=4, seed=2, outage_s=0)
+    assert told.is_right(bodies)
