@@ -38,7 +38,7 @@ NOT_RUN = {
     "docs/production.md": "needs machines of its own and systemd",
     "docs/spark.md": "needs a cluster of Spark; tests/spark runs the pipelines",
 }
-"""Of these pages programs, commands and options are checked, by tests/unit/test_documentation.py."""
+"""Of these pages programs, commands and options are checked, by tests/unit/project/test_documentation.py."""
 ELSEWHERE = re.compile(r"/etc/|/var/lib/|10\.0\.0\.|^make |\.venv/bin/activate| \.\.\.( |$)")
 """Lines that are for other machines, or that stand for what the test has done already."""
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 from lmqcluster import AsyncClient
 
-from ..unit.client_cluster import async_test
+from ..unit.client.client_cluster import async_test
 from .cluster import Cluster, NodeProcess, wait_for
 from .outage import in_step
 

@@ -10,7 +10,7 @@ import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError, Outcome
 
-from ..unit.client_cluster import async_test
+from ..unit.client.client_cluster import async_test
 from .cluster import Cluster, fetch
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lmqcluster import AsyncClient
 
-from ..unit.client_cluster import async_test
+from ..unit.client.client_cluster import async_test
 from .cluster import Cluster, NodeProcess, fetch, ports, wait_for
 from .load import Load
 from .programs import run

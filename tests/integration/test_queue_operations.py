@@ -11,7 +11,7 @@ import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError
 
-from ..unit.client_cluster import async_test
+from ..unit.client.client_cluster import async_test
 from .cluster import Cluster, NodeProcess
 from .raw_http import Connection, call, settle
 from .raw_rpc import Rpc

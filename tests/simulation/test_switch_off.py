@@ -3,7 +3,7 @@
 No switch brings back what is not there any more: the 32-bit offsets of the library's journal (D12), its own commands and their
 versions (D17), its serializer and its forked children (D31, D32), its chunks, pickles and open utility messages (D27 to D29:
 `tests/integration/test_bad_input_raft.py`). D26 cannot be brought back alone, because nobody votes for a node that is no member.
-D30 is the real transport's (`tests/unit/test_replication_connections.py`); D33 costs only time.
+D30 is the real transport's (`tests/unit/replication/test_connections.py`); D33 costs only time.
 """
 
 from __future__ import annotations

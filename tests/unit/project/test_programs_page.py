@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from lmqcluster_cli.admin.program import cli
 
-PAGE = (Path(__file__).parents[2] / "docs" / "admin.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "admin.md").read_text(encoding="utf-8")
 
 
 def commands_of(group: click.Group, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:

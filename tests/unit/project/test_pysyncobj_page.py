@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from pysyncobj import SyncObj
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "pysyncobj.md").read_text(encoding="utf-8")
 CORE = "lmqcluster/replication/raft_core.py"
 CORE_STATE = "lmqcluster/replication/core_state.py"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES_MAX = 4
 ROWS = re.findall(
     r"^\| (an? [^|]+) \| `([^`]+)` \| (.+) \|$",

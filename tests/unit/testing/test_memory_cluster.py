@@ -19,7 +19,7 @@ import pytest
 from lmqcluster import AsyncClient, Client, LmqError, Outcome
 from lmqcluster.testing import MemoryCluster
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOUR_S = 3600
 
 

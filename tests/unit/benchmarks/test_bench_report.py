@@ -318,7 +318,7 @@ def test_the_document_is_json_with_all_measurements() -> None:
     }
 
 
-PLOTS = Path(__file__).resolve().parents[2] / "docs" / "plots"
+PLOTS = Path(__file__).resolve().parents[3] / "docs" / "plots"
 
 
 def test_the_plots_of_the_documentation_show_the_result_beside_them(tmp_path: Path) -> None:

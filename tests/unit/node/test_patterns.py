@@ -14,7 +14,7 @@ from lmqcluster.node.queues.rules import RULES_INSTRUCTIONS_MAX, check_rules
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.properties import RULES_MAX, parse_rules
 
-PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 
 
 def test_the_engine_is_pinned_and_goes_with_the_machine_version() -> None:

@@ -11,7 +11,7 @@ from lmqcluster.core import Op
 from lmqcluster.core.queue_counters import COUNTERS
 from lmqcluster.wire.queue_options import QUEUE_OPTIONS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
 TERMS = {word for term, _ in ROWS for word in re.findall(r"[a-z]+", term.lower())}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}

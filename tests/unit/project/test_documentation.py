@@ -16,7 +16,7 @@ from lmqcluster_cli.admin.program import cli as lmq_admin
 from lmqcluster_cli.lmq.program import cli as lmq
 from lmqcluster_cli.pipeline.program import cli as lmq_pipeline
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDERS = ("docs", "deploy", "lmqcluster", "chaos")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 TYPED = [page for page in PAGES if page.name != "CHANGELOG.md"]

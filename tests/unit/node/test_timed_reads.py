@@ -13,7 +13,7 @@ from lmqcluster.node.queues.timed_reads import TimedReads
 from lmqcluster.testing.node import MemoryNode
 from lmqcluster.wire.errors import LmqError
 
-from .test_node_sessions import bodies, push, run
+from .test_sessions import bodies, push, run
 
 
 def test_they_return_in_order_when_their_time_is_over_and_not_before() -> None:

@@ -12,7 +12,7 @@ from lmqcluster.core.operations import STEP_MAX
 from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError, Outcome
 
-from .replication_bench import Bench
+from .command_bench import Bench
 
 Q, R = b"q", b"r"
 Scenario = Callable[[Bench, QueueService], Awaitable[None]]

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PACKAGES = {"lmqcluster": ROOT / "lmqcluster", "lmqcluster_cli": ROOT / "cli", "lmqcluster_chaos": ROOT / "chaos"}
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60

@@ -15,7 +15,7 @@ from lmqcluster.node import proposer as module
 from lmqcluster.node.proposer import Group
 from lmqcluster.wire.errors import LmqError
 
-from .replication_bench import INCARNATION, ORIGIN, Bench, Recorder, until
+from .command_bench import INCARNATION, ORIGIN, Bench, Recorder, until
 
 Scenario = Callable[[Bench, Recorder], Awaitable[None]]
 

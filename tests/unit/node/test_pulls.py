@@ -19,7 +19,7 @@ from lmqcluster.node.queues.pulls import Waiter
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import PULL_COUNT_MAX
 
-from .replication_bench import DEADLINE_S, Bench, until
+from .command_bench import DEADLINE_S, Bench, until
 
 Scenario = Callable[[Bench], Awaitable[None]]
 

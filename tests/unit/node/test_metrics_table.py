@@ -10,7 +10,7 @@ import pytest
 from lmqcluster.core.queue_counters import COUNTERS
 from lmqcluster.node.metrics.table import BY_NAME, QUEUE_SECTION, SECTIONS, Definition, markdown
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 @pytest.mark.parametrize("one", BY_NAME.values(), ids=BY_NAME)

@@ -13,7 +13,7 @@ from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError
 from tests.property.work import counted
 
-from .replication_bench import Bench
+from .command_bench import Bench
 
 HOOKS = [["pre_http_push", [["lmq_hook_preserve_header", [f"x-{number:04}" for number in range(60)]]]]]
 

@@ -16,7 +16,7 @@ from lmqcluster.node.queues.pattern_views import CLIENT_VIEWS_MAX, VIEWS_MAX, Pa
 from lmqcluster.node.queues.patterns import client_pattern
 from lmqcluster.wire.errors import LmqError
 
-from .replication_bench import Bench, until
+from .command_bench import Bench, until
 
 A, B = b"client a", b"client b"
 Scenario = Callable[[Bench], Awaitable[None]]

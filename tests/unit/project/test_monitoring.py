@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from lmqcluster.node.metrics.table import BY_NAME, STANDARD
+from tests.promtool import run
 
-from ..promtool import run
-
-FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
 RULES = FOLDER / "rules" / "lmqcluster.yml"
 RULES_TEST = FOLDER / "rules_test.yml"
 DASHBOARD = FOLDER / "dashboards" / "lmqcluster.json"

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from lmqcluster_cli.lmq.program import cli
 from lmqcluster_cli.shared.errors import EXIT_CODES_HELP
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_table_of_options_is_what_lmq_config_docs_prints() -> None:

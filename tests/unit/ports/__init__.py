@@ -1,0 +1,1 @@
+"""Connections and who may open them."""

@@ -1,0 +1,1 @@
+"""The repository itself: documents, structure, pinned versions."""

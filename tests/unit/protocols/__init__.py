@@ -1,0 +1,1 @@
+"""HTTP, MessagePack-RPC and Kestrel's protocols."""
