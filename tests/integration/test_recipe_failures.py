@@ -62,8 +62,10 @@ def face(request: pytest.FixtureRequest, hurt_cluster: Cluster) -> Iterator[Face
         yield made
 
 
-@pytest.mark.parametrize("safe", [True, False])
-def test_a_consumer_is_killed(face: Face, queue_name: str, safe: bool) -> None:
+@pytest.mark.parametrize(("safe", "with_leader"), [(True, False), (True, True), (False, False)])
+def test_a_consumer_is_killed(
+    face: Face, queue_name: str, hurt_cluster: Cluster, safe: bool, with_leader: bool
+) -> None:
     flavour = "threads" if face.loop is None else "aio"
     with face.queue(queue_name) as queue:
         for number in range(4):
@@ -84,6 +86,8 @@ def test_a_consumer_is_killed(face: Face, queue_name: str, safe: bool) -> None:
             assert [victim.stdout.readline(), victim.stdout.readline()] == ["0\n", "1\n"]
             victim.kill()
         reaper.tell("-", victim.pid)
+        if with_leader:
+            hurt_cluster.leader().restart()
         # It comes again in its old place.
         left = ["1", "2", "3"] if safe else ["2", "3"]
         within(lambda: queue.message_count() == len(left), "the end of the session")
