@@ -9,7 +9,7 @@ from collections.abc import Callable
 from lmqcluster.client import Client
 from lmqcluster.wire.errors import LmqError
 
-from .leases import Leases
+from .worker_session import WorkerSession
 
 __all__ = ["Acks"]
 
@@ -17,17 +17,17 @@ __all__ = ["Acks"]
 class Acks:
     """Sends acks from a thread of its own, which begins with the first. While some are under way, the next ones gather.
 
-    A message whose ack does not reach the cluster comes again when its lease has ended.
+    A message whose ack does not reach the cluster comes again when the worker's session has ended.
 
     Args:
         client: gives the client, whenever one is needed.
-        leases: lets go of what is acknowledged.
+        session: lets go of what is acknowledged.
         logger: hears of acks that did not succeed.
     """
 
-    def __init__(self, client: Callable[[], Client], leases: Leases, logger: logging.Logger) -> None:
+    def __init__(self, client: Callable[[], Client], session: WorkerSession, logger: logging.Logger) -> None:
         self._client = client
-        self._leases = leases
+        self._session = session
         self._logger = logger
         self._changed = threading.Condition()
         self._gathered: dict[str, list[str]] = {}
@@ -76,6 +76,8 @@ class Acks:
             self._logger.warning("%d messages of the queue %r come again: %s", len(receipts), queue, error)
         else:
             if ended:
-                self._logger.warning("%d leases of %r ended before the ack: these messages come again", ended, queue)
+                self._logger.warning(
+                    "%d messages of %r were given to others before the ack: they run again", ended, queue
+                )
         finally:
-            self._leases.let_go(queue, receipts)
+            self._session.let_go(queue, receipts)

@@ -1,7 +1,7 @@
 """A broker for dramatiq: ``pip install lmqcluster[dramatiq]``.
 
 A message of dramatiq is a message of the cluster. Its delay and its actor's priority are the cluster's, so there are no queues
-for delayed messages. While a worker has it, it is under a lease that is renewed.
+for delayed messages. What a worker has is its session's as long as it lives.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
 from dramatiq.common import xq_name
 from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
 
-from lmqcluster.client import Client, ClientOptions, PushOptions, SyncMessage
+from lmqcluster.client import Client, ClientOptions, PushOptions
+from lmqcluster.client import Message as Delivered
 from lmqcluster.wire.errors import LmqError
 
 from .acks import Acks
-from .leases import Leases
+from .worker_session import LEASE_S_MAX, WorkerSession
 
 __all__ = ["LmqBroker"]
 
@@ -56,15 +57,17 @@ class LmqBroker(Broker):
             nodes: addresses of the nodes, as for `lmqcluster.Client`.
             middleware: as for every broker of dramatiq.
             namespace: what the names of queues in the cluster begin with: ``NAMESPACE.QUEUE``.
-            lease: seconds after which the messages of a worker that has died come again.
+            lease: seconds after which the messages of a worker that has died come again, at most an hour.
             dead_message_ttl: seconds for which dead letters are kept, in ``NAMESPACE.QUEUE.XQ``.
             options: those of `lmqcluster.Client`.
 
         Raises:
-            ValueError: `lease` or `dead_message_ttl` is not above 0.
+            ValueError: `lease` or `dead_message_ttl` is out of range.
         """
-        if min(lease, dead_message_ttl) <= 0:
-            raise ValueError("lease and dead_message_ttl must be above 0")
+        if not 0 < lease <= LEASE_S_MAX:
+            raise ValueError(f"lease must be above 0 and at most {LEASE_S_MAX:g} seconds")
+        if dead_message_ttl <= 0:
+            raise ValueError("dead_message_ttl must be above 0")
         super().__init__(middleware=middleware)
         self.actor_options.add("broker_priority")
         self.queues: set[str] = set()
@@ -77,8 +80,8 @@ class LmqBroker(Broker):
         self._known: set[str] = set()
         self._pulls: dict[str, int] = {}  # queue -> pulls that have ended
         self._consumers: dict[str, int] = {}  # queue -> consumers that are open
-        self.leases = Leases(lambda: self.client, lease, self.logger)
-        self.acks = Acks(lambda: self.client, self.leases, self.logger)
+        self.session = WorkerSession(lambda: self.client, lease)
+        self.acks = Acks(lambda: self.client, self.session, self.logger)
 
     @property
     def client(self) -> Client:
@@ -97,7 +100,7 @@ class LmqBroker(Broker):
     def close(self) -> None:
         """Send the last acks, and disconnect."""
         self.acks.close()
-        self.leases.close()
+        self.session.close()
         if self._client is not None:
             self._client.close()
 
@@ -181,7 +184,7 @@ class LmqBroker(Broker):
         while True:
             with self._lock:
                 pulls, consumers = self._pulls.get(queue_name, 0), self._consumers.get(queue_name, 0)
-            busy = self.leases.count(self.stored_name(queue_name)) > 0
+            busy = self.session.count(self.stored_name(queue_name)) > 0
             if busy or self._waiting(queue_name):
                 seen_at = None
             elif consumers == 0 or (seen_at is not None and pulls > seen_at + consumers):
@@ -212,11 +215,17 @@ class LmqBroker(Broker):
         with self._lock:
             self._consumers[queue_name] = self._consumers.get(queue_name, 0) + change
 
-    def took(self, queue_name: str, receipts: Iterable[str]) -> None:
-        """A pull has ended with these messages."""
-        self.leases.took(self.stored_name(queue_name), receipts)
+    def pull(self, queue_name: str, count: int, timeout_s: float) -> list[Delivered]:
+        """Take messages of a queue.
+
+        Raises:
+            LmqError: the cluster refuses.
+        """
+        stored = self.stored_name(queue_name)
+        messages = self.client._run(lambda: self.session.pull(stored, count, timeout_s))
         with self._lock:
             self._pulls[queue_name] = self._pulls.get(queue_name, 0) + 1
+        return messages
 
     def bury(self, queue_name: str, receipt: str, body: object) -> None:
         """Move a message to the dead letters, in one step."""
@@ -241,7 +250,7 @@ class _LmqConsumer(Consumer):
         self._stored = broker.stored_name(queue_name)
         self._prefetch = max(prefetch, 1)
         self._wait_s = min(timeout / 1000, _PULL_S)
-        self._cache: deque[SyncMessage] = deque()
+        self._cache: deque[Delivered] = deque()
         self._outstanding: set[str] = set()
         self._freed = threading.Event()
         self._closed = False
@@ -267,12 +276,9 @@ class _LmqConsumer(Consumer):
             self._freed.wait(self._wait_s)
             return False
         try:
-            messages = self._broker.client.pull_many(
-                self._stored, room, self._wait_s, lease=self._broker.leases.first_s
-            )
+            messages = self._broker.pull(self._queue_name, room, self._wait_s)
         except LmqError as error:
             raise ConnectionClosed(error) from error
-        self._broker.took(self._queue_name, [message.id for message in messages])
         self._cache.extend(messages)
         return bool(messages)
 
@@ -305,7 +311,7 @@ class _LmqConsumer(Consumer):
         except LmqError as error:
             raise ConnectionClosed(error) from error
         finally:
-            self._broker.leases.let_go(self._stored, receipts)
+            self._broker.session.let_go(self._stored, receipts)
             self._forget(receipts)
 
     def _forget(self, receipts: list[str]) -> None:
@@ -318,6 +324,8 @@ class _LmqConsumer(Consumer):
         except LmqError as error:
             if error.code != "lease_lost":
                 raise ConnectionClosed(error) from error
-            self._broker.logger.warning("The lease of a message of queue %r ended: it runs again.", self._queue_name)
-        self._broker.leases.let_go(self._stored, [receipt])
+            self._broker.logger.warning(
+                "A message of queue %r was given to another worker: it runs again.", self._queue_name
+            )
+        self._broker.session.let_go(self._stored, [receipt])
         self._forget([receipt])

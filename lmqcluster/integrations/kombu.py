@@ -28,8 +28,8 @@ from lmqcluster.client import Client, ClientOptions, Message, PushOptions
 from lmqcluster.wire.errors import LmqError
 
 from .acks import Acks
-from .leases import Leases
 from .receiver import Receiver
+from .worker_session import LEASE_S_MAX, WorkerSession
 
 __all__ = ["Channel", "Transport"]
 
@@ -197,14 +197,14 @@ class Channel(virtual.Channel):
         if queue in self._handlers:
             return
         self._handlers[queue] = (callback, no_ack)
-        lease_s = None if no_ack else self.connection.leases.first_s
+        pull = self.connection.pull_settled if no_ack else self.connection.pull
 
         def receiver(stored: str) -> Receiver:
             def received(messages: list[Message]) -> None:
                 self._received(queue, stored, messages, no_ack)
 
             room = self._settled_room if no_ack else self._room
-            return Receiver(self.connection.lmq, stored, room, lease_s, received, logger)
+            return Receiver(self.connection.lmq, stored, room, pull, received, logger)
 
         self._receivers[queue] = [receiver(stored) for stored in self._stored_names(queue)]
 
@@ -248,7 +248,6 @@ class Channel(virtual.Channel):
         if not no_ack:
             with self._lock:
                 self._held.update({message.id: _Held(queue, stored, is_new=True) for message in messages})
-            self.connection.leases.took(stored, [message.id for message in messages])
         for message in messages:
             self.connection.inbox.put((self, queue, message))
 
@@ -295,20 +294,16 @@ class Channel(virtual.Channel):
         with self.connection.lmq.transaction() as transaction:
             transaction.push(f"{stored}.unreadable", message.content)
             transaction.done(stored, message.id)
-        self.connection.leases.let_go(stored, [message.id])
+        self.connection.session.let_go(stored, [message.id])
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """Take one message now, None if there is none."""
         for stored in self._stored_names(queue):
-            leases = self.connection.leases
-            pulled = self.connection.lmq.pull_many(
-                stored, 1, 0, lease=None if no_ack else leases.first_s, auto_ack=no_ack
-            )
+            pulled = self.connection.pull_now(stored, no_ack)
             for one in pulled:
                 if not no_ack:
                     with self._lock:
                         self._held[one.id] = _Held(queue, stored, is_new=False)
-                    leases.took(stored, [one.id])
                 made = self._made(one)
                 if made is None and not no_ack:
                     self._bury(stored, one)
@@ -322,7 +317,7 @@ class Channel(virtual.Channel):
         """Acknowledge a message, in the background, or give it back to its old place.
 
         Raises:
-            LmqError: it was not given back; it comes again when its lease has ended.
+            LmqError: it was not given back; it comes again when the session has ended.
         """
         with self._lock:
             held = self._held.pop(delivery_tag, None)
@@ -334,7 +329,7 @@ class Channel(virtual.Channel):
             try:
                 self.connection.lmq.put_back(held.stored, delivery_tag)
             finally:
-                self.connection.leases.let_go(held.stored, [delivery_tag])
+                self.connection.session.let_go(held.stored, [delivery_tag])
         self._wake()
 
     def give_back(self, chosen: Callable[[_Held], bool] | None) -> None:
@@ -349,9 +344,9 @@ class Channel(virtual.Channel):
             try:
                 self.connection.lmq.put_back_many(stored, tags)
             except LmqError as error:
-                logger.warning("messages of %r were not given back, their leases have to end: %s", stored, error)
+                logger.warning("messages of %r were not given back, they come again later: %s", stored, error)
             finally:
-                self.connection.leases.let_go(stored, tags)
+                self.connection.session.let_go(stored, tags)
 
     def close(self) -> None:
         """Cancel all consumers, and give back all messages in hand."""
@@ -384,8 +379,8 @@ class Transport(virtual.Transport):
         used = client.transport_options
         self._namespace = used.get("namespace") or path or "celery"
         self._lease_s = float(used.get("lease", 30.0))
-        if self._lease_s <= 0:
-            raise ValueError("the transport option lease must be above 0")
+        if not 0 < self._lease_s <= LEASE_S_MAX:
+            raise ValueError(f"the transport option lease must be above 0 and at most {LEASE_S_MAX:g} seconds")
         self._client_options: ClientOptions = {name: used[name] for name in _CLIENT_OPTIONS if name in used}
         self._lmq: Client | None = None
         self._pid = 0
@@ -393,8 +388,8 @@ class Transport(virtual.Transport):
 
     def _renew(self) -> None:
         self.inbox: SimpleQueue[tuple[Channel, str, Message]] = SimpleQueue()
-        self.leases = Leases(lambda: self.lmq, self._lease_s, logger)
-        self.acks = Acks(lambda: self.lmq, self.leases, logger)
+        self.session = WorkerSession(lambda: self.lmq, self._lease_s)
+        self.acks = Acks(lambda: self.lmq, self.session, logger)
 
     @property
     def is_used(self) -> bool:
@@ -408,6 +403,20 @@ class Transport(virtual.Transport):
             self._lmq, self._pid = Client(self.nodes, **self._client_options), os.getpid()
             self._renew()
         return self._lmq
+
+    async def pull(self, stored: str, count: int) -> list[Message]:
+        """Wait for messages, on the client's event loop."""
+        return await self.session.pull(stored, count, None)
+
+    async def pull_settled(self, stored: str, count: int) -> list[Message]:
+        """As `pull`, for messages that need no ack."""
+        return await self.lmq._client.pull_many(stored, count, None, auto_ack=True)
+
+    def pull_now(self, stored: str, no_ack: bool) -> list[Message]:
+        """Take one message if there is one."""
+        if no_ack:
+            return self.lmq._run(lambda: self.lmq._client.pull_many(stored, 1, 0, auto_ack=True))
+        return self.lmq._run(lambda: self.session.pull(stored, 1, 0))
 
     def stored_name(self, queue: str) -> str:
         """What a queue is called in the cluster."""
@@ -439,7 +448,7 @@ class Transport(virtual.Transport):
         super().close_connection(connection)
         if self.is_used and self._lmq is not None:
             self.acks.close()
-            self.leases.close()
+            self.session.close()
             self._lmq.close()
         self._lmq = None
 

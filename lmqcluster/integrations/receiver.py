@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from lmqcluster.client import Client, Message
 from lmqcluster.wire.errors import LmqError
@@ -21,7 +21,7 @@ class Receiver:
     Args:
         queue: name of the queue in the cluster.
         room: how many messages may be taken now.
-        lease_s: lease of a message; None has the cluster acknowledge what it sends.
+        pull: waits for messages, on the event loop: at most so many of a queue.
         received: takes messages, on the event loop. It must not block.
     """
 
@@ -30,14 +30,14 @@ class Receiver:
         client: Client,
         queue: str,
         room: Callable[[], int],
-        lease_s: float | None,
+        pull: Callable[[str, int], Awaitable[list[Message]]],
         received: Callable[[list[Message]], None],
         logger: logging.Logger,
     ) -> None:
         self._client = client
         self._queue = queue
         self._room = room
-        self._lease_s = lease_s
+        self._pull = pull
         self._received = received
         self._logger = logger
         self._loop, self._wake, self._task = client._run(self._start)
@@ -74,9 +74,8 @@ class Receiver:
             raise
 
     async def _take(self, count: int) -> None:
-        client, auto_ack = self._client._client, self._lease_s is None
         try:
-            messages = await client.pull_many(self._queue, count, None, lease=self._lease_s, auto_ack=auto_ack)
+            messages = await self._pull(self._queue, count)
         except LmqError as error:
             self._logger.warning(
                 "no messages can be taken from the queue %r, it is tried again: %s", self._queue, error

@@ -141,7 +141,7 @@ def test_what_is_no_message_of_kombu_is_put_aside(connect: Callable[..., Connect
     assert transport.lmq.backlog(queue=f"{stored}.unreadable").messages == 4
 
 
-def test_a_lease_is_renewed_while_a_message_is_in_hand(connect: Callable[..., Connection]) -> None:
+def test_a_message_is_in_hand_as_long_as_the_session_is_renewed(connect: Callable[..., Connection]) -> None:
     connection = connect(lease=2)
     Producer(connection.channel()).publish("long", routing_key="tasks", declare=[tasks()])
     taker = Taker(connection, tasks(), prefetch=1)
@@ -151,13 +151,31 @@ def test_a_lease_is_renewed_while_a_message_is_in_hand(connect: Callable[..., Co
     stored = other.transport.stored_name("tasks")
     assert other.transport.lmq.pull(stored, 5) is None
     # A process that is gone renews nothing.
-    connection.transport.leases.close()
+    connection.transport.lmq._run(connection.transport.session._session.abandon)
     message = other.transport.lmq.pull(stored, PATIENCE_S)
     assert message is not None
     with pytest.raises(TimeoutError):
         connection.drain_events(timeout=0)
     taker.messages[0].ack()
     assert message.ack()
+
+
+def test_what_a_process_had_that_is_gone_is_in_its_old_place(connect: Callable[..., Connection]) -> None:
+    connection = connect(lease=2)
+    producer = Producer(connection.channel(), routing_key="tasks")
+    for number in range(4):
+        producer.publish(number, declare=[tasks()])
+    gone = Taker(connection, tasks(), prefetch=2)
+    assert gone.wait(2) == [0, 1]
+    gone.consumer.cancel()
+    connection.transport.lmq._run(connection.transport.session._session.abandon)
+    other = connect()
+    queue = tasks()(other.channel())
+    wait_for(lambda: queue.queue_declare(passive=True).message_count == 4, "the end of the session")
+    taker = Taker(other, tasks())
+    assert taker.wait(4) == [0, 1, 2, 3]
+    for message in taker.messages:
+        message.ack()
 
 
 def test_queues_are_taken_from_without_consumers(connect: Callable[..., Connection]) -> None:
