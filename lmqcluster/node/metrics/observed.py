@@ -37,10 +37,10 @@ class Observed:
         self.apply_faults = 0
         self.leader_changes = 0
 
-    def request_done(self, protocol: str, operation: str, code: str, seconds: float) -> None:
-        """Count a request that was answered."""
+    def request_done(self, protocol: str, operation: str, code: str, seconds: float, count: int = 1) -> None:
+        """Count so many requests that were answered."""
         key = (protocol, operation, code)
         durations = self.requests.get(key)
         if durations is None:
             durations = self.requests[key] = Histogram()
-        durations.observe(seconds)
+        durations.observe(seconds, count)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ...core import Op
-from ...core.commands import Place
+from ...core.commands import Delivered, Place
 from ...wire.errors import LmqError
 from ..proposer import Group
-from .deliveries import Delivery
+from .deliveries import Delivery, rendered
 from .node_session import OWNER, NodeSession
 from .proposals import unheard
+from .read_turns import ReadTurns
 from .service import QueueService
+from .times import lease_us
 
 __all__ = ["OpenReads"]
 
@@ -34,6 +37,7 @@ class OpenReads:
         self._service = service
         self._session = session
         self._loop = asyncio.get_running_loop()
+        self._turns = ReadTurns(service.proposer, lambda: service.pulls)
 
     def on_lost(self, listener: Callable[[], None]) -> None:
         """Be called when others have got what this node's connections held: these have to be closed."""
@@ -55,7 +59,24 @@ class OpenReads:
         Raises:
             LmqError: as `QueueService.pull`; ``exclusive`` for an exclusive queue, which connections of a node would share.
         """
+        found = await self.take(queue, count=count, wait_s=wait_s, lease_s=lease_s, has_room=has_room)
+        return rendered(self._service.receipts(), found, self._service.pulls.clock.now_us())
+
+    async def take(
+        self,
+        queue: bytes,
+        *,
+        count: int = 1,
+        wait_s: float | None = 0.0,
+        lease_s: float | None = None,
+        has_room: HasRoom | None = None,
+        until: asyncio.Future[None] | None = None,
+    ) -> list[Delivered]:
+        """As `open`, with the deliveries as the core names them. With `until` the wait is over, too, when that is done."""
         service = self._service
+        service.check_version(3)
+        service.check_name(queue, OWNER)
+        until_us = 0 if lease_s is None else lease_us(lease_s)
         ends_s = None if wait_s is None else self._loop.time() + wait_s
         while True:
             found = service.machine().queues.get(queue)
@@ -64,38 +85,52 @@ class OpenReads:
                 raise LmqError("exclusive", reason)
             left_s = None if ends_s is None else max(0.0, ends_s - self._loop.time())
             session = await self._session.id()
+            asked = (Op.PULL_IN_SESSION, until_us, service.sessions.number(session), 0, -1, *service.owned(OWNER))
+            start = partial(self._turns.open, asked)
             try:
-                return await service.sessions.pull(
-                    queue,
-                    session,
-                    count=count,
-                    wait_s=left_s,
-                    lease_s=lease_s,
-                    charge=0,
-                    has_room=has_room,
-                    owner=OWNER,
-                )
+                return await service.delivered(start, queue, (count, left_s), has_room, charged=False, until=until)
             except LmqError as exc:
                 if exc.code != "session_lost":
                     raise
                 # Nothing was taken. The node opens another session.
                 self._session.lost(session)
 
+    async def take_settled(self, queue: bytes) -> list[Delivered]:
+        """Take a message that is gone when this returns; none if there is none now.
+
+        Raises:
+            LmqError: as `QueueService.pull`. If the outcome is not known, it may be gone.
+        """
+        service = self._service
+        service.check_version(3)
+        service.check_name(queue, OWNER)
+        start = partial(self._turns.open, (Op.PULL_LEASE, 0, True))
+        return await service.delivered(start, queue, (1, 0.0), None)
+
+    def confirm_soon(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
+        """Send the end of these deliveries with this turn, before what is opened in it.
+
+        What is returned tells which of them were open; None if there is no such queue.
+        """
+        return self._turns.confirm(queue, numbers)
+
     async def confirm(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
         """The messages are gone. False for one that is not open any more, and may be somebody else's."""
-        return await self._settled(self._service.ack(queue, ids), len(ids))
+        parse = self._service.receipts().parse
+        settled = await self.confirm_soon(queue, [parse(one) for one in ids])
+        return [False] * len(ids) if settled is None else settled
 
     async def abort(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
         """The messages return to the head, in the order in which they are given. False for one that is not open any more."""
-        return await self._settled(self._service.nack(queue, ids, Place.HEAD, 0.0), len(ids))
+        parse = self._service.receipts().parse
+        return await self.abort_numbers(queue, [parse(one) for one in ids])
 
-    async def _settled(self, settling: Awaitable[list[bool]], count: int) -> list[bool]:
-        try:
-            return await settling
-        except LmqError as exc:
-            if exc.code != "queue_not_found":
-                raise
-            return [False] * count
+    async def abort_numbers(self, queue: bytes, numbers: Sequence[int]) -> list[bool]:
+        """As `abort`, with the numbers of the deliveries."""
+        self._service.check_version(3)
+        command = [Op.GIVE_BACK, queue, list(numbers), int(Place.HEAD), 0]
+        settled: list[bool] | None = await self._service.propose(command, 64 + 12 * len(numbers))
+        return [False] * len(numbers) if settled is None else settled
 
     def abort_soon(self, held: Mapping[bytes, Sequence[bytes]]) -> None:
         """A connection is gone: what it held, by queue, returns to the head in order. Nothing waits for it.
@@ -103,9 +138,12 @@ class OpenReads:
         Should the node die first, its session ends, with the same effect.
         """
         parse = self._service.receipts().parse
-        for queue, ids in held.items():
-            numbers = [parse(one) for one in ids]
+        self.abort_numbers_soon({queue: [parse(one) for one in ids] for queue, ids in held.items()})
+
+    def abort_numbers_soon(self, held: Mapping[bytes, Sequence[int]]) -> None:
+        """As `abort_soon`, with the numbers of the deliveries."""
+        for queue, numbers in held.items():
             # The last ones go to the head first, so that all of them stand in order there.
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
-                part = numbers[start : start + _NUMBERS_MAX]
+                part = list(numbers[start : start + _NUMBERS_MAX])
                 self._service.proposer.add_first(Group([Op.GIVE_BACK, queue, part, int(Place.HEAD), 0], [], unheard))

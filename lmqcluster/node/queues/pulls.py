@@ -108,7 +108,21 @@ class Pulls:
             LmqError: the node takes no more requests.
         """
         op, *arguments = asked
-        self._proposer.add(Group([op, queue, ticket[2], *arguments], [ticket], self), 64 + _DELIVERY_BYTES * ticket[2])
+        tail, size = self._proposer.tail, _DELIVERY_BYTES * ticket[2]
+        if (
+            tail is not None
+            and tail.sink is self
+            and tail.command[1] == queue
+            and tail.command[0] == op
+            and tail.command[3:] == arguments
+            and tail.command[2] + ticket[2] <= PULL_COUNT_MAX
+            and _may_share(asked)
+        ):
+            tail.command[2] += ticket[2]
+            tail.tickets.append(ticket)
+            self._proposer.grew(tail, size)
+        else:
+            self._proposer.add(Group([op, queue, ticket[2], *arguments], [ticket], self), 64 + size)
 
     def wait_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
         """Wait for a queue in which nothing is due, as if a pull had found that out."""
@@ -451,6 +465,12 @@ def _asked(command: Command) -> Asked:
     if command[0] == Op.POLL:
         return (command[0], *command[3:5], True)
     return (command[0], *command[3:])
+
+
+def _may_share(asked: Asked) -> bool:
+    """Whether pulls that ask for this may share a command, as plain pulls do: none of them gives back what another one got."""
+    op, *arguments = asked
+    return bool(op == Op.PULL_LEASE or (op == Op.PULL_IN_SESSION and arguments[3] < 0))
 
 
 def is_charged(command: Command) -> bool:

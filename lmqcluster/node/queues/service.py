@@ -28,13 +28,14 @@ from .pattern_views import PatternViews
 from .patterns import check_pattern
 from .polls import PolledQueues
 from .proposals import Proposals
-from .pulls import Pulls, Ticket, Waiter
+from .pulls import Puller, Pulls, Ticket, Waiter
 from .push_copies import push_copies
 from .push_items import PushItem, Stored, check_all_stored, refusal_of, stored
 from .queue_events import QueueEvents
 from .rules import check_rules
 from .session_list import SessionList
 from .sessions import Sessions
+from .shares import Share, shares
 from .subscriptions import Subscriptions
 from .times import lease_us, retry_delay_us
 from .transactions import Step, run_transaction
@@ -179,6 +180,26 @@ class QueueService(Proposals):
         self.check_push(len(content))
         return self._push_plain(queue, PushItem(content))
 
+    def push_run(self, queue: bytes, contents: list[bytes], owner: bytes = b"") -> asyncio.Future[list[int]]:
+        """Send pushes of bare messages now, one behind the other; what is returned tells the flag of each, or raises.
+
+        A queue may refuse some of them, which the flags say.
+
+        Raises: as `push`, if they cannot be sent.
+        """
+        self.check_name(queue, owner)
+        self.check_push(max(map(len, contents)))
+        share = Share(self._loop.create_future(), len(contents))
+        size, tail = sum(map(len, contents)) + 8 * len(contents), self.proposer.tail
+        if tail is not None and tail.sink is shares and tail.command[1] == queue and tail.command[0] == Op.PUSH:
+            tail.command[3].extend(contents)
+            tail.tickets.extend([share] * len(contents))
+            self.proposer.grew(tail, size)
+        else:
+            command = [Op.PUSH, queue, None, contents, None, 0]
+            self.proposer.add(Group(command, [share] * len(contents), shares), size + 64)
+        return share.future
+
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
         size = len(item.content) + len(item.content_type or b"") + 8
@@ -275,9 +296,28 @@ class QueueService(Proposals):
         charged: bool = True,
     ) -> list[Delivery]:
         receipts = self.receipts()
+        delivered = await self.delivered(start, key, wanted, has_room, charged=charged)
+        return rendered(receipts, delivered, self.pulls.clock.now_us())
+
+    async def delivered(
+        self,
+        start: Callable[[bytes, Ticket], None],
+        key: bytes,
+        wanted: tuple[int, float | None],
+        has_room: HasRoom | None,
+        *,
+        charged: bool = True,
+        until: asyncio.Future[None] | None = None,
+    ) -> list[Delivered]:
+        """What a pull of so many messages, waiting so long, brings, as the core names it; see `pull`.
+
+        With `until` a wait is over, too, when that is done.
+        """
         pulls = self.pulls
         puller = _Pull(self._loop.create_future())
         start(key, (puller, None, *wanted))
+        if until is not None:
+            until.add_done_callback(lambda one: None if one.cancelled() else _cancel(pulls, puller))
         try:
             delivered = await puller.future
         except asyncio.CancelledError:
@@ -294,7 +334,8 @@ class QueueService(Proposals):
             )
         if taken < len(delivered):
             pulls.put_back(delivered[taken:], charged=charged)
-        return rendered(receipts, delivered[:taken], pulls.clock.now_us())
+            return delivered[:taken]
+        return delivered
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Return deliveries that did not reach their client: uncharged and in their old places. Nothing waits for it."""
@@ -439,6 +480,10 @@ class _FlagSink:
         for future in group.tickets:
             if not future.done():
                 future.set_exception(LmqError(error.code, error.message))
+
+
+def _cancel(pulls: Pulls, puller: Puller) -> None:
+    pulls.cancel(puller, None)
 
 
 class _Pull:

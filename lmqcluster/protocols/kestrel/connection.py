@@ -200,8 +200,8 @@ class KestrelConnection(asyncio.Protocol, ABC):
         if self.port.is_rated and self.place.client.take(self.loop.time()):
             raise LmqError("throttled", "this address sends more requests a second than it may; wait a little")
 
-    async def noted(self, operation: str, queue: bytes, result: Awaitable[None]) -> None:
-        """Carry out a request, and note how that ended."""
+    async def noted(self, operation: str, queue: bytes, result: Awaitable[None], count: int = 1) -> None:
+        """Carry out a request, or several of a kind together, and note how that ended."""
         since_s, code = self.loop.time(), "ok"
         try:
             await result
@@ -209,13 +209,13 @@ class KestrelConnection(asyncio.Protocol, ABC):
             code = exc.code
             raise
         finally:
-            self.note(operation, queue, code, since_s)
+            self.note(operation, queue, code, since_s, count)
 
-    def note(self, operation: str, queue: bytes, code: str, since_s: float) -> None:
-        """A request was carried out."""
+    def note(self, operation: str, queue: bytes, code: str, since_s: float, count: int = 1) -> None:
+        """So many requests were carried out."""
         duration_s = self.loop.time() - since_s
-        self.port.node.observed.request_done(self.port.protocol, operation, code, duration_s)
-        if self.port.logs_requests:
+        self.port.node.observed.request_done(self.port.protocol, operation, code, duration_s, count)
+        for _ in range(count if self.port.logs_requests else 0):
             requests.info(
                 "request",
                 protocol=self.port.protocol,

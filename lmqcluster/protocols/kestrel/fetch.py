@@ -1,55 +1,79 @@
-"""Taking items out of queues as open reads of a connection."""
+"""Taking items out of queues: for good, or as open reads of a connection; those that are asked for together come together."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
-from ...node.queues.deliveries import Delivery
+from ...core.commands import Delivered
 from ...wire.errors import LmqError
 from .connection import ClosedError, KestrelConnection
-from .queues import body_of
+from .queues import KestrelQueues, body_of
 
-__all__ = ["monitor", "open_next"]
+__all__ = ["monitor", "open_next", "take_next"]
+
+TAKEN_BYTES = 256 * 1024
+"""About so much is taken at once for requests that came together."""
 
 
-async def open_next(connection: KestrelConnection, queue: bytes, *, wait_ms: int, closes: int) -> Delivery | None:
-    """Confirm the `closes` oldest open reads of the connection, and open the next item; None if there is none.
+def _queues(connection: KestrelConnection) -> KestrelQueues:
+    if connection.queues is None:
+        raise ClosedError
+    return connection.queues
+
+
+async def open_next(
+    connection: KestrelConnection, queue: bytes, *, wait_ms: int, closes: int, count: int = 1
+) -> list[Delivered]:
+    """Confirm the `closes` oldest open reads of the connection, and open up to `count` items; none if there are none.
 
     What is to be closed is confirmed even if nothing can be opened.
 
     Raises:
         LmqError: as `KestrelQueues.open` and `HeldReads.confirm`.
     """
-    queues, held = connection.queues, connection.held
-    if queues is None:
-        raise ClosedError
-    opening = queues.open(queue, wait_ms=wait_ms, has_room=connection.has_room)
-    if not closes or not held.count(queue):
-        return _held(connection, queue, await opening)
-    confirming = asyncio.ensure_future(held.confirm(queue, closes))
-    fetching = asyncio.ensure_future(opening)
+    queues, held = _queues(connection), connection.held
+    closing = held.confirm_soon(queue, closes) if closes else None
+    found: list[Delivered] = []
+    waiting, size_bytes = queues.shown(queue)
+    count = _bounded(count, size_bytes)
     try:
-        # Both are under way together, the end in the log first; whatever fails first decides.
-        await asyncio.wait((confirming, fetching), return_when=asyncio.FIRST_EXCEPTION)
-        await confirming
-        return _held(connection, queue, await fetching)
-    except BaseException:
-        confirming.cancel()
-        fetching.cancel()
-        await asyncio.wait((confirming, fetching))
-        if not fetching.cancelled() and fetching.exception() is None:
-            _held(connection, queue, fetching.result())
-            if connection.is_over:
-                connection.held.abort_all()
+        if waiting or wait_ms <= 0:
+            # Both are under way together, the end in the log first.
+            found = await queues.open(queue, count=count, has_room=connection.has_room)
+            held.add(queue, found)
+    except LmqError:
+        if closing is not None:
+            await held.confirmed(queue, *closing)
         raise
+    if closing is not None:
+        await held.confirmed(queue, *closing)
+    if not found and wait_ms > 0:
+        found = await queues.open(queue, count=count, wait_ms=wait_ms, has_room=connection.has_room)
+        held.add(queue, found)
+    return found
 
 
-def _held(connection: KestrelConnection, queue: bytes, found: list[Delivery]) -> Delivery | None:
-    if not found:
-        return None
-    connection.held.add(queue, found[0])
-    return found[0]
+async def take_next(connection: KestrelConnection, queue: bytes, *, wait_ms: int, count: int = 1) -> list[Delivered]:
+    """Remove up to `count` items; none if there are none.
+
+    Raises:
+        LmqError: as `KestrelQueues.open` and `KestrelQueues.take`.
+    """
+    queues, held = _queues(connection), connection.held
+    waiting, _ = queues.shown(queue)
+    if count == 1 and (waiting or wait_ms <= 0):
+        found = await queues.take(queue)
+        if found or wait_ms <= 0:
+            return found
+    # An item for a client that goes while it waits is the next one's, and several may be more than the client has room for. So
+    # they are not removed before that is known.
+    found = await open_next(connection, queue, wait_ms=wait_ms, closes=0, count=count)
+    await held.confirm(queue, len(found))
+    return found
+
+
+def _bounded(count: int, size_bytes: int) -> int:
+    return max(1, min(count, TAKEN_BYTES // max(1, size_bytes)))
 
 
 async def monitor(
@@ -59,9 +83,7 @@ async def monitor(
 
     The end comes early when the connection has as many open reads on the queue as it may, or the status blocks reads.
     """
-    queues, port = connection.queues, connection.port
-    if queues is None:
-        raise ClosedError
+    queues, port = _queues(connection), connection.port
     port.counts.cmd_monitor += 1
     ends_s = connection.loop.time() + seconds
     while seconds > 0:
@@ -78,11 +100,10 @@ async def monitor(
         if not found:
             port.counts.get_misses += 1
             break
-        for one in found:
-            connection.held.add(queue, one)
-        for one in found:
+        connection.held.add(queue, found)
+        for _, _, _, message in found:
             port.counts.get_hits += 1
-            connection.write(answer_of(body_of(one)))
+            connection.write(answer_of(body_of(message)))
             await connection.flushed()
         port.counts.cmd_monitor_get += len(found)
         most -= len(found)

@@ -7,9 +7,10 @@ import contextlib
 from collections.abc import Callable
 
 from ...core import Role
+from ...core.commands import Delivered
+from ...core.message import Message
 from ...node.access.access import Principal
 from ...node.node import Node
-from ...node.queues.deliveries import Delivery
 from ...node.queues.push_items import PushItem, PushOptions
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import plain_body
@@ -24,11 +25,12 @@ FOREVER_MS = (1 << 31) - 1
 _SOON_S = 1e-6
 
 
-def body_of(delivery: Delivery) -> bytes:
+def body_of(message: Message) -> bytes:
     """The bytes of an item; those of a message that was accumulated stand one behind the other."""
-    if delivery.compound:
-        return b"".join(plain_body(part.content_type, part.content) for part in delivery.parts)
-    return plain_body(delivery.content_type, delivery.content)
+    content = message.content
+    if isinstance(content, bytes):
+        return plain_body(message.meta[0], content)
+    return b"".join(plain_body(part.content_type, part.content) for part in content)
 
 
 class KestrelQueues:
@@ -62,9 +64,9 @@ class KestrelQueues:
             and self.principal.allows(Role.WRITE, queue)
         )
 
-    def put_soon(self, queue: bytes, content: bytes) -> asyncio.Future[int]:
-        """Send a put of an item that does not expire; see `QueueService.push_soon`."""
-        return self._service.push_soon(queue, content, self.principal.owner)
+    def put_soon(self, queue: bytes, contents: list[bytes]) -> asyncio.Future[list[int]]:
+        """Send puts of items that do not expire; see `QueueService.push_run`."""
+        return self._service.push_run(queue, contents, self.principal.owner)
 
     async def put(self, queue: bytes, contents: list[bytes], ttl_s: float | None = None) -> list[bool]:
         """Store items; tells of each whether it is stored. With a `ttl_s` of 0 they expire at once.
@@ -123,7 +125,7 @@ class KestrelQueues:
 
     async def open(
         self, queue: bytes, *, count: int = 1, wait_ms: int = 0, has_room: HasRoom | None = None
-    ) -> list[Delivery]:
+    ) -> list[Delivered]:
         """Open up to `count` items; none after `wait_ms`, when the queue is deleted, or if the name is an alias.
 
         Raises: as `check_get` and `OpenReads.open`.
@@ -133,30 +135,35 @@ class KestrelQueues:
             return []
         await self._bind(queue)
         self._service.check_name(queue, self.principal.owner)
+        reads = self._node.open_reads
         if wait_ms <= 0:
-            return await self._node.open_reads.open(queue, count=count, has_room=has_room)
+            return await reads.take(queue, count=count, has_room=has_room)
         wait_s = None if wait_ms == FOREVER_MS else wait_ms / 1000
         ended = self._service.events.end(queue)
-        opening = asyncio.ensure_future(
-            self._node.open_reads.open(queue, count=count, wait_s=wait_s, has_room=has_room)
-        )
         try:
-            await asyncio.wait((opening, ended), return_when=asyncio.FIRST_COMPLETED)
-            if not opening.done():
-                opening.cancel()
-                await asyncio.wait((opening,))
-            if opening.cancelled():
-                return []
-        except asyncio.CancelledError:
-            opening.cancel()
-            if opening.done() and not opening.cancelled() and opening.exception() is None:
-                # The client went in the very moment in which it was to be served.
-                self._node.open_reads.abort_soon({queue: [one.id for one in opening.result()]})
-            raise
-        else:
-            return opening.result()
+            return await reads.take(queue, count=count, wait_s=wait_s, has_room=has_room, until=ended)
         finally:
             ended.cancel()
+
+    async def take(self, queue: bytes) -> list[Delivered]:
+        """Remove the next item, which is gone then; nothing if there is none now, or if the name is an alias.
+
+        Raises: as `check_get` and `OpenReads.take_settled`.
+        """
+        self.check_get(queue)
+        if self.is_alias(queue):
+            return []
+        await self._bind(queue)
+        self._service.check_name(queue, self.principal.owner)
+        return await self._node.open_reads.take_settled(queue)
+
+    def shown(self, queue: bytes) -> tuple[int, int]:
+        """How many items this node sees waiting in a queue, and about how many bytes each of them has.
+
+        Others may take them first, and there may be more.
+        """
+        found = self._service.machine().queues.get(queue)
+        return (0, 0) if found is None else (found.waiting(), found.body_bytes // max(1, len(found)))
 
     async def peek(self, queue: bytes, wait_ms: int = 0) -> bytes | None:
         """A copy of the next item, waiting up to `wait_ms` for one.
@@ -181,10 +188,7 @@ class KestrelQueues:
                 if found is not None and head is not None:
                     if found.is_expired(head, machine.now_us):
                         continue
-                    content = head.content
-                    if isinstance(content, bytes):
-                        return plain_body(head.meta[0], content)
-                    return b"".join(plain_body(part.content_type, part.content) for part in content)
+                    return body_of(head)
                 left_s = ends_s - loop.time()
                 if wait_ms <= 0 or left_s <= 0:
                     return None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable
+from typing import NamedTuple
 
+from ...core import PushFlag
+from ...node.queues.push_items import refusal_of
 from ...ports import Ending, Place
 from ...wire.errors import ERRORS, LmqError
 from ..kestrel.connection import ClosedError, KestrelConnection
@@ -19,8 +23,26 @@ __all__ = ["MemcacheConnection"]
 
 PUTS_MAX = 512
 """Puts that are under way at the same time."""
+RUN_BYTES = 128 * 1024
+"""About so many bytes of puts are sent as one."""
+GETS_MAX = 512
+"""Equal gets that are carried out together."""
+GETS = frozenset((b"get", b"gets"))
 STORED, NOT_STORED = b"STORED\r\n", b"NOT_STORED\r\n"
 _TEXT_MAX = 400
+
+
+class _Puts(NamedTuple):
+    """Puts into one queue that were sent together.
+
+    Attributes:
+        outcome: the flag of each.
+        is_quiet: whether the client does not want to know.
+    """
+
+    outcome: asyncio.Future[list[int]]
+    queue: bytes
+    is_quiet: bool
 
 
 class MemcacheConnection(KestrelConnection):
@@ -29,8 +51,9 @@ class MemcacheConnection(KestrelConnection):
     def __init__(self, port: KestrelPort, place: Place) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
-        # Outcomes of puts under way, in order, with the queue, the time they were sent, and whether the client wants to know.
-        self._puts: list[tuple[asyncio.Future[int], bytes, bool]] = []
+        # What is under way, in order, how many puts these are, and since when.
+        self._puts: list[_Puts] = []
+        self._puts_count = 0
         self._puts_since_s = 0.0
 
     async def serve(self) -> None:
@@ -49,12 +72,14 @@ class MemcacheConnection(KestrelConnection):
                 if self.port.is_rated:
                     self.charge()
                 if request.command == b"set" and self._put_soon(request):
-                    if len(self._puts) >= PUTS_MAX:
+                    if self._puts_count >= PUTS_MAX:
                         await self._finish_puts()
                     continue
                 await self._finish_puts()
+                is_get = request.command in GETS and not self.port.is_rated
+                count = 1 + (parser.repeated(self.buffer, GETS_MAX) if is_get else 0)
                 parser.drop(self.buffer)
-                await self._carry_out(request)
+                await self._carry_out(request, count)
                 await self.flushed()
         except LmqError:
             # Those before the one that fails have their answers first.
@@ -66,40 +91,45 @@ class MemcacheConnection(KestrelConnection):
     # --- set ------------------------------------------------------------------------------------------------------
 
     def _put_soon(self, request: Request) -> bool:
-        """Send a put of which nothing is special; False for another one."""
+        """Send a put of which nothing is special, with those like it that follow; False for another one."""
         tokens, queues = request.tokens, self.queues
         if queues is None or tokens[3] != b"0" or int32(tokens[2]) is None or not queues.is_prepared(tokens[1]):
             return False
         if not self._puts:
             self._puts_since_s = self.loop.time()
-        self.port.counts.cmd_set += 1
-        self._puts.append((queues.put_soon(tokens[1], request.body), tokens[1], tokens[5:6] == [b"noreply"]))
+        bodies = [request.body]
+        if not self.port.is_rated:
+            most = min(PUTS_MAX - self._puts_count, RUN_BYTES // (len(request.body) + 1))
+            bodies += self._parser.more_bodies(self.buffer, most - 1)
+        self.port.counts.cmd_set += len(bodies)
+        outcome = queues.put_soon(tokens[1], bodies)
+        self._puts.append(_Puts(outcome, tokens[1], tokens[5:6] == [b"noreply"]))
+        self._puts_count += len(bodies)
         return True
 
     async def _finish_puts(self) -> None:
         """Answer the puts that are under way, in order."""
-        puts, self._puts = self._puts, []
+        puts, self._puts, self._puts_count = self._puts, [], 0
         answers: list[bytes] = []
         try:
-            for future, queue, is_quiet in puts:
-                code = "ok"
-                try:
-                    await future
-                except LmqError as exc:
-                    if exc.code not in ("full", "too_large"):
-                        raise
-                    code = exc.code
-                self.note("set", queue, code, self._puts_since_s)
-                if not is_quiet:
-                    answers.append(STORED if code == "ok" else NOT_STORED)
+            for one in puts:
+                flags = await one.outcome
+                self._note_puts(one, flags)
+                if not one.is_quiet:
+                    answers += [STORED if flag < PushFlag.FULL else NOT_STORED for flag in flags]
         finally:
-            for future, _, _ in puts:
-                if not future.done():
-                    future.cancel()
-                elif not future.cancelled():
-                    future.exception()
+            for one in puts:
+                if not one.outcome.done():
+                    one.outcome.cancel()
+                elif not one.outcome.cancelled():
+                    one.outcome.exception()
             if answers:
                 self.write(b"".join(answers))
+
+    def _note_puts(self, puts: _Puts, flags: list[int]) -> None:
+        for flag, count in Counter(flags).items():
+            refusal = refusal_of(puts.queue, flag)
+            self.note("set", puts.queue, "ok" if refusal is None else refusal.code, self._puts_since_s, count)
 
     async def _set(self, request: Request) -> None:
         tokens = request.tokens
@@ -118,20 +148,20 @@ class MemcacheConnection(KestrelConnection):
 
     # --- all others -----------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, request: Request) -> None:
+    async def _carry_out(self, request: Request, count: int) -> None:
         command = request.command
         if command == b"set":
             await self._noted(request, self._set(request))
-        elif command in (b"get", b"gets"):
-            await self._noted(request, serve_get(self, request.tokens))
+        elif command in GETS:
+            await self._noted(request, serve_get(self, request.tokens, count), count)
         elif (found := COMMANDS.get(command)) is not None:
             await self._noted(request, found(self, request.tokens))
         else:
             raise LmqError("bad_request", "there is no such command")
 
-    async def _noted(self, request: Request, result: Awaitable[None]) -> None:
+    async def _noted(self, request: Request, result: Awaitable[None], count: int = 1) -> None:
         queue = request.tokens[1].partition(b"/")[0] if len(request.tokens) > 1 else b""
-        await self.noted(request.command.decode("ascii"), queue, result)
+        await self.noted(request.command.decode("ascii"), queue, result, count)
 
     def refuse(self, error: LmqError) -> None:
         """``SERVER_ERROR`` where another try may help, or the outcome is unknown; else ``CLIENT_ERROR``."""

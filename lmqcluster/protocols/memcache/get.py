@@ -1,13 +1,14 @@
-"""``get`` with all that Kestrel makes of it."""
+"""``get`` with all that Kestrel makes of it; the same request several times in a row is carried out together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...core.commands import Delivered
 from ..kestrel.connection import ClosedError
-from ..kestrel.fetch import open_next
-from ..kestrel.queues import body_of
-from .requests import parse_get
+from ..kestrel.fetch import open_next, take_next
+from ..kestrel.queues import KestrelQueues, body_of
+from .requests import Get, parse_get
 
 if TYPE_CHECKING:
     from .connection import MemcacheConnection
@@ -23,8 +24,8 @@ def value_of(queue: bytes, content: bytes) -> bytes:
     return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (queue, len(content), content)
 
 
-async def serve_get(connection: MemcacheConnection, tokens: list[bytes]) -> None:
-    """Answer a ``get``; only the first key counts.
+async def serve_get(connection: MemcacheConnection, tokens: list[bytes], count: int = 1) -> None:
+    """Answer a ``get`` that came `count` times; only the first key counts.
 
     Raises:
         ClosedError: the client has broken a rule, and was told so.
@@ -33,44 +34,72 @@ async def serve_get(connection: MemcacheConnection, tokens: list[bytes]) -> None
     if queues is None:
         raise ClosedError
     if len(tokens) < 2:
-        connection.write(b"CLIENT_ERROR the key is missing\r\n")
+        connection.write(b"CLIENT_ERROR the key is missing\r\n" * count)
         return
     asked = parse_get(tokens[1])
     held, counts = connection.held, connection.port.counts
     if asked.aborts:
-        await held.abort(asked.queue)
-        connection.write(END)
+        for _ in range(count):
+            await held.abort(asked.queue)
+            connection.write(END)
+    elif asked.closes and not asked.opens:
+        await held.confirm(asked.queue, count)
+        connection.write(END * count)
+    elif asked.peeks:
+        for _ in range(count):
+            counts.cmd_peek += 1
+            await _peek(connection, queues, asked)
+    else:
+        while count:
+            count -= await _fetch(connection, asked, count)
+
+
+async def _peek(connection: MemcacheConnection, queues: KestrelQueues, asked: Get) -> None:
+    content = await queues.peek(asked.queue, asked.wait_ms)
+    if content is None:
+        _answer_none(connection, 1)
         return
-    if asked.closes and not asked.opens:
-        await held.confirm(asked.queue)
-        connection.write(END)
-        return
-    if asked.peeks:
-        counts.cmd_peek += 1
-        content = await queues.peek(asked.queue, asked.wait_ms)
-        _answer(connection, asked.queue, content)
-        return
-    open_reads = held.count(asked.queue) - (asked.closes and held.count(asked.queue) > 0)
-    if (open_reads and not asked.opens) or open_reads >= connection.port.open_reads_max:
+    connection.port.counts.get_hits += 1
+    connection.write(value_of(asked.queue, content))
+    await connection.flushed()
+
+
+async def _fetch(connection: MemcacheConnection, asked: Get, count: int) -> int:
+    """Answer as many of `count` equal requests as can be answered now, at least one; returns how many they were."""
+    held, queue, most = connection.held, asked.queue, connection.port.open_reads_max
+    open_reads = held.count(queue) - (asked.closes and held.count(queue) > 0)
+    if (open_reads and not asked.opens) or open_reads >= most:
         if asked.closes:
-            await held.confirm(asked.queue)
+            await held.confirm(queue)
         connection.write(ERROR)
         raise ClosedError
-    counts.cmd_get += 1
-    found = await open_next(connection, asked.queue, wait_ms=asked.wait_ms, closes=int(asked.closes))
-    if found is None:
-        _answer(connection, asked.queue, None)
-        return
     if not asked.opens:
-        await held.confirm(asked.queue)
-    _answer(connection, asked.queue, body_of(found))
+        found = await take_next(connection, queue, wait_ms=asked.wait_ms, count=count)
+    elif not asked.closes:
+        found = await open_next(connection, queue, wait_ms=asked.wait_ms, closes=0, count=min(count, most - open_reads))
+    else:
+        found = await open_next(connection, queue, wait_ms=asked.wait_ms, closes=1, count=count)
+        # Each of the requests that are answered with the first one closes the oldest read of its moment.
+        await held.confirm(queue, max(0, len(found) - 1))
+    if found:
+        connection.port.counts.cmd_get += len(found)
+        await _answer(connection, queue, found)
+        return len(found)
+    # Those that do not wait found nothing together.
+    answered = 1 if asked.wait_ms else count
+    if asked.closes:
+        await held.confirm(queue, answered - 1)
+    connection.port.counts.cmd_get += answered
+    _answer_none(connection, answered)
+    return answered
 
 
-def _answer(connection: MemcacheConnection, queue: bytes, content: bytes | None) -> None:
-    counts = connection.port.counts
-    if content is None:
-        counts.get_misses += 1
-        connection.write(END)
-        return
-    counts.get_hits += 1
-    connection.write(value_of(queue, content))
+async def _answer(connection: MemcacheConnection, queue: bytes, found: list[Delivered]) -> None:
+    connection.port.counts.get_hits += len(found)
+    connection.write(b"".join([value_of(queue, body_of(message)) for _, _, _, message in found]))
+    await connection.flushed()
+
+
+def _answer_none(connection: MemcacheConnection, count: int) -> None:
+    connection.port.counts.get_misses += count
+    connection.write(END * count)

@@ -46,6 +46,8 @@ class Parser:
         self._head: Request | None = None
         self._body_at = 0
         self._body_bytes = 0
+        # The line of the request before, with its end.
+        self._line = b""
 
     def next(self, buffer: bytearray) -> Request | None:
         """The next request; None if it is not complete.
@@ -60,6 +62,7 @@ class Parser:
                 self.wanted = len(buffer) + 1
                 return None
             line, end = found
+            self._line = bytes(buffer[self.taken : end])
             tokens = tokens_of(line)
             request = Request(tokens[0].lower(), tokens)
             if request.command not in WITH_BODY:
@@ -75,6 +78,27 @@ class Parser:
         request = self._head._replace(body=body)
         self._head, self.taken = None, stop + _END_BYTES
         return request
+
+    def repeated(self, buffer: bytearray, most: int) -> int:
+        """How many requests follow that have the same line as the one before, and no body; up to `most` of them are taken."""
+        line, size, count = self._line, len(self._line), 0
+        while count < most and buffer.startswith(line, self.taken):
+            self.taken += size
+            count += 1
+        return count
+
+    def more_bodies(self, buffer: bytearray, most: int) -> list[bytes]:
+        """The bodies of up to `most` requests that follow and have the same line as the one before, which has a body."""
+        line, size, at = self._line, self._body_bytes, self.taken
+        bodies: list[bytes] = []
+        step = len(line) + size + _END_BYTES
+        with memoryview(buffer) as view:
+            while len(bodies) < most and at + step <= len(view) and view[at : at + len(line)] == line:
+                start = at + len(line)
+                bodies.append(bytes(view[start : start + size]))
+                at += step
+        self.taken = at
+        return bodies
 
     def _size_of(self, tokens: list[bytes]) -> int:
         size = int32(tokens[4]) if len(tokens) > 4 else None

@@ -73,7 +73,7 @@ async def _get(connection: TextConnection, request: Request) -> None:
     counts.cmd_get += 1
     await _check_or_confirm(connection, queue)
     found = await open_next(connection, queue, wait_ms=wait_ms, closes=held.count(queue))
-    _answer(connection, None if found is None else body_of(found))
+    _answer(connection, body_of(found[0][3]) if found else None)
 
 
 async def _peek(connection: TextConnection, request: Request) -> None:

@@ -14,9 +14,9 @@ def _life(receipts: ReceiptFormat) -> int:
     return int.from_bytes(receipts.salt[:2], "big") & _LIFE_MASK
 
 
-def id_of(receipts: ReceiptFormat, receipt: bytes) -> int:
-    """The id of a delivery, positive."""
-    return _life(receipts) << _NUMBER_BITS | receipts.parse(receipt)
+def id_of(receipts: ReceiptFormat, delivery: int) -> int:
+    """The id of a delivery by its number, positive."""
+    return _life(receipts) << _NUMBER_BITS | delivery
 
 
 def receipt_of(receipts: ReceiptFormat, number: int) -> bytes | None:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core import Role
+from ...core.commands import Delivered
 from ...node.metrics.kestrel_stats import queue_stats
-from ...node.queues.deliveries import Delivery
+from ...node.queues.deliveries import rendered
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
 from ..kestrel.connection import ClosedError
@@ -59,22 +60,24 @@ async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]
     counts.get_misses += not found
     receipts = node.service.receipts()
     if abort_ms > 0:
-        node.timed_reads.begin(queue, found, abort_ms / 1000, connection.opened)
-        return [Item(body_of(one), id_of(receipts, one.id)) for one in found]
+        opened = rendered(receipts, found, node.service.pulls.clock.now_us())
+        node.timed_reads.begin(queue, opened, abort_ms / 1000, connection.opened)
+        return [Item(body_of(message), id_of(receipts, number)) for _, number, _, message in found]
+    numbers = [number for _, number, _, _ in found]
     try:
-        done = await node.open_reads.confirm(queue, [one.id for one in found]) if found else []
+        done = (await node.open_reads.confirm_soon(queue, numbers) or []) if found else []
     except BaseException:
         # Those that are confirmed all the same are not touched by it.
-        node.open_reads.abort_soon({queue: [one.id for one in found]})
+        node.open_reads.abort_numbers_soon({queue: numbers})
         raise
-    return [Item(body_of(one), 0) for one, is_gone in zip(found, done, strict=True) if is_gone]
+    return [Item(body_of(one[3]), 0) for one, is_gone in zip(found, done, strict=False) if is_gone]
 
 
-async def _collect(connection: ThriftConnection, queue: bytes, most: int, wait_ms: int) -> list[Delivery]:
+async def _collect(connection: ThriftConnection, queue: bytes, most: int, wait_ms: int) -> list[Delivered]:
     """Open up to `most` items, waiting up to `wait_ms` for all of them. Those of a client that goes meanwhile return."""
     queues, loop = _queues(connection), connection.loop
     ends_s = loop.time() + wait_ms / 1000
-    found: list[Delivery] = []
+    found: list[Delivered] = []
     size_bytes = 0
 
     def has_room(more_bytes: int) -> bool:
@@ -85,12 +88,12 @@ async def _collect(connection: ThriftConnection, queue: bytes, most: int, wait_m
             left_ms = max(0, round((ends_s - loop.time()) * 1000))
             more = await queues.open(queue, count=most - len(found), wait_ms=left_ms, has_room=has_room)
             found += more
-            size_bytes += sum(len(body_of(one)) for one in more)
+            size_bytes += sum(len(body_of(message)) for _, _, _, message in more)
             if wait_ms <= 0 or not more or len(found) == most or size_bytes >= ANSWER_BYTES_MAX:
                 return found
     except BaseException:
         if found:
-            connection.port.node.open_reads.abort_soon({queue: [one.id for one in found]})
+            connection.port.node.open_reads.abort_numbers_soon({queue: [number for _, number, _, _ in found]})
         raise
 
 
