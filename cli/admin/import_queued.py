@@ -132,8 +132,9 @@ def queued(target: Target, url: str, names: tuple[str, ...], waits: bool) -> Non
 
     Each message is stored exactly once, also if the command is interrupted and started again within five minutes: a message
     that was stored but not deleted there comes back there after a minute, and is recognised here. After a longer
-    interruption up to 64 messages may be stored twice. queued does not tell when a hidden message becomes visible, so those
-    stay until they are visible.
+    interruption up to 64 messages may be stored twice. Give the same URL again, by which they are recognised. queued loses
+    sight of messages whose poll was cut off until it is started again: restart it after an interruption, and run the command
+    once more. It does not tell when a hidden message becomes visible, so those stay until they are visible.
 
     \b
     Example:

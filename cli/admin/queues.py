@@ -36,9 +36,10 @@ _QUEUE_COLUMNS: Final = [
     Column("Oldest (s)", "oldest_age_s", right=True, digits=1, rank=2),
     Column("Pushed", "pushed_total", right=True, rank=1),
     Column("Pulled", "pulled_total", right=True, rank=1),
+    Column("Dead letters", "dead_letters", right=True, rank=3),
     Column("State", "state", rank=2),
 ]
-STATES: Final = ("ready", "leased", "delayed", "empty", "suspended", "dropped")
+STATES: Final = ("ready", "leased", "delayed", "empty", "suspended", "dropped", "dead_letters")
 _SORTS: Final = {
     "queue": "name",
     "ready": "ready",
@@ -48,6 +49,7 @@ _SORTS: Final = {
     "oldest_age_s": "oldest",
     "pushed_total": "pushed",
     "pulled_total": "pulled",
+    "dead_letters": "dead_letters",
 }
 _WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value"), Column("Set", "set")]
 PAGE_MAX: Final = 10_000

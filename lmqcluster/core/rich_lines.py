@@ -273,6 +273,10 @@ class RichLines:
         """Up to `limit` messages in line that the cluster has put here, with this label or, if it is empty, any."""
         return list(islice(self._moved.between((label, 0), (label, NEVER)), limit))
 
+    def count_moved(self) -> int:
+        """How many messages in line the cluster has put here."""
+        return self._moved.count_between((b"", 0), (b"", NEVER))
+
     def count_labelled(self, label: bytes) -> int:
         """How many messages in line have this label."""
         return self._labelled.count_between((label, 0), (label, NEVER))

@@ -16,6 +16,7 @@ DISK_FREE_BYTES_MIN = 1 << 30
 DISK_FREE_SHARE_MIN = 0.05
 MEMORY_SHARE_MAX = 0.8
 LAG_MAX = 1000
+_MIB, _GIB = 1 << 20, 1 << 30
 
 
 class Check(NamedTuple):
@@ -83,11 +84,11 @@ def _disk(folder: Path) -> Check:
     usage = shutil.disk_usage(folder)
     ok = usage.free >= min(DISK_FREE_BYTES_MIN, int(usage.total * DISK_FREE_SHARE_MIN))
     figures = {"free_bytes": usage.free, "total_bytes": usage.total}
-    return Check("disk", ok, f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB free", figures)
+    return Check("disk", ok, f"{usage.free / _GIB:.1f} GiB of {usage.total / _GIB:.1f} GiB free", figures)
 
 
 def _memory(used: int, limit: int) -> Check:
-    text = f"messages take {used / 1e6:.0f} MB of {limit / 1e6:.0f} MB"
+    text = f"messages take {used / _MIB:.0f} MiB of {limit / _MIB:.0f} MiB"
     return Check("memory", used <= MEMORY_SHARE_MAX * limit, text, {"used_bytes": used, "max_bytes": limit})
 
 
@@ -98,7 +99,7 @@ def _snapshot(status: ReplicaStatus) -> Check:
         )
     index, log_bytes = status.snapshot_index, status.log_bytes
     text = f"newest snapshot is of entry {index}" if index else "no snapshot yet"
-    text = f"{status.durability}; {text}, the log holds {log_bytes / 1e6:.0f} MB"
+    text = f"{status.durability}; {text}, the log holds {log_bytes / _MIB:.0f} MiB"
     return Check("durability", True, text, {"log_bytes": log_bytes})
 
 

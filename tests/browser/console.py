@@ -15,6 +15,7 @@ PAGES = {
     "overview": "Overview",
     "nodes": "Nodes",
     "queues": "Queues",
+    "dead_letters": "Dead letters",
     "clients": "Clients",
     "sessions": "Sessions",
     "subscriptions": "Subscriptions",
@@ -22,6 +23,8 @@ PAGES = {
     "tokens": "Tokens",
     "cluster": "Cluster",
 }
+MENU = [*(PAGES | {"defaults": "Defaults"}).values()]
+"""What the pages are called in the menu, which has less room than their headings."""
 SERIOUS = {"serious", "critical"}
 
 expect.set_options(timeout=DEADLINE_MS)

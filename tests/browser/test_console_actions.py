@@ -243,10 +243,19 @@ def test_bounds_and_dead_letters(open_console: OpenConsole, client: Client, clus
     assert understood(console.confirm("Set")) == ["queue", "set"]
     expect(console.main.locator("section", has_text="Properties").get_by_text("max_items")).to_have_count(0)
     console = open_console(f"queue/{dead}")
-    console.press("Redrive")
+    expect(console.row("Consumers", "Dead letters here")).to_contain_text("1")
+    expect(console.main.get_by_role("region", name="Messages")).to_contain_text(
+        f"exhausted in {queue_name} after 1 delivery"
+    )
+    console.open("dead_letters")
+    expect(console.row("Queues that gave messages up", queue_name).first).to_contain_text("1")
+    row = console.row("Queues with dead letters", dead)
+    expect(row.locator("td").first).to_have_text("1")
+    assert understood(console.main.locator(".same .command code").inner_text()) == ["queue", "ls"]
+    row.get_by_role("button", name=f"Redrive: {dead}").click()
     expect(console.dialog).to_contain_text("1 waiting message here")
     assert understood(console.confirm("Redrive")) == ["queue", "redrive"]
-    expect(console.tile("ready")).to_have_text("0")
+    expect(row).to_have_count(0)
     again = client.pull(queue_name, timeout=0)
     assert again is not None
     assert again.content == b"one delivery"

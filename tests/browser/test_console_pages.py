@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from tests.integration.cluster import Cluster, NodeProcess, wait_for
 from tests.integration.raw_http import call
 
 from .conftest import OpenConsole
-from .console import DEADLINE_MS, PAGES, Console, understood
+from .console import DEADLINE_MS, MENU, PAGES, Console, understood
 
 QUEUES = 10_000
 BUSY = "jobs"
@@ -75,6 +76,8 @@ def _wait_for_figures(console: Console, route: str) -> None:
     elif route == "sessions":
         expect(console.row("Locks", "nightly").locator("td").nth(2)).to_have_text("0")
         expect(console.main.get_by_role("region", name="Sessions").locator("tbody tr")).to_have_count(1)
+    elif route == "dead_letters":
+        expect(console.main).to_contain_text("There are no dead letters.")
     elif route == "subscriptions":
         expect(console.main.get_by_role("region", name="Subscriptions")).to_contain_text("nightly")
     elif route == "tokens":
@@ -204,10 +207,47 @@ def test_list_is_searched_sorted_and_paged_by_the_node(open_console: OpenConsole
     assert console.errors == []
 
 
+def test_columns_are_chosen_and_remembered(open_console: OpenConsole) -> None:
+    console = open_console("queues?name=queue-00007")
+    table = console.main.get_by_role("region", name="Queues", exact=True)
+    ready, leased = (table.get_by_role("columnheader", name=name, exact=True) for name in ("Ready", "Leased"))
+    expect(ready).to_be_visible()
+    console.main.get_by_text("Columns", exact=True).click()
+    console.main.get_by_label("Ready", exact=True).uncheck()
+    expect(ready).to_be_hidden()
+    expect(leased).to_be_visible()
+    expect(console.row("Queues", "queue-00007").locator("td").first).to_be_hidden()
+    console.page.keyboard.press("Escape")
+    expect(console.main.get_by_label("Leased", exact=True)).to_be_hidden()
+    console.page.reload()
+    expect(leased).to_be_visible()
+    expect(ready).to_be_hidden()
+    assert console.errors == []
+
+
+def test_all_that_match_is_exported(open_console: OpenConsole) -> None:
+    console = open_console("queues?name=queue-0")
+    expect(console.main).to_contain_text("of 9,995 queues")
+    with console.page.expect_download() as told:
+        console.press("Export")
+    with told.value.path().open(encoding="utf-8", newline="") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    assert len(rows) == QUEUES - 5
+    assert rows["queue-00007"]["ready"] == "71"
+    console.open(f"queue/{BUSY}")
+    expect(console.tile("ready")).to_have_text("30")
+    with console.page.expect_download() as told:
+        console.press("Export")
+    lines = told.value.path().read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 30
+    assert json.loads(lines[0])["sequence"] < json.loads(lines[1])["sequence"]
+    assert console.errors == []
+
+
 def test_messages_are_shown_as_text_json_and_bytes(open_console: OpenConsole) -> None:
     console = open_console("queue/json")
     console.main.get_by_role("region", name="Messages").get_by_role("button").click()
-    content = console.main.get_by_label("Content", exact=True)
+    content = console.main.locator("pre[aria-label=Content]")
     expect(content).to_have_text('{\n  "order": 17,\n  "paid": false\n}')
     console.press("Text")
     expect(content).to_have_text('{"order": 17, "paid": false}')
@@ -216,7 +256,7 @@ def test_messages_are_shown_as_text_json_and_bytes(open_console: OpenConsole) ->
     expect(console.main).to_contain_text("Stored as MessagePack")
     console.open("queue/binary")
     console.main.get_by_role("region", name="Messages").get_by_role("button").click()
-    expect(console.main.get_by_label("Content", exact=True)).to_contain_text("000000f0  f0 f1 f2 f3")
+    expect(console.main.locator("pre[aria-label=Content]")).to_contain_text("000000f0  f0 f1 f2 f3")
     expect(console.main.get_by_role("button", name="Text", exact=True)).to_be_disabled()
     assert console.errors == []
 
@@ -226,7 +266,7 @@ def test_everything_can_be_reached_by_keyboard(open_console: OpenConsole, client
     page = console.page
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_focused()
-    for name in PAGES.values():
+    for name in MENU:
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name=name, exact=True)).to_be_focused()
     page.keyboard.press("Enter")

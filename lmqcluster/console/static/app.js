@@ -7,6 +7,7 @@ import { clock, duration } from "./format.js";
 import { Samples } from "./samples.js";
 import * as clients from "./clients.js";
 import * as cluster from "./cluster.js";
+import * as dead_letters from "./dead_letters.js";
 import * as defaults from "./defaults.js";
 import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
@@ -16,8 +17,8 @@ import * as sessions from "./sessions.js";
 import * as subscriptions from "./subscriptions.js";
 import * as tokens from "./tokens.js";
 
-const PAGES = { overview, nodes, queues, queue, clients, sessions, subscriptions, defaults, tokens, cluster };
-const MENU = ["overview", "nodes", "queues", "clients", "sessions", "subscriptions", "defaults", "tokens", "cluster"];
+const PAGES = { overview, nodes, queues, queue, dead_letters, clients, sessions, subscriptions, defaults, tokens, cluster };
+const MENU = ["overview", "nodes", "queues", "dead_letters", "clients", "sessions", "subscriptions", "defaults", "tokens", "cluster"];
 const BEAT_MS = 1000;
 const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
 const THEMES = ["system", "light", "dark"];

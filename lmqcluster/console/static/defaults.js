@@ -6,7 +6,7 @@ import { h, setText } from "./dom.js";
 import { quoted } from "./names.js";
 import { propertyFields, readProperties, shownValue } from "./properties.js";
 
-export const label = "Default properties";
+export const label = "Defaults";
 
 const PATH = "/properties";
 

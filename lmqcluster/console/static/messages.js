@@ -2,19 +2,26 @@
 
 import { commandBox, commandLine } from "./actions.js";
 import { get } from "./api.js";
+import { columnChoice } from "./columns.js";
 import { preview, readable, viewer } from "./content.js";
 import { h, setText, table } from "./dom.js";
+import { jsonLines, save } from "./export.js";
 import { bytes, count, duration } from "./format.js";
-import { queueWord } from "./names.js";
+import { queueWord, segmentOf, textOf } from "./names.js";
 
 const PAGE = 20;
-const COLUMNS = [{ label: "Number" }, { label: "State" }, { label: "Age", numeric: true }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Size", numeric: true }, { label: "Content" }];
+const EXPORTED_AT_ONCE = 500;
+const EXPORTED_MAX = 10_000;
+const EXPORTED_BYTES_MAX = 64 * 1024 * 1024;
+const CONTENT_BYTES_MAX = 1024 * 1024;
+const COLUMNS = [{ label: "Number" }, { label: "State" }, { label: "Age", numeric: true }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Traits", title: "Priority, group, label, and where the cluster took it from" }, { label: "Size", numeric: true }, { label: "Content" }];
 
 /** The section of the queue's page; `reload()` looks again from the beginning. */
 export function messagesSection(page) {
   const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
   const grid = table("Messages", COLUMNS);
   const more = h("button", { type: "button", class: "after", hidden: true, onclick: () => load(true) }, "Show more");
+  const choice = columnChoice("messages", COLUMNS, grid);
   const line = commandBox(commandLine("message peek", [queueWord(page.segment)], ["--max", String(PAGE)]));
   let next = null;
   let shown = 0;
@@ -43,13 +50,35 @@ export function messagesSection(page) {
     setText(summary, shown === 0 ? "No messages." : `${next === null ? "All" : "The first"} ${count(shown)}, in the order in which they were pushed.`);
   }
 
+  /** All messages with their whole contents, which stay where they are. */
+  async function exportAll() {
+    const lines = [];
+    let size = 0;
+    let after = 0;
+    try {
+      while (after !== null && lines.length < EXPORTED_MAX && size < EXPORTED_BYTES_MAX) {
+        const answer = await get(`${page.api}/messages?limit=${EXPORTED_AT_ONCE}&bytes=${CONTENT_BYTES_MAX}&after=${after}`);
+        lines.push(...answer.messages);
+        size += answer.messages.reduce((sum, message) => sum + message.size, 0);
+        after = answer.next;
+      }
+    } catch (error) {
+      if (error.status === undefined) throw error;
+      setText(summary, error.message);
+      return;
+    }
+    save("messages.jsonl", "application/jsonl", jsonLines(lines));
+    const cut = lines.filter((message) => message.truncated).length;
+    setText(summary, `${count(lines.length)} messages are in the file${after === null ? "" : ", the first of the queue"}${cut ? `; of ${count(cut)} only the first MiB` : ""}.`);
+  }
+
   return {
     reload: () => load(),
     element: h(
       "section",
       {},
       h("h2", {}, "Messages"),
-      h("div", { class: "bar" }, h("button", { type: "button", onclick: () => load() }, "Look again"), summary),
+      h("div", { class: "bar" }, h("button", { type: "button", onclick: () => load() }, "Look again"), h("button", { type: "button", onclick: exportAll }, "Export"), choice.element, summary),
       grid.element,
       more,
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), line),
@@ -80,6 +109,7 @@ function rows(message) {
     duration(message.age_s),
     count(message.deliveries_left),
     message.content_type,
+    traitsOf(message),
     bytes(message.size),
     bodies.map(({ body }) => preview(body)).join(" | "),
   ];
@@ -87,7 +117,14 @@ function rows(message) {
     "tr",
     {},
     h("th", { scope: "row" }, toggle),
-    cells.map((text, place) => h("td", { class: COLUMNS[place + 1].numeric ? "number" : place === 5 ? "preview" : undefined }, text)),
+    cells.map((text, place) => h("td", { class: COLUMNS[place + 1].numeric ? "number" : place === cells.length - 1 ? "preview" : undefined }, text)),
   );
   return [above, below];
+}
+
+/** What the message was pushed with, and where it was before. */
+function traitsOf({ priority, group, label, origin }) {
+  const told = [priority && `priority ${priority}`, group && `group ${textOf(segmentOf(group))}`, label && `label ${textOf(segmentOf(label))}`];
+  if (origin) told.push(`${origin.reason} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`);
+  return told.filter(Boolean).join(", ");
 }

@@ -1,5 +1,6 @@
 // The members: what each is in the cluster, how far it is, and what it has left.
 
+import { columnChoice } from "./columns.js";
 import { h, setText, syncRows, table } from "./dom.js";
 import { bytes, count, duration, percent, rate } from "./format.js";
 import { sortedNodes } from "./overview.js";
@@ -66,10 +67,13 @@ export function open() {
     ["In the cluster", ROLE],
     ["Resources", STOCK],
     ["Addresses", PLACES],
-  ].map(([title, columns]) => ({ title, columns, ...table(title, columns) }));
+  ].map(([title, columns]) => {
+    const grid = table(title, columns);
+    return { title, columns, choice: columnChoice(title, columns, grid), ...grid };
+  });
   return {
     title: "Nodes",
-    element: [h("h1", {}, "Nodes"), tables.map(({ title, element }) => h("section", {}, h("h2", {}, title), element))].flat(),
+    element: [h("h1", {}, "Nodes"), tables.map(({ title, choice, element }) => h("section", {}, h("h2", {}, title), choice.element, element))].flat(),
     show({ cluster }) {
       const match = cluster.nodes.find((node) => node.id === cluster.leader)?.vitals?.match ?? {};
       const nodes = sortedNodes(cluster).map((node) => ({ ...node, match: node.match_index ?? match[node.id] ?? null, recent: recently(node) }));

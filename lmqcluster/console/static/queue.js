@@ -68,7 +68,7 @@ export function open({ argument: segment }) {
   const samples = new Samples(COUNTERS);
   const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "A second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
   const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
-  const line = h("p", { hidden: true });
+  const consumers = table("Consumers", [{ label: "What" }, { label: "Now" }]);
   const waitNote = h("p", { class: "muted" });
   const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
   const complaint = h("p", { class: "complaint", role: "alert" });
@@ -96,16 +96,22 @@ export function open({ argument: segment }) {
     flow.show(all.map(({ at, rates: values }) => ({ at, values: values ?? {} })));
     stock.show(all.map(({ at, sums: values }) => ({ at, values })));
     suspended.hidden = !queue.suspended;
-    showLine(queue);
+    showConsumers(queue);
     setText(suspend, queue.suspended ? "Resume" : "Suspend");
     showTotals(queue);
   }
 
-  /** Who pulls from an exclusive queue, and how many stand by. */
-  function showLine({ exclusive_holder: holder, standing_by: others, properties: { exclusive } = {} }) {
-    line.hidden = !exclusive && holder === null;
-    const who = holder === null ? "No session has it." : `Session ${holder} pulls from it; ${others === 0 ? "nobody stands" : others === 1 ? "1 session stands" : `${count(others)} sessions stand`} by.`;
-    setText(line, `${exclusive ? "The queue is exclusive." : "The queue was exclusive."} ${who}`);
+  /** Who takes messages from the queue: sessions of an exclusive one, groups, pulls that wait here. */
+  function showConsumers({ exclusive_holder: holder, standing_by: others, properties: { exclusive } = {}, ...queue }) {
+    const who = holder === null ? "no session" : `session ${holder}, ${others === 0 ? "nobody stands" : others === 1 ? "1 session stands" : `${count(others)} sessions stand`} by`;
+    const items = [
+      ["Pulls that wait", `${count(queue.waiting_pulls)} at this node`],
+      ["Messages they hold", count(queue.leased)],
+      ["Groups at work", queue.groups === 0 ? "none" : `${count(queue.groups)}; ${count(queue.held)} messages wait for the one before them of their group`],
+    ];
+    if (exclusive || holder !== null) items.push([exclusive ? "Exclusive, held by" : "Was exclusive, held by", who]);
+    if (queue.dead_letters > 0) items.push(["Dead letters here", count(queue.dead_letters)]);
+    syncRows(consumers.body, items, ([what]) => what, () => textRow([{}, {}], (item) => item));
   }
 
   function showTotals(queue) {
@@ -154,13 +160,12 @@ export function open({ argument: segment }) {
     "div",
     {},
     figures.element,
-    line,
     chartsTogether(flow, stock),
     messages.element,
     h(
       "div",
       { class: "pair" },
-      h("section", {}, h("h2", {}, "Totals and rates"), totals.element, h("h2", {}, "Waiting time"), waitNote, waits.element),
+      h("section", {}, h("h2", {}, "Consumers"), consumers.element, h("h2", {}, "Totals and rates"), totals.element, h("h2", {}, "Waiting time"), waitNote, waits.element),
       properties.element,
     ),
   );

@@ -2,16 +2,20 @@
 
 import { actionButton, ask, commandBox, commandLine, field } from "./actions.js";
 import { change, get } from "./api.js";
+import { columnChoice } from "./columns.js";
 import { debounce, h, setText, syncRows, table, textRow } from "./dom.js";
+import { csv, save } from "./export.js";
 import { bytes, count, duration, plural, rate } from "./format.js";
 import { quoted, segmentOf, textOf } from "./names.js";
 import { now, Rates } from "./rates.js";
 
 export const label = "Queues";
 
-const STATES = [["", "all"], ["ready", "with ready messages"], ["leased", "with leased messages"], ["delayed", "with delayed messages"], ["empty", "empty"], ["suspended", "suspended"], ["dropped", "that dropped messages"]];
+const STATES = [["", "all"], ["ready", "with ready messages"], ["leased", "with leased messages"], ["delayed", "with delayed messages"], ["empty", "empty"], ["suspended", "suspended"], ["dropped", "that dropped messages"], ["dead_letters", "with dead letters"]];
 const PAGE_SIZES = [25, 50, 100, 250];
 const PERIOD_MS = 3000;
+const EXPORTED_AT_ONCE = 1000;
+const EXPORTED_MAX = 100_000;
 const COLUMNS = [
   { label: "Queue", sort: "name", order: "asc" },
   { label: "Ready", sort: "ready", numeric: true, text: (queue) => count(queue.ready) },
@@ -25,11 +29,12 @@ const COLUMNS = [
   { label: "Delivered", sort: "pulled", numeric: true, title: "Deliveries so far", text: (queue) => count(queue.pulled_total) },
   { label: "Delivered/s", numeric: true, text: (_queue, rates) => rate(rates?.pulled_total) },
   { label: "Redelivered", sort: "redelivered", numeric: true, title: "Deliveries after a lease that ended without an answer", text: (queue) => count(queue.redelivered_total) },
+  { label: "Dead letters", sort: "dead_letters", numeric: true, title: "Messages that the cluster has put here", text: (queue) => count(queue.dead_letters) },
   { label: "Dropped", sort: "dropped", numeric: true, title: "Messages that went after their last delivery", text: (queue) => count(queue.dropped_total) },
 ];
 
 // What lmq-admin calls the columns.
-const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total", redelivered: "redelivered_total", dropped: "dropped_total" };
+const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total", redelivered: "redelivered_total", dropped: "dropped_total", dead_letters: "dead_letters" };
 
 export function open({ query }) {
   const view = {
@@ -47,6 +52,7 @@ export function open({ query }) {
   const back = h("button", { type: "button", onclick: () => turn(-view.limit) }, "Previous page");
   const forth = h("button", { type: "button", onclick: () => turn(view.limit) }, "Next page");
   const grid = table("Queues", COLUMNS.map((column) => ({ ...column, head: heading(column) })));
+  const choice = columnChoice("queues", COLUMNS, grid);
   const complaint = h("p", { class: "complaint", role: "alert" });
   const line = commandBox("");
   const rates = new Map();
@@ -134,6 +140,28 @@ export function open({ query }) {
     setText(line.querySelector("code"), listCommand(view));
   }
 
+  /** All queues that match, not only those of this page, with every field that the node tells. */
+  async function exportAll() {
+    const found = [];
+    const parameters = new URLSearchParams({ limit: EXPORTED_AT_ONCE });
+    if (view.name) parameters.set("name", view.name);
+    if (view.state) parameters.set("state", view.state);
+    try {
+      let answer = { next: null };
+      do {
+        const after = answer.next === null ? "" : `&after=${segmentOf(answer.next)}`;
+        answer = await get(`/v1/queues?${parameters}${after}`);
+        found.push(...answer.queues);
+      } while (answer.next !== null && found.length < EXPORTED_MAX);
+      const fields = found.length ? Object.keys(found[0]) : ["name"];
+      save("queues.csv", "text/csv;charset=utf-8", csv(fields, found.map((queue) => fields.map((key) => (key === "name" ? textOf(segmentOf(queue.name)) : queue[key])))));
+      complain(answer.next === null ? null : { message: `Only the first ${count(found.length)} queues are in the file.` });
+    } catch (error) {
+      if (error.status === undefined) throw error;
+      complain(error);
+    }
+  }
+
   function complain(error) {
     setText(complaint, error ? error.message : "");
   }
@@ -158,7 +186,7 @@ export function open({ query }) {
     title: "Queues",
     element: [
       h("h1", {}, "Queues"),
-      h("div", { class: "bar" }, search.element, states.element, size.element, h("div", { class: "spring" }), actionButton("New queue", "write", newQueue)),
+      h("div", { class: "bar" }, search.element, states.element, size.element, choice.element, h("div", { class: "spring" }), h("button", { type: "button", onclick: exportAll }, "Export"), actionButton("New queue", "write", newQueue)),
       complaint,
       h("div", { class: "bar" }, summary, h("div", { class: "spring" }), back, forth),
       grid.element,

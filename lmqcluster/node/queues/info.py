@@ -9,7 +9,7 @@ from operator import attrgetter
 from ...core import Queue
 from ...core.queue_counters import COUNTERS
 
-__all__ = ["QueueInfo", "age_s", "counts_of", "info_of"]
+__all__ = ["QueueInfo", "age_s", "counts_of", "dead_letters", "info_of"]
 
 counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*COUNTERS)
 """The counters of a queue, in the order of `COUNTERS`."""
@@ -26,6 +26,9 @@ class QueueInfo:
         leased: messages under live or ended leases.
         accumulating: parts in the open accumulation window.
         pushes_waiting: pushes that wait for room.
+        dead_letters: messages that the cluster has put here and nobody holds.
+        groups: groups of messages one of which is in line or leased.
+        held: messages that wait for the one before them of their group.
         size: all messages, an open window counting as one.
         bytes: bytes of all bodies.
         oldest_age_s: for how many seconds the message that is next to be delivered has been due; None if none is.
@@ -39,6 +42,9 @@ class QueueInfo:
     leased: int
     accumulating: int
     pushes_waiting: int
+    dead_letters: int
+    groups: int
+    held: int
     size: int
     bytes: int
     oldest_age_s: float | None
@@ -49,6 +55,7 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
     """Statistics of a queue at a log time."""
     ready = queue.due_count(now_us)
     window = queue.window
+    rich = queue.rich
     parts = len(window.content) if window is not None and window.due_us > now_us else 0
     return QueueInfo(
         name=queue.name,
@@ -58,11 +65,19 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
         leased=len(queue.leases),
         accumulating=parts,
         pushes_waiting=queue.pushes_waiting,
+        dead_letters=dead_letters(queue),
+        groups=0 if rich is None else len(rich.current),
+        held=0 if rich is None else len(rich.held),
         size=len(queue),
         bytes=queue.body_bytes,
         oldest_age_s=age_s(queue.earliest_us(), now_us),
         counters=dict(zip(COUNTERS, counts_of(queue), strict=True)),
     )
+
+
+def dead_letters(queue: Queue) -> int:
+    """How many messages the cluster has put into a queue, dead letters and expired ones, that nobody holds."""
+    return 0 if queue.rich is None else queue.rich.count_moved()
 
 
 def age_s(due_us: int | None, now_us: int) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ...core import Machine, Queue
 from ...wire.errors import LmqError
 from ..turns import Turns
-from .info import QueueInfo, age_s, info_of
+from .info import QueueInfo, age_s, dead_letters, info_of
 from .patterns import client_pattern
 
 __all__ = ["SORT_KEYS", "STATES", "QueueList", "QueuePage", "list_queues"]
@@ -30,6 +30,8 @@ SORT_KEYS: dict[str, Callable[[Queue, int], float]] = {
     "pulled": lambda queue, _now_us: queue.pulled_total,
     "redelivered": lambda queue, _now_us: queue.redelivered_total,
     "dropped": lambda queue, _now_us: queue.dropped_total,
+    "dead_lettered": lambda queue, _now_us: queue.dead_lettered_total,
+    "dead_letters": lambda queue, _now_us: dead_letters(queue),
 }
 """What a list can be sorted by, at a log time. Equal queues stand in the order of their names."""
 
@@ -40,9 +42,10 @@ STATES: dict[str, Callable[[Queue, int], bool]] = {
     "empty": lambda queue, _now_us: len(queue) == 0,
     "suspended": lambda queue, _now_us: queue.suspended,
     "dropped": lambda queue, _now_us: queue.dropped_total > 0,
+    "dead_letters": lambda queue, _now_us: dead_letters(queue) > 0,
 }
 """What a list can be restricted to: queues with messages that are ready, leased or delayed; without messages; suspended; those
-that have dropped messages."""
+that have dropped messages, and those that have dead letters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,9 @@ class Proposals:
         """
         if self.machine().version < needed:
             raise LmqError(
-                "overloaded", "not all members have a program yet that can do this; upgrade them, or try again"
+                "overloaded",
+                "this node has not caught up with the cluster yet, or not all members have a program that can do this;"
+                " try again, or upgrade them",
             )
 
     def check_options(self, properties: Properties) -> None:

@@ -134,3 +134,23 @@ def test_a_queue_that_is_deleted_meanwhile_does_no_harm() -> None:
         return await listing
 
     assert [int(name) for name in names(asyncio.run(main()))] == [0, 1, 2, 3, 4]
+
+
+def test_queues_with_dead_letters_are_found_and_counted() -> None:
+    driver = Driver(version=3)
+    driver.push(b"other", b"x")
+    for name, label in ((b"a", b"l"), (b"b", b"")):
+        driver.set(name, retry=0, dead_letter_queue="dead")
+        rows = [[b"%d" % number, None, [], None, [-1, 0, 0, 0, label, b""]] for number in range(2)]
+        driver.do(Op.PUSH_TRAITS, name, rows)
+        driver.pull(name, 2)
+    driver.push(b"dead", b"pushed by a client")
+    driver.wait(60)
+    driver.tick()
+    found = page(driver, state="dead_letters")
+    assert [(one.name, one.dead_letters, one.size) for one in found.queues] == [(b"dead", 4, 5)]
+    driver.pull(b"dead", 2)
+    # The client's message was first; one of the four is leased.
+    assert page(driver, state="dead_letters").queues[0].dead_letters == 3
+    most = page(driver, sort="dead_lettered", descending=True, limit=2)
+    assert [(one.name, one.counters["dead_lettered_total"]) for one in most.queues] == [(b"a", 2), (b"b", 2)]

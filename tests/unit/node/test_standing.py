@@ -168,7 +168,7 @@ def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
         return shown
 
     assert all(ok for name, (ok, _detail) in checks(WELL).items() if name != "disk")
-    assert checks(WELL, 81_000_000)["memory"] == (False, "messages take 81 MB of 100 MB")
+    assert checks(WELL, 81_000_000)["memory"] == (False, "messages take 77 MiB of 95 MiB")
     lone = checks(replace(WELL, connected=frozenset({"b"})))
     assert lone["members"] == (False, "not reachable or not up to date: n-c")
     assert lone["safe to stop"][0] is False

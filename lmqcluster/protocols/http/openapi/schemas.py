@@ -64,6 +64,10 @@ _QUEUE: Final[Json] = {
     "leased": {**_COUNT, "description": "Messages that were delivered and not settled."},
     "accumulating": {**_COUNT, "description": "Parts in the open accumulation window."},
     "pushes_waiting": {**_COUNT, "description": "Pushes that wait for room in the full queue."},
+    "dead_letters": {
+        **_COUNT,
+        "description": "Messages that the cluster has put here, dead letters and expired ones, that nobody holds.",
+    },
     "size": {**_COUNT, "description": "All messages; an open window counts as one."},
     "bytes": {**_COUNT, "description": "Bytes of all bodies."},
     "oldest_age_s": {
@@ -225,6 +229,9 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "description": "Id of the session that has the exclusive queue; null if none has.",
             },
             "standing_by": {**_COUNT, "description": "Sessions that wait for their turn at the exclusive queue."},
+            "waiting_pulls": {**_COUNT, "description": "Pulls that wait at this node for messages of this queue."},
+            "groups": {**_COUNT, "description": "Groups one of whose messages is in line or leased."},
+            "held": {**_COUNT, "description": "Messages that wait for the one before them of their group."},
             "properties": _ref("Properties"),
             "own_properties": {**_ref("Properties"), "description": "Those set on the queue itself."},
             "stale": _STALE,

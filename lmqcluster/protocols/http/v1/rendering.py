@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["QUEUE_FIELDS", "delivered_message", "peeked_message", "queue_row"]
 
 QUEUE_FIELDS = (
-    "suspended", "ready", "delayed", "leased", "accumulating", "pushes_waiting", "size", "bytes", "oldest_age_s", *COUNTERS,
+    "suspended", "ready", "delayed", "leased", "accumulating", "pushes_waiting", "dead_letters", "size", "bytes",
+    "oldest_age_s", *COUNTERS,
 )  # fmt: skip
 """What a queue shows beside its name."""
 
