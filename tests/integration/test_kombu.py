@@ -158,6 +158,10 @@ def test_a_message_is_in_hand_as_long_as_the_session_is_renewed(connect: Callabl
         connection.drain_events(timeout=0)
     taker.messages[0].ack()
     assert message.ack()
+    # It goes on in another session.
+    Producer(connection.channel()).publish("again", routing_key="tasks")
+    assert taker.wait(2)[1:] == ["again"]
+    taker.messages[1].ack()
 
 
 def test_what_a_process_had_that_is_gone_is_in_its_old_place(connect: Callable[..., Connection]) -> None:
