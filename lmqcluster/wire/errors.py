@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ERRORS", "ErrorSpec", "LmqError", "Outcome", "error"]
+__all__ = ["ERRORS", "ErrorSpec", "LmqError", "Outcome"]
 
 
 class Outcome(StrEnum):
@@ -114,8 +114,3 @@ class LmqError(Exception):
     def rpc_text(self) -> str:
         """The error element of a MessagePack-RPC response."""
         return self.spec.rpc or f"{self.code}: {self.message}"
-
-
-def error(code: str, message: str) -> LmqError:
-    """Build an `LmqError` with the table's defaults."""
-    return LmqError(code, message)

@@ -19,7 +19,6 @@ __all__ = [
     "Hooks",
     "Properties",
     "Rules",
-    "hook_arguments",
     "parse_properties",
     "parse_rules",
     "properties_bytes",
@@ -207,16 +206,3 @@ def _rule(entry: object) -> tuple[str, Properties]:
     if empty := [name for name, value in properties if value is None]:
         raise _invalid(f"a default rule cannot take property {empty[0]!r} away: leave it out")
     return _text(entry[0], "a regular expression"), properties
-
-
-def hook_arguments(properties: Iterable[tuple[str, object]]) -> list[str]:
-    """Names of the request headers that a property set's ``pre_http_push`` hooks preserve, in order."""
-    names: list[str] = []
-    for name, value in properties:
-        if name != "hooks" or not isinstance(value, (list, tuple)):
-            continue
-        for point, modules in value:
-            if point == "pre_http_push":
-                for _module, arguments in modules:
-                    names.extend(arguments)
-    return names

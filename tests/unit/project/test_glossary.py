@@ -9,6 +9,9 @@ from pathlib import Path
 
 from lmqcluster.core import Op
 from lmqcluster.core.queue_counters import COUNTERS
+from lmqcluster.protocols.http.v1.rendering import QUEUE_FIELDS
+from lmqcluster.protocols.msgpack_rpc.permissions import PERMISSIONS
+from lmqcluster.wire.errors import ERRORS
 from lmqcluster.wire.queue_options import QUEUE_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,6 +34,12 @@ ORDINARY = {
     "max", "age", "size", "old", "when", "full", "to", "queue", "backoff", "destination", "fanout", "only", "on",
     "lettered", "retry",
 }  # fmt: skip
+GENERAL = {
+    "arguments", "bad", "cluster", "conflict", "down", "exceeded", "host", "internal", "large", "left", "lost", "method",
+    "name", "no", "not", "of", "overloaded", "part", "request", "reused", "shutting", "stored", "too", "unauthorized",
+    "unknown", "unreachable", "bytes", "s", "auth", "count", "get", "ping", "resume",
+}  # fmt: skip
+"""What error codes, fields and methods say of things that are not ours to define."""
 STEM_CHARS = 4
 
 
@@ -70,6 +79,24 @@ def test_operations_counters_and_properties_are_named_with_the_words_of_the_glos
     names = [*(one.name.lower() for one in Op), *COUNTERS, *QUEUE_OPTIONS]
     unknown = {name: word for name in names for word in name.split("_") if not is_known(word)}
     assert unknown == {}, "put the term into docs/glossary.md, or use one that stands there"
+
+
+def test_error_codes_fields_and_methods_are_named_with_the_words_of_the_glossary() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    # LMQ's own methods have LMQ's names; the glossary says what they are called here.
+    lmqs = set(re.findall(r"`(\w+)` in LMQ's", glossary))
+    methods = {method.decode().removesuffix("_many") for method in PERMISSIONS} - lmqs
+    names = [*ERRORS, *QUEUE_FIELDS, *methods]
+    unknown = {name: word for name in names for word in name.split("_") if word not in GENERAL and not is_known(word)}
+    assert unknown == {}, "put the term into docs/glossary.md, or use one that stands there"
+
+
+def test_a_word_in_italics_has_an_entry() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    terms = {one.strip() for term, _ in rows for one in term.split(",")}
+    referred = {word for _, meaning in rows for word in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", meaning)}
+    assert referred
+    assert {word for word in referred if not {word, word.removesuffix("s")} & terms} == set()
 
 
 def is_known(word: str) -> bool:

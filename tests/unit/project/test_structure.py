@@ -118,3 +118,11 @@ def test_every_package_is_installed() -> None:
     }
     assert folders <= set(listed)
     assert all((PACKAGES[name.split(".")[0]].joinpath(*name.split(".")[1:])).is_dir() for name in listed)
+
+
+def test_unit_tests_are_in_packages_named_as_those_of_the_product() -> None:
+    folder = ROOT / "tests" / "unit"
+    packages = {path.parent.name for path in (ROOT / "lmqcluster").glob("*/__init__.py")}
+    others = {"benchmarks", "cli", "project"}
+    assert {path.parent.name for path in folder.glob("*/__init__.py")} <= packages | others
+    assert [path.name for path in folder.glob("*.py")] == ["__init__.py"]

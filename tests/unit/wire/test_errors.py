@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lmqcluster.wire import limits
-from lmqcluster.wire.errors import ERRORS, LmqError, Outcome, error
+from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 EXIT_CODES = {2, 65, 66, 69, 70, 75, 77, 78}
 
@@ -40,12 +40,12 @@ def test_every_row_is_sound(code: str) -> None:
 )
 def test_lmqs_error_texts(code: str, text: str) -> None:
     """Spec 10.2, as strings."""
-    assert error(code, "whatever happened").rpc_text() == text
+    assert LmqError(code, "whatever happened").rpc_text() == text
 
 
 def test_other_errors_say_code_and_message() -> None:
     """Plan of the RPC protocol: else "code: message"."""
-    assert error("overloaded", "the node is full").rpc_text() == "overloaded: the node is full"
+    assert LmqError("overloaded", "the node is full").rpc_text() == "overloaded: the node is full"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_exit_codes_of_the_contract(code: str, exit_code: int) -> None:
 
 
 def test_an_error_carries_the_row_of_its_code() -> None:
-    caught = error("no_leader", "nobody there")
+    caught = LmqError("no_leader", "nobody there")
     assert (str(caught), caught.message, caught.code) == ("nobody there", "nobody there", "no_leader")
     assert (caught.retryable, caught.outcome) == (True, Outcome.NOT_APPLIED)
     assert caught.spec is ERRORS["no_leader"]
@@ -89,7 +89,7 @@ def test_what_is_known_better_can_be_said() -> None:
 
 def test_an_unknown_code_is_a_bug_and_shows_at_once() -> None:
     with pytest.raises(KeyError):
-        error("no_such_code", "")
+        LmqError("no_such_code", "")
 
 
 def test_limits_fit_into_each_other() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lmqcluster.core.properties import checked_properties
 from lmqcluster.wire.errors import LmqError
-from lmqcluster.wire.properties import hook_arguments, parse_properties, parse_rules
+from lmqcluster.wire.properties import parse_properties, parse_rules
 
 PRESERVE = "lmq_hook_preserve_header"
 
@@ -181,10 +181,3 @@ def test_wrong_rules_are_refused_as_a_whole(value: Any) -> None:
     with pytest.raises(LmqError) as caught:
         parse_rules(value)
     assert caught.value.code == "bad_property"
-
-
-def test_the_headers_that_hooks_ask_for() -> None:
-    """Spec 6: modules run in list order; other hook points have no effect."""
-    hooks = {"other": [[PRESERVE, ["x-z"]]], "pre_http_push": [[PRESERVE, ["x-b", "x-a"]], [PRESERVE, ["x-c"]]]}
-    assert hook_arguments(parse_properties({"retry": 1, "hooks": hooks})) == ["x-b", "x-a", "x-c"]
-    assert hook_arguments(parse_properties({"retry": 1})) == []
