@@ -1,74 +1,36 @@
-"""A fleet of reliable consumers over the memcache port while nodes are killed and paused, and a book of what they were told.
+"""A fleet of reliable consumers over the memcache port while nodes are killed, cut off and paused, and a judge.
 
 ``python -m tests.integration.kestrel_fleet --seconds 300`` runs it for as long as one likes. Every item that was stored has to be
-closed once, by one consumer; only what was being closed when a connection ended may be either closed or delivered again.
+closed once, by one consumer; only what was being closed when a connection ended may be either closed or delivered again. What is
+given back comes first again. No item is open at two consumers: whoever loses one with its node cannot close it any more, and soon
+hears so. At the end the queue is empty.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import random
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from .cluster import Cluster, NodeProcess
+from .cut_links import CutLinks
+from .kestrel_book import Book, Hold
 from .kestrel_ports import address_of, with_kestrel_ports
 
-__all__ = ["Book", "fleet"]
+__all__ = ["fleet"]
 
 ANSWER_S = 60.0
 PAUSE_S = 0.1
 ABORT_EVERY = 20
 PUT_S = 0.02
-PAUSED_S = 8.0
+FAULT_S = 8.0
 """Longer than a node may be silent before the others take it for dead."""
 DRAIN_S = 180.0
-
-
-@dataclass
-class Book:
-    """What clients were told, by the item's number.
-
-    Attributes:
-        stored: items whose put was acknowledged.
-        closed: how often an item's end was acknowledged.
-        unsure: items whose end was asked for when the connection ended.
-        aborted: how many were given back.
-        changed: an item has ended, or may have.
-    """
-
-    stored: set[bytes] = field(default_factory=set)
-    closed: Counter[bytes] = field(default_factory=Counter)
-    unsure: set[bytes] = field(default_factory=set)
-    aborted: int = 0
-    delivered: int = 0
-    broken: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def opened(self, item: bytes) -> None:
-        """An item came to a consumer."""
-        self.delivered += 1
-        if self.closed[item]:
-            self.violations.append(f"{item!r} was delivered after its end was acknowledged")
-
-    def ended(self, item: bytes) -> None:
-        """The end of an item was acknowledged."""
-        self.closed[item] += 1
-        self.changed.set()
-        if self.closed[item] > 1:
-            self.violations.append(f"{item!r} was closed {self.closed[item]} times")
-
-    def missing(self) -> set[bytes]:
-        """Stored items of whose end nobody was told."""
-        return self.stored - self.closed.keys() - self.unsure
+PRODUCERS = 4
 
 
 class Client:
@@ -111,6 +73,7 @@ async def produce(book: Book, client: Client, name: int, ends_s: float) -> None:
     while time.monotonic() < ends_s:
         item = b"%d-%d" % (name, number)
         number += 1
+        book.put.add(item)
         if await client.ask(b"set fleet 0 0 %d\r\n%b\r\n" % (len(item), item), b"\r\n") == b"STORED\r\n":
             book.stored.add(item)
         await asyncio.sleep(PUT_S)
@@ -119,69 +82,98 @@ async def produce(book: Book, client: Client, name: int, ends_s: float) -> None:
 
 async def consume(book: Book, client: Client, rng: random.Random, drained: asyncio.Event) -> None:
     """Close the last item and open the next one, as most consumers do; sometimes give one back."""
-    held = b""
+    held: Hold | None = None
     while not drained.is_set():
-        aborts = bool(held) and rng.randrange(ABORT_EVERY) == 0
+        aborts = held is not None and rng.randrange(ABORT_EVERY) == 0
+        asked_s = time.monotonic()
         said = await client.ask(b"get fleet/abort\r\n" if aborts else b"get fleet/t=500/close/open\r\n", b"END\r\n")
         if said is None:
-            book.broken += 1
-            if held and not aborts:
-                book.unsure.add(held)
-                book.changed.set()
-            held = b""
+            book.broke(held, closing=not aborts)
+            held = None
             continue
-        if aborts:
-            book.aborted += 1
-        elif held:
-            book.ended(held)
-        held = said.split(b"\r\n")[1] if said.startswith(b"VALUE") else b""
-        if held:
-            book.opened(held)
+        if held is not None:
+            (book.aborted if aborts else book.ended)(held)
+        held = book.opened(said.split(b"\r\n")[1], asked_s) if said.startswith(b"VALUE") else None
     client.close()
 
 
-async def disturb(book: Book, cluster: Cluster, rng: random.Random, ends_s: float) -> None:
-    """Kill nodes, and pause others for so long that the cluster goes on without them."""
+async def disturb(book: Book, cluster: Cluster, links: CutLinks, rng: random.Random, ends_s: float) -> None:
+    """Kill nodes, and cut off or pause others for so long that the cluster goes on without them."""
     while time.monotonic() < ends_s:
         await asyncio.sleep(rng.uniform(1, 5))
-        node = rng.choice(list(cluster))
-        if rng.randrange(2):
-            book.faults["killed"] += 1
+        node, how = rng.choice(list(cluster)), rng.choice(("killed", "cut off", "paused"))
+        book.faults[how] += 1
+        if how == "killed":
             await asyncio.to_thread(node.restart)
-        else:
-            book.faults["paused"] += 1
+        elif how == "paused":
             node.pause()
             try:
-                await asyncio.sleep(PAUSED_S)
+                await asyncio.sleep(FAULT_S)
             finally:
                 node.resume()
+        else:
+            links.cut_off(node)
+            try:
+                await asyncio.sleep(FAULT_S)
+            finally:
+                links.mend()
 
 
-async def fleet(cluster: Cluster, *, seconds: float, consumers: int, seed: int) -> Book:
-    """Run it; afterwards the book is complete.
+async def empty(client: Client) -> None:
+    """Wait until nothing is left in the queue, neither waiting nor open."""
+    while True:
+        found = await client.ask(b"get fleet/peek\r\n", b"END\r\n")
+        stats = await client.ask(b"dump_stats fleet\r\n", b"END\r\n")
+        if (
+            found == b"END\r\n"
+            and stats is not None
+            and {b"  items=0", b"  open_transactions=0"} <= {*stats.split(b"\r\n")}
+        ):
+            client.close()
+            return
+        await asyncio.sleep(PAUSE_S)
+
+
+async def fleet(directory: Path, *, seconds: float, consumers: int, seed: int) -> Book:
+    """Run it on a cluster of its own; afterwards the book is complete, and judged.
 
     Raises:
-        TimeoutError: what is stored does not come to an end.
+        TimeoutError: what is stored does not come to an end, or the queue does not become empty.
     """
+    cluster = with_kestrel_ports(Cluster(3, directory=directory))
+    links = CutLinks(cluster)
+    await links.start()
+    try:
+        await asyncio.to_thread(cluster.start)
+        return await _run(cluster, links, seconds=seconds, consumers=consumers, seed=seed)
+    finally:
+        await asyncio.to_thread(cluster.stop)
+        await links.stop()
+
+
+async def _run(cluster: Cluster, links: CutLinks, *, seconds: float, consumers: int, seed: int) -> Book:
     book, rng, nodes = Book(), random.Random(seed), list(cluster)
     ends_s, drained = time.monotonic() + seconds, asyncio.Event()
     work = [consume(book, Client(nodes, number), random.Random(seed + number), drained) for number in range(consumers)]
     tasks = [asyncio.create_task(one) for one in work]
     try:
         await asyncio.gather(
-            disturb(book, cluster, rng, ends_s),
-            *(produce(book, Client(nodes, number), number, ends_s) for number in range(4)),
+            disturb(book, cluster, links, rng, ends_s),
+            *(produce(book, Client(nodes, number), number, ends_s) for number in range(PRODUCERS)),
         )
         async with asyncio.timeout(DRAIN_S):
             while book.missing():
                 book.changed.clear()
                 await book.changed.wait()
+            # What a connection held when it ended may be there still.
+            await empty(Client(nodes, 0))
         drained.set()
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    book.judge_aborts()
     return book
 
 
@@ -191,12 +183,18 @@ def main() -> int:
     parser.add_argument("--consumers", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        cluster = stack.enter_context(with_kestrel_ports(Cluster(3, directory=folder)))
-        book = asyncio.run(fleet(cluster, seconds=given.seconds, consumers=given.consumers, seed=given.seed))
-    print(f"{len(book.stored)} stored, {book.delivered} delivered, {len(book.closed)} closed, {book.aborted} aborted")
-    print(f"{book.broken} connections ended, {len(book.unsure)} items unsure; faults: {dict(book.faults)}")
+    with tempfile.TemporaryDirectory() as folder:
+        book = asyncio.run(fleet(Path(folder), seconds=given.seconds, consumers=given.consumers, seed=given.seed))
+    print(
+        f"{len(book.stored)} stored, {book.delivered} delivered, {len(book.closed)} closed, {len(book.aborts)} aborted"
+    )
+    print(
+        f"{book.compared} aborts compared with what came first; {book.overlaps} items came to another consumer meanwhile"
+    )
+    print(f"{len(book.breaks)} connections ended; faults: {dict(book.faults)}")
+    print(
+        f"{len(book.unsure)} ends asked for when the connection ended; never acknowledged to anybody: {book.unknown()}"
+    )
     for violation in book.violations:
         print(violation, file=sys.stderr)
     return 1 if book.violations else 0

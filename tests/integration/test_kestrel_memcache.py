@@ -11,7 +11,7 @@ import pytest
 from lmqcluster import Client
 
 from .cluster import Cluster, wait_for
-from .kestrel_ports import Lines
+from .kestrel_ports import Lines, limit
 
 END = b"END\r\n"
 
@@ -407,3 +407,66 @@ def test_no_item_is_lost_or_closed_twice_while_the_leader_is_killed(kestrel_clus
     assert set(stored) <= set(closed) | unsure
     # One for each consumer and each end of its connection, at most; the others have all been told of.
     assert len(unsure) <= 60
+
+
+# --- requests that come together --------------------------------------------------------------------------------------
+
+
+def test_equal_gets_that_come_together_are_answered_as_one_by_one(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client, Lines(shared_cluster[1]) as other:
+        put(client, queue, b"1", b"2", b"3")
+        client.ask(b"get %b\r\n" % queue * 5, value(queue, b"1") + value(queue, b"2") + value(queue, b"3") + END * 2)
+        put(client, queue, *(b"%d" % number for number in range(40)))
+        taken = b"".join(value(queue, b"%d" % number) for number in range(40))
+        client.ask(b"get %b/close/open\r\n" % queue * 64, taken + END * 24)
+        client.ask(b"get %b/close\r\n" % queue * 3, END * 3)
+        other.ask(b"get %b/peek\r\n" % queue * 2, END * 2)
+        put(client, queue, b"1", b"2")
+        # The second one waits, and finds the end of its wait; the third one too.
+        client.ask(b"get %b/t=50/close/open\r\n" % queue * 4, value(queue, b"1") + value(queue, b"2") + END * 2)
+        other.ask(b"get %b/peek\r\n" % queue, END)
+
+
+def test_of_closes_and_opens_that_come_together_the_last_item_stays_open(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[2]) as other:
+        put(producer, queue, *(b"%d" % number for number in range(9)))
+        with Lines(shared_cluster[1]) as consumer:
+            opened = [value(queue, b"%d" % number) for number in range(9)]
+            consumer.ask(b"get %b/open\r\n" % queue * 3, b"".join(opened[:3]))
+            # Each closes the oldest: 0 to 4 are closed now, and 5 to 7 are open.
+            consumer.ask(b"get %b/t=100000/close/open\r\n" % queue * 5, b"".join(opened[3:8]))
+            other.ask(b"get %b/peek\r\n" % queue, value(queue, b"8"))
+        wait_for_head(other, queue, b"5")
+        other.ask(b"get %b\r\n" % queue * 5, b"".join(opened[5:]) + END)
+
+
+def test_opens_that_come_together_end_at_the_limit(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as client, Lines(shared_cluster[1]) as other:
+        put(client, queue, *(b"%d" % number for number in range(102)))
+        opened = b"".join(value(queue, b"%d" % number) for number in range(100))
+        client.ask(b"get %b/open\r\n" % queue * 101, opened + b"ERROR\r\n")
+        client.expect_end()
+        wait_for_head(other, queue, b"0")
+        other.ask(b"get %b/t=100000\r\n" % queue * 102, opened + value(queue, b"100") + value(queue, b"101"))
+
+
+def test_sets_that_come_together_are_refused_one_by_one(shared_cluster: Cluster, queue: bytes) -> None:
+    limit(shared_cluster[0], queue.decode(), 3)
+    with Lines(shared_cluster[0]) as client:
+        client.send(b"".join(b"set %b 0 0 1\r\n%d\r\n" % (queue, number) for number in range(5)))
+        client.send(b"set %b 0 0 1 noreply\r\n6\r\n" % queue * 2 + b"get %b\r\n" % queue)
+        client.expect(b"STORED\r\n" * 3 + b"NOT_STORED\r\n" * 2 + value(queue, b"0"))
+        client.ask(b"get %b\r\n" % queue * 3, value(queue, b"1") + value(queue, b"2") + END)
+
+
+def test_of_gets_that_wait_together_those_that_are_left_wait_on(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[0]) as waiting, Lines(shared_cluster[1]) as producer:
+        waiting.send(b"get %b/t=2147483647\r\n" % queue * 3)
+        assert waiting.is_silent(0.2)
+        put(producer, queue, b"1")
+        waiting.expect(value(queue, b"1"))
+        put(producer, queue, b"2")
+        waiting.expect(value(queue, b"2"))
+        assert waiting.is_silent(0.2)
+        producer.ask(b"delete %b\r\n" % queue, b"DELETED\r\n")
+        waiting.expect(END)

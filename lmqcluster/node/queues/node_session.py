@@ -76,6 +76,10 @@ class NodeSession:
                 # There is no leader now. Whether the session lives the next attempt tells.
                 log.debug("session not renewed", reason=exc.message)
 
+    def is_alive(self, session: bytes) -> bool:
+        """Whether this is the session still, as far as the node knows."""
+        return self._id == session
+
     def lost(self, session: bytes) -> None:
         """The cluster does not know this session any more."""
         self._lose(session)

@@ -88,7 +88,10 @@ class OpenReads:
             asked = (Op.PULL_IN_SESSION, until_us, service.sessions.number(session), 0, -1, *service.owned(OWNER))
             start = partial(self._turns.open, asked)
             try:
-                return await service.delivered(start, queue, (count, left_s), has_room, charged=False, until=until)
+                delivered = await service.delivered(start, queue, (count, left_s), has_room, charged=False, until=until)
+                if not delivered or self._session.is_alive(session):
+                    return delivered
+                # The session has ended in the same moment, and others get these.
             except LmqError as exc:
                 if exc.code != "session_lost":
                     raise

@@ -130,3 +130,32 @@ def test_text_requests_are_the_same_however_the_stream_is_cut(cuts: list[int]) -
 def test_a_text_request_that_is_too_large_is_an_error(text: bytes) -> None:
     with pytest.raises(LmqError):
         TextParser(100).next(bytearray(text))
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"get q\r\n", b"get q\n", b"set q 0 0 3\r\nabc\r\n", b"set q 0 0 3\r\nget\n\n"]), max_size=30
+    ),
+    st.lists(st.integers(0, 400), max_size=10),
+    st.integers(1, 8),
+)
+def test_equal_requests_are_taken_together_as_one_by_one(pieces: list[bytes], cuts: list[int], most: int) -> None:
+    stream, buffer, found = b"".join(pieces), bytearray(), []
+    parser = Parser(100)
+    places = [0, *sorted({cut for cut in cuts if cut < len(stream)}), len(stream)]
+    for start, end in pairwise(places):
+        buffer += stream[start:end]
+        while (request := parser.next(buffer)) is not None:
+            found.append(request)
+            if request.command == b"set":
+                bodies = parser.more_bodies(buffer, most)
+                assert len(bodies) <= most
+                found += [request._replace(body=body) for body in bodies]
+            else:
+                found += [request] * parser.repeated(buffer, most)
+        parser.drop(buffer)
+    one_by_one, whole = Parser(100), bytearray(stream)
+    wanted = list(iter(lambda: one_by_one.next(whole), None))
+    assert found == wanted
+    assert len(wanted) == len(pieces)
+    assert not buffer

@@ -1,0 +1,156 @@
+"""Open reads of many connections in as few commands as there are steps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Op
+from lmqcluster.core.commands import Delivered
+from lmqcluster.node.proposer import Group
+from lmqcluster.node.queues.node_session import OWNER, NodeSession
+from lmqcluster.node.queues.open_reads import OpenReads
+from lmqcluster.testing.node import MemoryNode
+from lmqcluster.wire.errors import LmqError
+
+from .test_sessions import push, run, turns
+
+
+def commands_of(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> list[Group]:
+    """The groups that are added from now on."""
+    groups: list[Group] = []
+    add = node.service.proposer.add
+
+    def noted(group: Group, size_bytes: int) -> None:
+        groups.append(group)
+        add(group, size_bytes)
+
+    monkeypatch.setattr(node.service.proposer, "add", noted)
+    return groups
+
+
+def test_ends_and_beginnings_of_a_turn_are_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", *(b"%d" % number for number in range(7)))
+        held = [await reads.take(b"q") for _ in range(3)]
+        groups = commands_of(node, monkeypatch)
+        ends = [reads.confirm_soon(b"q", [number]) for ((_, number, _, _),) in held]
+        begins = [asyncio.ensure_future(reads.take(b"q", count=count)) for count in (1, 2, 1)]
+        found = [[one[3].content for one in await begin] for begin in begins]
+        assert found == [[b"3"], [b"4", b"5"], [b"6"]]
+        assert [await end for end in ends] == [[True]] * 3
+        assert [(group.command[0], group.command[1]) for group in groups] == [
+            (Op.ACK, b"q"),
+            (Op.PULL_IN_SESSION, b"q"),
+        ]
+        session.close()
+
+    run(main)
+
+
+def test_each_request_hears_of_its_own_items_only() -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1", b"2", b"3")
+        numbers = [number for _, number, _, _ in await reads.take(b"q", count=3)]
+        ends = [reads.confirm_soon(b"q", [numbers[1]]), reads.confirm_soon(b"q", numbers)]
+        assert [await end for end in ends] == [[True], [True, False, True]]
+        assert await reads.confirm_soon(b"no such queue", numbers) is None
+        session.close()
+
+    run(main)
+
+
+def test_what_is_taken_settled_is_gone() -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1", b"2")
+        both = await asyncio.gather(reads.take_settled(b"q"), reads.take_settled(b"q"))
+        assert [[one[3].content for one in found] for found in both] == [[b"1"], [b"2"]]
+        assert await reads.take_settled(b"q") == []
+        assert not len(node.service.machine().queues[b"q"])
+        session.close()
+
+    run(main)
+
+
+def test_a_wait_ends_when_its_event_comes_and_takes_nothing() -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        over = asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(reads.take(b"q", wait_s=None, until=over))
+        await turns()
+        assert not waiting.done()
+        over.set_result(None)
+        assert await waiting == []
+        await push(node, b"q", b"1")
+        assert [one[3].content for one in await reads.take(b"q")] == [b"1"]
+        session.close()
+
+    run(main)
+
+
+def test_a_client_that_goes_in_the_turn_of_its_request_takes_nothing() -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1")
+        await session.id()
+        going = asyncio.ensure_future(reads.take(b"q"))
+        await asyncio.sleep(0)
+        going.cancel()
+        await turns()
+        assert going.cancelled()
+        assert [one[3].content for one in await reads.take(b"q")] == [b"1"]
+        session.close()
+
+    run(main)
+
+
+def test_a_node_that_takes_no_commands_says_so_to_all_of_a_turn() -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1")
+        ((_, number, _, _),) = await reads.take(b"q")
+        node.service.proposer.retire(LmqError("shutting_down", "the node is shutting down"))
+        ending, taking = reads.confirm_soon(b"q", [number]), asyncio.ensure_future(reads.take(b"q"))
+        for asked in (ending, taking):
+            with pytest.raises(LmqError, match="shutting down"):
+                await asked
+        node.service.proposer.resume()
+        session.close()
+
+    run(main)
+
+
+def test_what_came_after_the_end_of_the_session_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1")
+        delivered, lost = node.service.delivered, []
+
+        async def late(*arguments: Any, **more: Any) -> list[Delivered]:
+            found = await delivered(*arguments, **more)
+            if not lost:
+                # The node hears of both at once: that it has got the message, and that the others have taken it for dead.
+                lost.append(found[0][1])
+                assert await node.service.sessions.end(await session.id(), OWNER)
+            return found
+
+        monkeypatch.setattr(node.service, "delivered", late)
+        ((_, number, _, message),) = await reads.take(b"q")
+        assert (message.content, number == lost[0]) == (b"1", False)
+        assert await reads.confirm_soon(b"q", lost) == [False]
+        assert await reads.confirm_soon(b"q", [number]) == [True]
+        session.close()
+
+    run(main)
