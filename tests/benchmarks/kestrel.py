@@ -3,8 +3,9 @@
 The loads are those of Kestrel's own load tests: ``put_many`` (puts alone), ``many_clients`` (reliable gets of what is
 there, the last item closed with each), ``leaky_reader`` (one get in ten is aborted), ``flood`` (puts and reliable gets at the
 same time). Each runs over 50 connections with items of 1 KiB, one request at a time and pipelined, against three nodes with
-synced logs. memcached, if it is given, stands beside them as the client's own ceiling: it sets and gets the same bytes, and
-keeps them in memory alone. Counted are operations a second; the processor time is that of the servers, for each operation.
+synced logs. MessagePack-RPC under the same load stands beside it, and memcached, if it is given, as the client's own ceiling: it
+sets and gets the same bytes, and keeps them in memory alone. Counted are operations a second; the processor time is that of the
+servers and of the client, for each operation.
 """
 
 from __future__ import annotations
@@ -20,77 +21,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from tests.integration.cluster import Cluster, ports, wait_for
 from tests.integration.kestrel_ports import address_of, with_kestrel_ports
 
+from .kestrel_clients import MemcacheClient, PlainMemcacheClient, RpcClient
+
 CONNECTIONS = 50
-ITEM = b"x" * 1024
 PIPELINED = 32
-LEAK_EVERY = 10
-SET = b"set %b 0 0 %d\r\n%b\r\n"
-END = b"END\r\n"
-
-
-class Connection:
-    """One client."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    @classmethod
-    async def open(cls, address: tuple[str, int]) -> Connection:
-        return cls(*await asyncio.open_connection(*address, limit=1 << 22))
-
-    async def put(self, queue: bytes, count: int, depth: int) -> int:
-        """Put so many items, `depth` at a time; all have to be stored."""
-        request = SET % (queue, len(ITEM), ITEM)
-        for start in range(0, count, depth):
-            size = min(depth, count - start)
-            self.writer.write(request * size)
-            said = await self.reader.readexactly(8 * size)
-            if said != b"STORED\r\n" * size:
-                raise RuntimeError(f"not stored: {said[:80]!r}")
-        return count
-
-    async def get(self, key: bytes, count: int, depth: int) -> int:
-        """Get so many items, `depth` at a time."""
-        request = b"get %b\r\n" % key
-        for start in range(0, count, depth):
-            size = min(depth, count - start)
-            self.writer.write(request * size)
-            for _ in range(size):
-                if await self.answer() is None:
-                    raise RuntimeError(f"nothing for {key!r}")
-        return count
-
-    async def leak(self, queue: bytes, count: int) -> int:
-        """Get so many items, but every tenth is aborted and got again."""
-        for number in range(count):
-            self.writer.write(b"get %b/open\r\n" % queue)
-            if await self.answer() is None:
-                raise RuntimeError("an item is missing")
-            if number % LEAK_EVERY == 0:
-                self.writer.write(b"get %b/abort\r\nget %b/t=60000/open\r\n" % (queue, queue))
-                await self.answer()
-                if await self.answer() is None:
-                    raise RuntimeError("an aborted item is missing")
-            self.writer.write(b"get %b/close\r\n" % queue)
-            await self.answer()
-        return count
-
-    async def answer(self) -> bytes | None:
-        """The item of an answer to a get."""
-        head = await self.reader.readline()
-        if head == END:
-            return None
-        if not head.startswith(b"VALUE "):
-            raise RuntimeError(head.decode("latin-1"))
-        data = await self.reader.readexactly(int(head.split()[3]) + 2 + len(END))
-        return data[: -2 - len(END)]
 
 
 @dataclass
@@ -98,6 +39,7 @@ class System:
     """What is measured."""
 
     name: str
+    client: type[MemcacheClient | RpcClient]
     addresses: Sequence[tuple[str, int]]
     pids: Sequence[int]
 
@@ -108,43 +50,41 @@ class System:
         return sum(int(fields[11]) + int(fields[12]) for fields in stats) / ticks
 
 
-Work = Callable[[Connection], Awaitable[int]]
+Work = Callable[[Any], Awaitable[int]]
 
 
 async def measure(system: System, title: str, works: Sequence[Work]) -> None:
     """Run one piece of work on each of so many connections; prints a row."""
-    clients = [await Connection.open(system.addresses[n % len(system.addresses)]) for n in range(len(works))]
-    before, started = system.cpu_s(), time.perf_counter()
+    clients = [await system.client.open(system.addresses[n % len(system.addresses)]) for n in range(len(works))]
+    before, mine, started = system.cpu_s(), time.process_time(), time.perf_counter()
     done = sum(await asyncio.gather(*(work(client) for work, client in zip(works, clients, strict=True))))
     took_s = time.perf_counter() - started
-    cpu_us = (system.cpu_s() - before) / done * 1e6
+    server_us = (system.cpu_s() - before) / done * 1e6
+    client_us = (time.process_time() - mine) / done * 1e6
     for client in clients:
-        client.writer.close()
-    print(f"| {system.name} | {title} | {done / took_s:,.0f} | {cpu_us:.0f} |", flush=True)
+        client.close()
+    print(f"| {system.name} | {title} | {done / took_s:,.0f} | {server_us:.0f} | {client_us:.0f} |", flush=True)
 
 
-async def run_kestrel(system: System, each: int) -> None:
-    """All loads."""
+async def run_queues(system: System, each: int) -> None:
+    """All loads that all protocols have."""
     for depth in (1, PIPELINED):
         await _loads(system, each if depth == 1 else each * 4, depth)
+
+
+async def run_leaks(system: System, each: int) -> None:
+    """Aborts."""
     await measure(system, "put_many, before leaky_reader", [lambda c: c.put(b"leak", each, PIPELINED)] * CONNECTIONS)
     await measure(system, "leaky_reader, one at a time", [lambda c: c.leak(b"leak", each)] * CONNECTIONS)
 
 
 async def _loads(system: System, count: int, depth: int) -> None:
-    queue, word, half = b"load-%d" % depth, _word(depth), CONNECTIONS // 2
-
-    def flood(client: Connection) -> Awaitable[int]:
-        return client.put(b"flood", count, depth)
-
-    def drain(client: Connection) -> Awaitable[int]:
-        return client.get(b"flood/t=60000/close/open", count, depth)
-
+    queue, flood, word, half = b"load-%d" % depth, b"flood-%d" % depth, _word(depth), CONNECTIONS // 2
+    puts: list[Work] = [lambda c: c.put(flood, count, depth)] * half
+    gets: list[Work] = [lambda c: c.get(flood, count, depth)] * half
     await measure(system, f"put_many, {word}", [lambda c: c.put(queue, count, depth)] * CONNECTIONS)
-    await measure(
-        system, f"many_clients, {word}", [lambda c: c.get(queue + b"/close/open", count, depth)] * CONNECTIONS
-    )
-    await measure(system, f"flood, {word}", [flood] * half + [drain] * half)
+    await measure(system, f"many_clients, {word}", [lambda c: c.get(queue, count, depth)] * CONNECTIONS)
+    await measure(system, f"flood, {word}", puts + gets)
 
 
 async def run_memcached(system: System, each: int) -> None:
@@ -169,7 +109,7 @@ def memcached(program: str) -> Iterator[System]:
     process = subprocess.Popen([program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-u", "root"])
     try:
         wait_for(lambda: _answers(port), "memcached answers")
-        yield System("memcached", [("127.0.0.1", port)], [process.pid])
+        yield System("memcached", PlainMemcacheClient, [("127.0.0.1", port)], [process.pid])
     finally:
         process.terminate()
         process.wait()
@@ -190,13 +130,20 @@ def main() -> None:
     )
     parser.add_argument("--memcached", metavar="PROGRAM", help="compare with this memcached")
     given = parser.parse_args()
-    print("| system | load | operations/s | server CPU µs/operation |\n|---|---|---|---|")
+    print("| system | load | operations/s | server CPU µs/operation | client CPU µs/operation |\n|---|---|---|---|---|")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(with_kestrel_ports(Cluster(3, directory=folder)))
         pids = [node.pid for node in cluster if node.pid is not None]
-        system = System("lmqcluster, 3 nodes", [address_of(node, "memcache") for node in cluster], pids)
-        uvloop.run(run_kestrel(system, given.each))
+        memcache = [address_of(node, "memcache") for node in cluster]
+        rpc = [(host, int(port)) for host, _, port in (node.rpc.rpartition(":") for node in cluster)]
+        systems = [
+            System("Kestrel's memcache", MemcacheClient, memcache, pids),
+            System("MessagePack-RPC", RpcClient, rpc, pids),
+        ]
+        for system in systems:
+            uvloop.run(run_queues(system, given.each))
+        uvloop.run(run_leaks(systems[0], given.each))
         if given.memcached:
             uvloop.run(run_memcached(stack.enter_context(memcached(given.memcached)), given.each))
 
