@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 import structlog
 
@@ -35,6 +36,8 @@ class NodeSession:
         self._opening: asyncio.Task[bytes] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._closed = False
+        # Until then the cluster cannot have taken the node for dead, by the node's own clock.
+        self._sure_until_s = 0.0
         self.on_lost: list[Callable[[], None]] = []
 
     async def id(self) -> bytes:
@@ -52,11 +55,12 @@ class NodeSession:
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> bytes:
+        asked_s = monotonic()
         session = await self._sessions.open(TTL_S, OWNER)
         if self._closed:
             self._sessions.end_soon(session, OWNER)
             raise LmqError("shutting_down", "the node is shutting down; use another node")
-        self._id = session
+        self._id, self._sure_until_s = session, asked_s + TTL_S
         self._renewing = asyncio.create_task(self._renew(session))
         return session
 
@@ -70,14 +74,30 @@ class NodeSession:
         while self._id == session:
             await asyncio.sleep(RENEW_S)
             try:
-                if not await self._sessions.renew(session, OWNER):
-                    self._lose(session)
+                await self._renew_once(session)
             except LmqError as exc:
                 # There is no leader now. Whether the session lives the next attempt tells.
                 log.debug("session not renewed", reason=exc.message)
 
-    def is_alive(self, session: bytes) -> bool:
-        """Whether this is the session still, as far as the node knows."""
+    async def _renew_once(self, session: bytes) -> None:
+        asked_s = monotonic()
+        if not await self._sessions.renew(session, OWNER):
+            self._lose(session)
+        elif self._id == session:
+            self._sure_until_s = max(self._sure_until_s, asked_s + TTL_S)
+
+    def is_surely_alive(self, session: bytes) -> bool:
+        """Whether this is the session still, and was renewed so lately that the cluster cannot have ended it."""
+        return self._id == session and monotonic() < self._sure_until_s
+
+    async def is_alive(self, session: bytes) -> bool:
+        """As `is_surely_alive`; a node that was frozen or cut off asks the cluster first.
+
+        Raises:
+            LmqError: it is not known.
+        """
+        if self._id == session and not self.is_surely_alive(session):
+            await self._renew_once(session)
         return self._id == session
 
     def lost(self, session: bytes) -> None:

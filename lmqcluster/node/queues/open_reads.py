@@ -89,14 +89,26 @@ class OpenReads:
             start = partial(self._turns.open, asked)
             try:
                 delivered = await service.delivered(start, queue, (count, left_s), has_room, charged=False, until=until)
-                if not delivered or self._session.is_alive(session):
+                if not delivered or self._session.is_surely_alive(session) or await self._is_held(session, delivered):
                     return delivered
-                # The session has ended in the same moment, and others get these.
+                # The session has ended meanwhile, and others get these.
             except LmqError as exc:
                 if exc.code != "session_lost":
                     raise
                 # Nothing was taken. The node opens another session.
                 self._session.lost(session)
+
+    async def _is_held(self, session: bytes, delivered: list[Delivered]) -> bool:
+        """Whether what has come to a node that may have been frozen or cut off is open there still.
+
+        Raises:
+            LmqError: it is not known; the messages return to their places.
+        """
+        try:
+            return await self._session.is_alive(session)
+        except BaseException:
+            self._service.pulls.put_back(delivered, charged=False)
+            raise
 
     async def take_settled(self, queue: bytes) -> list[Delivered]:
         """Take a message that is gone when this returns; none if there is none now.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from lmqcluster.core import Op
 from lmqcluster.core.commands import Delivered
 from lmqcluster.node.proposer import Group
-from lmqcluster.node.queues.node_session import OWNER, NodeSession
+from lmqcluster.node.queues import node_session
+from lmqcluster.node.queues.node_session import OWNER, TTL_S, NodeSession
 from lmqcluster.node.queues.open_reads import OpenReads
 from lmqcluster.testing.node import MemoryNode
 from lmqcluster.wire.errors import LmqError
@@ -151,6 +153,73 @@ def test_what_came_after_the_end_of_the_session_is_not_handed_out(monkeypatch: p
         assert (message.content, number == lost[0]) == (b"1", False)
         assert await reads.confirm_soon(b"q", lost) == [False]
         assert await reads.confirm_soon(b"q", [number]) == [True]
+        session.close()
+
+    run(main)
+
+
+@pytest.fixture
+def passed_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the node has been frozen."""
+    passed = [0.0]
+    monkeypatch.setattr(node_session, "monotonic", lambda: monotonic() + passed[0])
+    return passed
+
+
+def test_a_node_that_was_frozen_asks_before_it_hands_out(
+    monkeypatch: pytest.MonkeyPatch, passed_s: list[float]
+) -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1", b"2")
+        await session.id()
+        # It hears of the end of its session only after what it had opened before.
+        node.service.board.session_ended.clear()
+        delivered, lost = node.service.delivered, []
+
+        async def late(*arguments: Any, **more: Any) -> list[Delivered]:
+            found = await delivered(*arguments, **more)
+            passed_s[0] += TTL_S
+            if not lost:
+                lost.append(found[0][1])
+                assert await node.service.sessions.end(await session.id(), OWNER)
+            return found
+
+        monkeypatch.setattr(node.service, "delivered", late)
+        ((_, number, _, message),) = await reads.take(b"q")
+        assert (message.content, number == lost[0]) == (b"1", False)
+        # This time it was frozen for as long, but the session lives.
+        assert [one[3].content for one in await reads.take(b"q")] == [b"2"]
+        assert await reads.confirm_soon(b"q", [number]) == [True]
+        session.close()
+
+    run(main)
+
+
+def test_what_a_node_may_have_lost_goes_back_if_nobody_can_tell(
+    monkeypatch: pytest.MonkeyPatch, passed_s: list[float]
+) -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1", b"2")
+        delivered, renew = node.service.delivered, node.service.sessions.renew
+
+        async def late(*arguments: Any, **more: Any) -> list[Delivered]:
+            found = await delivered(*arguments, **more)
+            passed_s[0] += TTL_S
+            return found
+
+        async def unheard(*_: Any) -> bool:
+            raise LmqError("no_leader", "there is no leader")
+
+        monkeypatch.setattr(node.service, "delivered", late)
+        monkeypatch.setattr(node.service.sessions, "renew", unheard)
+        with pytest.raises(LmqError, match="no leader"):
+            await reads.take(b"q")
+        monkeypatch.setattr(node.service.sessions, "renew", renew)
+        assert [one[3].content for one in await reads.take(b"q", count=2)] == [b"1", b"2"]
         session.close()
 
     run(main)
