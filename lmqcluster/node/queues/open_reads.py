@@ -8,6 +8,7 @@ from functools import partial
 
 from ...core import Op
 from ...core.commands import Delivered, Place
+from ...core.sessions import LEASES_MAX
 from ...wire.errors import LmqError
 from ..proposer import Group
 from .deliveries import Delivery, rendered
@@ -85,10 +86,13 @@ class OpenReads:
                 raise LmqError("exclusive", reason)
             left_s = None if ends_s is None else max(0.0, ends_s - self._loop.time())
             session = await self._session.id()
-            asked = (Op.PULL_IN_SESSION, until_us, service.sessions.number(session), 0, -1, *service.owned(OWNER))
+            holder = service.sessions.number(session)
+            asked = (Op.PULL_IN_SESSION, until_us, holder, 0, -1, *service.owned(OWNER))
             start = partial(self._turns.open, asked)
             try:
                 delivered = await service.delivered(start, queue, (count, left_s), has_room, charged=False, until=until)
+                if not delivered:
+                    self._check_room(holder)
                 if not delivered or self._session.is_surely_alive(session) or await self._is_held(session, delivered):
                     return delivered
                 # The session has ended meanwhile, and others get these.
@@ -97,6 +101,17 @@ class OpenReads:
                     raise
                 # Nothing was taken. The node opens another session.
                 self._session.lost(session)
+
+    def _check_room(self, holder: int) -> None:
+        """Tell a pull that brought nothing from one for which the others in its command have left no room.
+
+        Raises:
+            LmqError: ``quota_exceeded``.
+        """
+        session = self._service.machine().sessions.find(holder, OWNER)
+        if session is not None and len(session.leases) >= LEASES_MAX:
+            reason = f"this node holds {LEASES_MAX} messages, which is the limit; confirm some, or use another node"
+            raise LmqError("quota_exceeded", reason)
 
     async def _is_held(self, session: bytes, delivered: list[Delivered]) -> bool:
         """Whether what has come to a node that may have been frozen or cut off is open there still.

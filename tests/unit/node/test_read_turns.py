@@ -223,3 +223,24 @@ def test_what_a_node_may_have_lost_goes_back_if_nobody_can_tell(
         session.close()
 
     run(main)
+
+
+def test_a_read_for_which_the_session_has_no_room_left_is_not_told_that_the_queue_is_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("lmqcluster.core.session_commands", "lmqcluster.node.queues.open_reads"):
+        monkeypatch.setattr(f"{module}.LEASES_MAX", 3)
+
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", *(b"%d" % number for number in range(5)))
+        await session.id()
+        # All three share a command, which gets three of five.
+        first, second, third = (asyncio.ensure_future(reads.take(b"q", count=count)) for count in (2, 2, 1))
+        assert [len(await first), len(await second)] == [2, 1]
+        with pytest.raises(LmqError, match="holds 3 messages"):
+            await third
+        session.close()
+
+    run(main)
