@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .applied import Applied
+from .backlog import PageError
 from .cluster_commands import ClusterCommands
 from .commands import Command, Compile, Fault, IncompatibleVersionError, Op, RefusedError
 from .keyed_pushes import KeyedPushes
@@ -165,8 +166,8 @@ class Machine(State):
             return self._handlers[command[0]](*command[1:])
         except RefusedError as exc:
             return Fault(exc.reason, exc.code)
-        except (MemoryError, IncompatibleVersionError):
-            # A replica that ran out of memory or is too old has diverged from the others: it must stop, not go on.
+        except (MemoryError, IncompatibleVersionError, PageError):
+            # A replica that ran out of memory, is too old, or has lost a page has diverged from the others: it must stop.
             raise
         except Exception as exc:  # noqa: BLE001 - the state machine must be total
             return Fault(f"{type(exc).__name__}: {exc}")
@@ -180,8 +181,10 @@ class Machine(State):
         """
         return SnapshotView(self).records()
 
-    def freeze_view(self) -> SnapshotView:
+    def freeze_view(self, *, pages: bool = False) -> SnapshotView:
         """A view of the state as it is now, to be read while the machine goes on; it has to be closed.
+
+        With `pages`, backlogs are written as the names of pages, which the machine's store keeps, instead of messages.
 
         Raises:
             RuntimeError: another view is open.
@@ -189,7 +192,7 @@ class Machine(State):
         if self.view is not None:
             raise RuntimeError("a snapshot view is open already")
         self.revision += 1
-        view = SnapshotView(self, PreImages(self.last_sequence), self.revision)
+        view = SnapshotView(self, PreImages(self.last_sequence), self.revision, pages=pages)
         self.view = view
         return view
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from heapq import heappush
 from typing import Protocol
 
+from .backlog import Backlogs
 from .commands import Delivered, Place
 from .expiry import NEVER
 from .message import Message, RichMessage, content_bytes, content_count
@@ -58,8 +59,16 @@ class Queue(QueueContents):
 
     __slots__ = ("exits", "views")
 
-    def __init__(self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock, exits: Exits) -> None:
-        super().__init__(name, settings, endings, stock)
+    def __init__(
+        self,
+        name: bytes,
+        settings: Settings,
+        endings: PastDeliveries,
+        stock: Stock,
+        backlogs: Backlogs,
+        exits: Exits,
+    ) -> None:
+        super().__init__(name, settings, endings, stock, backlogs)
         self.exits = exits
         self.views: list[Watcher] = []
 
@@ -165,6 +174,9 @@ class Queue(QueueContents):
         while len(taken) < count:
             if ready and (other is None or ready[0].due_us < other):
                 message = ready.popleft()
+                if not ready and self.backlog is not None:
+                    self.refill()
+                    ready = self.ready
             elif other is not None and other <= now_us:
                 message = self._pop_other()
                 other = self._other_us()
@@ -237,7 +249,7 @@ class Queue(QueueContents):
 
     def _left(self, message: Message, now_us: int) -> None:
         """A message is in no line any more, nor leased."""
-        self._count(-content_count(message.content), -content_bytes(message.content))
+        self.add_to_sums(-content_count(message.content), -content_bytes(message.content))
         if self.rich is not None:
             self._note_change(self._pass_turn(self.rich, message, now_us))
 
@@ -343,7 +355,7 @@ class Queue(QueueContents):
         if not leased:
             self.leases.forget_order()
         self.acked_total += settled
-        self._count(-bodies, -body_bytes)
+        self.add_to_sums(-bodies, -body_bytes)
         if rich is not None:
             self._note_change(has_gained)
         return results
@@ -388,18 +400,13 @@ class Queue(QueueContents):
         """As `nack`, but a message without deliveries left leaves the queue."""
         if self.rich is not None:
             return self.give_back(now_us, numbers, Place.TAIL)
-        results = self.nack(now_us, numbers)
-        # Those that were given back stand at the end of the line.
-        back = [self.ready.pop() for _ in range(sum(results))]
-        for message in reversed(back):
-            if message.remaining > 0:
-                self.ready.append(message)
-            else:
-                self._drop(message, now_us)
-        return results
+        return self.nack(now_us, numbers, drops=True)
 
-    def nack(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """Give messages back: they go behind everything waiting, and the delivery stays charged."""
+    def nack(self, now_us: int, numbers: list[int], *, drops: bool = False) -> list[bool]:
+        """Give messages back: they go behind everything waiting, and the delivery stays charged.
+
+        Those without deliveries left leave the queue with `drops`, otherwise when a pull meets them.
+        """
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
@@ -408,8 +415,11 @@ class Queue(QueueContents):
                 del self.leases.messages[number]
                 self.endings.note(number, Ending.NACKED)
                 message.due_us = message.ready_us = now_us
-                self.ready.append(message)
                 self.nacked_total += 1
+                if drops and message.remaining <= 0:
+                    self._drop(message, now_us)
+                else:
+                    self.line_up(message)
             results.append(message is not None)
         return results
 
@@ -504,7 +514,7 @@ class Queue(QueueContents):
             self._return(message, now_us, now_us)
         else:
             message.due_us = message.ready_us = now_us
-            self.ready.append(message)
+            self.line_up(message)
 
     def _front_us(self, message: Message, now_us: int) -> int:
         """The earliest due time of those in line that have the message's priority."""

@@ -1,9 +1,9 @@
 """What is in one queue, and in which order: messages ready, delayed and leased, and the accumulation window.
 
 Messages are handed out in order of their due time. Three structures hold them: ``ready`` is a deque, because fresh and nacked
-messages become due at the moment they enter; ``delayed`` is a heap for those that become due later or return to an old
-place; ``leases`` holds what is delivered, which comes back at its deadline. Messages with traits, and the order that these
-ask for, are in ``rich``, which most queues do not have.
+messages become due at the moment they enter, and goes on in ``backlog`` where it is long; ``delayed`` is a heap for those that
+become due later or return to an old place; ``leases`` holds what is delivered, which comes back at its deadline. Messages with
+traits, and the order that these ask for, are in ``rich``, which most queues do not have.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from .backlog import Backlog, Backlogs
 from .commands import PushFlag
 from .expiry import NEVER
 from .lease import LeaseTable
@@ -57,6 +58,8 @@ class QueueContents(QueueCounters):
         revision: the machine's revision when it last looked after the queue.
         rules_revision: revision of the default rules that `settings` reflects.
         stock: sums over all queues, to which this one adds its own.
+        ready: messages without traits that are due; empty only if there is no backlog.
+        backlog: those that are due behind them; None if there are none.
         bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
         rich: messages with traits; there is one as soon as the queue has had any, or is special.
         pre_images: where messages go before they change, while a snapshot view needs them.
@@ -69,6 +72,8 @@ class QueueContents(QueueCounters):
 
     __slots__ = (
         "_window_bytes",
+        "backlog",
+        "backlogs",
         "bodies",
         "body_bytes",
         "created_us",
@@ -95,7 +100,9 @@ class QueueContents(QueueCounters):
         "window",
     )
 
-    def __init__(self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock) -> None:
+    def __init__(
+        self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock, backlogs: Backlogs
+    ) -> None:
         super().__init__()
         self.name = name
         self.own: dict[str, Any] = {}
@@ -107,7 +114,9 @@ class QueueContents(QueueCounters):
         self.revision = 0
         self.rules_revision = 0
         self.stock = stock
+        self.backlogs = backlogs
         self.ready: deque[Message] = deque()
+        self.backlog: Backlog | None = None
         self.delayed: list[tuple[int, int, Message]] = []
         self.leases = LeaseTable()
         self.rich: RichLines | None = None
@@ -128,17 +137,20 @@ class QueueContents(QueueCounters):
 
     def waiting(self) -> int:
         """How many messages nobody holds, those that are not due yet included."""
-        return len(self.ready) + len(self.delayed) + (0 if self.rich is None else len(self.rich))
+        return self._ready_count() + len(self.delayed) + (0 if self.rich is None else len(self.rich))
+
+    def _ready_count(self) -> int:
+        return len(self.ready) if self.backlog is None else len(self.ready) + len(self.backlog)
 
     def due_count(self, now_us: int) -> int:
         """How many messages can be pulled now, but for those whose leases have ended."""
         # Without traits only a window that is still open is due later.
         window = self.window
-        count = len(self.ready) + len(self.delayed) - (window is not None and window.due_us > now_us)
+        count = self._ready_count() + len(self.delayed) - (window is not None and window.due_us > now_us)
         return count if self.rich is None else count + self.rich.due_count(now_us)
 
     def in_line(self) -> list[Message]:
-        """Copies of the references to all messages that nobody holds, in no order."""
+        """Copies of the references to all messages that nobody holds, in no order, but for those in a backlog."""
         found: list[Message] = [*self.ready, *(message for _, _, message in self.delayed)]
         if self.rich is not None:
             found += [entry[-1] for _, line in self.rich.lines() for block in line.frozen() for entry in block]
@@ -214,10 +226,62 @@ class QueueContents(QueueCounters):
                 for i, content in enumerate(contents)
             ]
         deliveries = self.settings.deliveries
-        self.ready.extend(
-            [Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)]
-        )
+        messages = [
+            Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)
+        ]
+        if self.backlog is None:
+            self.ready.extend(messages)
+            if len(self.ready) >= self.backlogs.sizes.head_messages_min:
+                self._begin_backlog_if_long()
+        else:
+            self.backlog.extend(messages, meta, size)
         return [0] * count
+
+    def line_up(self, message: Message) -> None:
+        """Put a message without traits behind all that are due."""
+        if self.backlog is None:
+            self.ready.append(message)
+            self._begin_backlog_if_long()
+        else:
+            self.backlog.append(message)
+
+    def _begin_backlog_if_long(self) -> None:
+        count, sizes = len(self.ready), self.backlogs.sizes
+        if count >= sizes.head_messages or (self.body_bytes >= sizes.head_bytes and count >= sizes.head_messages_min):
+            self.split_line()
+
+    def split_line(self) -> None:
+        """Let what comes now go to a backlog, if lines have such and this one has none yet."""
+        if self.backlogs.active and self.backlog is None and self.ready:
+            self.backlog = Backlog(self.backlogs)
+
+    def pop_ready(self) -> Message:
+        """Remove the first of `ready`, which is not empty."""
+        message = self.ready.popleft()
+        if not self.ready and self.backlog is not None:
+            self.refill()
+        return message
+
+    def refill(self) -> None:
+        """Let what comes next in the backlog, which is there, be ready, because nothing else is.
+
+        Raises:
+            PageError: it cannot be had.
+        """
+        assert self.backlog is not None  # noqa: S101 - for the type checker
+        if len(self.backlog):
+            self.ready = self.backlog.next_line()
+        if not len(self.backlog):
+            self.backlog = None
+
+    def clear_line(self) -> int:
+        """Let all messages without traits go that are due; returns how many, and leaves the sums alone."""
+        count = self._ready_count()
+        if self.backlog is not None:
+            self.backlog.clear()
+            self.backlog = None
+        self.ready = deque()
+        return count
 
     def _accumulate(self, now_us: int, sequence: int, part: Part, bytes_max: int) -> int:
         window = self.window
@@ -248,7 +312,7 @@ class QueueContents(QueueCounters):
         message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
         message.pushed_us = now_us
         self.pushed_total += 1
-        self._count(1, len(content))
+        self.add_to_sums(1, len(content))
         rich = self.enriched()
         rich.came(message)
         rich.enter(message, now_us)
@@ -260,7 +324,7 @@ class QueueContents(QueueCounters):
         for message in messages:
             message.pushed_us = now_us
             body_bytes += content_bytes(message.content)
-        self._count(len(messages), body_bytes)
+        self.add_to_sums(len(messages), body_bytes)
         self.enriched().enter_new(messages, now_us)
 
     def push_alike(self, now_us: int, first: int, contents: Sequence[bytes], traits: Traits, due_us: int) -> None:
@@ -284,7 +348,7 @@ class QueueContents(QueueCounters):
         """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""
         taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, message.content, traits)
         self.moved_in_total += 1
-        self._count(content_count(message.content), content_bytes(message.content))
+        self.add_to_sums(content_count(message.content), content_bytes(message.content))
         rich = self.enriched()
         rich.came(taken)
         rich.enter(taken, now_us)
@@ -295,12 +359,8 @@ class QueueContents(QueueCounters):
         Each stays what it is: neither accumulated nor, if it is a compound message, taken apart.
         """
         deliveries = self.settings.deliveries
-        self.ready.extend(
-            [
-                Message(number, now_us, deliveries, message.meta, message.content)
-                for number, message in enumerate(messages, sequence)
-            ]
-        )
+        for number, message in enumerate(messages, sequence):
+            self.line_up(Message(number, now_us, deliveries, message.meta, message.content))
         self.count(message.content for message in messages)
         self.moved_in_total += len(messages)
 
@@ -313,7 +373,7 @@ class QueueContents(QueueCounters):
             if first is not None:
                 rich.take(first)
             return first
-        return self._pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.ready.popleft()
+        return self._pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
 
     def _plain_head(self) -> Message | None:
         """The message without traits that is next in line."""
@@ -360,7 +420,7 @@ class QueueContents(QueueCounters):
             return self._pop_first(self.rich, now_us)
         ready, other = self.ready, self._other_us()
         if ready and (other is None or ready[0].due_us < other):
-            return ready.popleft()
+            return self.pop_ready()
         if other is None or other > now_us:
             return None
         return self._pop_delayed() if self._is_delayed_first() else self._pop_expired()
@@ -377,6 +437,7 @@ class QueueContents(QueueCounters):
     def forget_past(self, now_us: int) -> None:
         """Take what is here as pushed when it was last due, and not delivered yet: earlier versions do not know better."""
         self.created_us = now_us
+        # A backlog there is from the next version on only.
         for message in chain(self.ready, (row[2] for row in self.delayed), self.leases.messages.values()):
             message.pushed_us = min(now_us, message.ready_us)
             message.delivered = 0
@@ -386,13 +447,14 @@ class QueueContents(QueueCounters):
     def count(self, contents: Iterable[bytes | list[Part]]) -> None:
         """Add bodies to the sums that have come otherwise than by a push."""
         for content in contents:
-            self._count(content_count(content), content_bytes(content))
+            self.add_to_sums(content_count(content), content_bytes(content))
 
     def count_plain(self, bodies: list[bytes]) -> None:
         """As `count`, if none is compound."""
-        self._count(len(bodies), sum(map(len, bodies)))
+        self.add_to_sums(len(bodies), sum(map(len, bodies)))
 
-    def _count(self, bodies: int, body_bytes: int) -> None:
+    def add_to_sums(self, bodies: int, body_bytes: int) -> None:
+        """Count so many more bodies, with so many bytes."""
         stock = self.stock
         self.bodies += bodies
         self.body_bytes += body_bytes
@@ -401,6 +463,7 @@ class QueueContents(QueueCounters):
 
     def uncount(self) -> None:
         """Take what the queue holds out of the sums, because it is deleted."""
+        self.clear_line()
         self.stock.messages -= self.bodies
         self.stock.body_bytes -= self.body_bytes
         self.stock.property_bytes -= property_bytes(self.own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from .backlog import Backlogs
 from .bindings import Bindings
 from .claims import Claims
 from .commands import Compile, Delivered, RefusedError, shown
@@ -62,6 +63,7 @@ class QueueState:
         queues: by name.
         names: the queues' names in order.
         stock: how much the queues hold.
+        backlogs: how much of it stands in long lines.
         rules: the default properties.
         retired: counters of deleted queues, so that totals never fall.
         last_delivery: number of the last delivery.
@@ -97,6 +99,7 @@ class QueueState:
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
         self.stock = Stock()
+        self.backlogs = Backlogs()
         self.hooked = HookedNames()
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.patterns = PatternIndex(compile_pattern, self.queues)
@@ -152,7 +155,7 @@ class QueueState:
             raise ValueError("a queue name must have 1 to 255 bytes")
         # Without rules all queues begin alike, and share one object.
         settings = self._settings({}, name) if self.rules else _PLAIN
-        queue = IndexedQueue(name, settings, self.endings, self.stock, self.exits)
+        queue = IndexedQueue(name, settings, self.endings, self.stock, self.backlogs, self.exits)
         queue.owner = owner
         queue.created_us = self.now_us
         self.quotas.take(Kind.QUEUES, owner)

@@ -2,28 +2,30 @@
 
 The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
 it]``. In between stand the tables (sessions, producers, keys, scopes, endings, batches, tokens) in rows, and the queues by
-name, each followed by its messages in the order in which they stand. Messages come in slices of columns, because a column is
-written and read by C code:
+name, each followed by its messages in the order in which they stand. Messages come in slices of columns, see `columns`:
 
-    [line, [sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content],
-     [pushed_us], [delivered], [[how many, traits or None]]]
+    [line, ... columns ...]
     ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
 The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held", before which come rows of
 "groups": [group, sequence of the message that is in line or leased]. A queue whose messages are found by id has a record "index",
-and rows of "tags": [sequence, number of the latest delivery or update]. Content types, headers and traits are run lengths. The
-content of a compound message is a list of [content type, headers, content]. A column is empty if it says nothing: pushed_us if
-it equals due_us, delivered if it is 0, traits if there are none.
+and rows of "tags": [sequence, number of the latest delivery or update].
+
+A queue that has a backlog has a record "backlog" behind its ready messages, then the chunks, then the ready messages of the tail.
+A chunk is a record "chunk" of columns, or a row of "pages": [page, how many messages, how many bodies, their bytes, lowest
+sequence, highest sequence].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from .backlog import Backlog, Chunk
+from .columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
 from .intake import Push
 from .items import checked_item
-from .message import Headers, Message, Meta, Origin, Part, RichMessage, Traits, content_bytes
+from .message import Message, Meta, Origin, Part, RichMessage, Traits, content_bytes
 from .properties import Rule, checked_properties
 from .queue import Queue
 from .queue_counters import COUNTERS
@@ -35,8 +37,6 @@ __all__ = ["Restoration", "with_salt"]
 
 S = TypeVar("S", bound=State)
 
-_SEQUENCES = (list, tuple)
-_ONLY_INTS = {int}
 _ONLY_BYTES = {bytes}
 
 
@@ -46,10 +46,15 @@ def with_salt(record: list[Any], salt: bytes) -> list[Any]:
 
 
 class Restoration(Generic[S]):
-    """Fills a fresh machine, record by record."""
+    """Fills a fresh machine, record by record.
+
+    Attributes:
+        pages: the pages that the records name.
+    """
 
     def __init__(self, machine: S) -> None:
         self._machine = machine
+        self.pages: list[bytes] = []
         self._format = FORMATS[-1]
         self._count = 0
         self._ended = False
@@ -88,6 +93,9 @@ class Restoration(Generic[S]):
             "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
             "held": lambda *columns: self._take_rich("held", *columns),
             "ready": self._take_ready,
+            "backlog": self._take_backlog,
+            "chunk": self._take_chunk,
+            "pages": self._take_pages,
             "delayed": self._take_delayed,
             "leased": self._take_leased,
             "end": self._take_end,
@@ -148,7 +156,7 @@ class Restoration(Generic[S]):
         self._format = version
         header = from_format(version, "header", ["lmqcluster", version, *state])
         machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more = header[2:]
-        _ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
+        as_ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
         machine = self._machine
         if machine_version > machine.VERSION_MAX:
             raise ValueError(
@@ -161,10 +169,10 @@ class Restoration(Generic[S]):
         machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
         machine.endings.floor = floor
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
-        machine.batches.last_session, machine.releases.seen_us = _ints(more)[:2]
+        machine.batches.last_session, machine.releases.seen_us = as_ints(more)[:2]
         machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = more[2:]
         machine.rules = [
-            Rule(_bytes(pattern), tuple(checked_properties(pairs, machine_version)), machine.compile(pattern))
+            Rule(as_bytes(pattern), tuple(checked_properties(pairs, machine_version)), machine.compile(pattern))
             for pattern, pairs in rules
         ]
 
@@ -215,11 +223,11 @@ class Restoration(Generic[S]):
         if own:
             self._machine.set_own(queue, dict(checked_properties(own, self._machine.version)))
             self._machine.refresh(queue)
-        for counter, value in zip(COUNTERS, _ints(counters), strict=True):
+        for counter, value in zip(COUNTERS, as_ints(counters), strict=True):
             setattr(queue, counter, value)
         self._queue = queue
-        self._window, flag, queue.watched_us, queue.idle_us = _ints([window, suspended, watched_us, idle_us])
-        queue.created_us, rich_flag = _ints([created_us, is_rich])
+        self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
+        queue.created_us, rich_flag = as_ints([created_us, is_rich])
         if rich_flag:
             queue.enriched()
         self._machine.timers.note(queue)
@@ -262,7 +270,7 @@ class Restoration(Generic[S]):
 
     def _take_index(self, since: int, *limits: Any) -> None:
         index = self._machine.index_messages(self._current()).index()
-        (index.since,) = _ints([since])
+        (index.since,) = as_ints([since])
         index.limits.load(*limits)
 
     def _take_tags(self, rows: list[Any]) -> None:
@@ -281,7 +289,38 @@ class Restoration(Generic[S]):
 
     def _take_ready(self, *columns: Any) -> None:
         queue = self._current()
-        queue.ready.extend(self._messages(queue, "ready", *columns))
+        messages = self._messages(queue, "ready", *columns)
+        if queue.backlog is None:
+            queue.ready.extend(messages)
+        else:
+            for message in messages:
+                queue.backlog.append(message)
+
+    def _take_backlog(self) -> None:
+        queue = self._current()
+        if queue.backlog is not None or not queue.ready:
+            raise ValueError("a queue has two backlogs, or one with nothing before it")
+        queue.backlog = Backlog(queue.backlogs)
+
+    def _backlog(self) -> Backlog:
+        backlog = self._current().backlog
+        if backlog is None or backlog.tail:
+            raise ValueError("the snapshot has a chunk outside of a backlog")
+        return backlog
+
+    def _take_chunk(self, *columns: Any) -> None:
+        queue = self._current()
+        self._backlog().join(Chunk.of(self._messages(queue, "chunk", *columns)))
+
+    def _take_pages(self, rows: list[Any]) -> None:
+        queue = self._current()
+        for page, *row in _typed(rows, (bytes, int, int, int, int, int)):
+            count, bodies, body_bytes, low, high = row
+            if min(row) < 0 or not 0 < count <= bodies or high > self._machine.last_sequence or not page:
+                raise ValueError("the row of a page is malformed")
+            self._backlog().join(Chunk(None, page, (count, bodies, body_bytes, low, high)))
+            queue.add_to_sums(bodies, body_bytes)
+            self.pages.append(page)
 
     def _take_delayed(self, *columns: Any) -> None:
         queue = self._current()
@@ -301,7 +340,7 @@ class Restoration(Generic[S]):
         ready = columns.pop(5)
         queue = self._current()
         messages = self._messages(queue, "", *columns)
-        if not len(_ints(numbers)) == len(_ints(ready)) == len(messages):
+        if not len(as_ints(numbers)) == len(as_ints(ready)) == len(messages):
             raise ValueError("the columns of a slice differ in length")
         for number in numbers:
             if not self._last_number < number <= self._machine.last_delivery:
@@ -325,24 +364,21 @@ class Restoration(Generic[S]):
     def _messages(self, queue: Queue, line: str, *given: Any) -> list[Message]:
         columns = from_format(self._format, line, [line, *given])[1:]
         sequences, due, remaining, metas, contents, pushed, delivered, traits = columns
-        count = len(_ints(sequences))
-        if not count == len(_ints(due)) == len(_ints(remaining)) == len(contents) == sum(run[0] for run in metas):
+        count = len(as_ints(sequences))
+        if not count == len(as_ints(due)) == len(as_ints(remaining)) == len(contents) == sum(run[0] for run in metas):
             raise ValueError("the columns of a slice differ in length")
         if max(sequences, default=0) > self._machine.last_sequence:
             raise ValueError("a message has a sequence that was not given yet")
         if set(map(type, contents)) <= _ONLY_BYTES:
             queue.count_plain(contents)
         else:
-            contents = [_content(content) for content in contents]
+            contents = [as_content(content) for content in contents]
             queue.count(contents)
-        shared = (sequences, due, remaining, _expanded(metas), contents)
+        shared = (sequences, due, remaining, expanded_metas(metas), contents)
         messages = list(map(_message, *shared, _expanded_traits(traits))) if traits else list(map(Message, *shared))
-        if len(messages) != count or len(_ints(pushed)) not in (0, count) or len(_ints(delivered)) not in (0, count):
+        if len(messages) != count:
             raise ValueError("the columns of a slice differ in length")
-        for message, pushed_us in zip(messages, pushed, strict=False):
-            message.pushed_us = pushed_us
-        for message, times in zip(messages, delivered, strict=False):
-            message.delivered = times
+        set_columns(messages, pushed, delivered)
         for message in messages if traits else ():
             if isinstance(message, RichMessage):
                 queue.enriched().came(message)
@@ -365,21 +401,9 @@ def _expanded_traits(runs: list[Any]) -> list[Traits | None]:
 
 
 def _traits(priority: int, expires_us: int, label: bytes, group: bytes, origin: list[Any] | None) -> Traits:
-    _ints([priority, expires_us])
+    as_ints([priority, expires_us])
     row = None if origin is None else Origin(*_typed([tuple(origin)], (bytes, bytes, int, int, int, int))[0])
-    return Traits(priority, expires_us, _bytes(label), _bytes(group), row)
-
-
-def _ints(column: list[int]) -> list[int]:
-    if type(column) not in _SEQUENCES or not set(map(type, column)) <= _ONLY_INTS:
-        raise ValueError("a column of integers holds something else")
-    return column
-
-
-def _bytes(value: bytes) -> bytes:
-    if type(value) is not bytes:
-        raise ValueError("bytes are expected")
-    return value
+    return Traits(priority, expires_us, as_bytes(label), as_bytes(group), row)
 
 
 def _typed(rows: list[Any], types: tuple[type, ...]) -> list[Any]:
@@ -387,24 +411,3 @@ def _typed(rows: list[Any], types: tuple[type, ...]) -> list[Any]:
         if tuple(map(type, row)) != types:
             raise ValueError("a row of a table is malformed")
     return rows
-
-
-def _meta(content_type: bytes | None, headers: Iterable[Any]) -> Meta:
-    checked: Headers = tuple((_bytes(name), _bytes(value)) for name, value in headers)
-    return None if content_type is None else _bytes(content_type), checked
-
-
-def _expanded(runs: list[Any]) -> list[Meta]:
-    metas: list[Meta] = []
-    for count, content_type, headers in runs:
-        # All messages of a run share one tuple.
-        metas += [_meta(content_type, headers)] * count
-    return metas
-
-
-def _content(content: Any) -> bytes | list[Part]:
-    if type(content) is bytes:
-        return content
-    if type(content) not in _SEQUENCES:
-        raise ValueError("a content is neither bytes nor parts")
-    return [Part(*_meta(content_type, headers), _bytes(body)) for content_type, headers, body in content]

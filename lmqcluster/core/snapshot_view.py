@@ -15,7 +15,9 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self
 
-from .message import Message, Meta, Part, RichMessage
+from .backlog import Chunk
+from .columns import Columns, meta_bytes, meta_runs, part_row
+from .message import Message, Part, RichMessage
 from .pre_images import PreImages
 from .queue import Queue
 from .queue_counters import COUNTERS
@@ -27,11 +29,11 @@ __all__ = ["SnapshotView"]
 _ROWS_MAX = 500
 _BODY_BYTES_MAX = 256 * 1024
 _PART_OVERHEAD_BYTES = 16
+_PAGES_MAX = 4
+"""Chunks that one record names; each may have to be turned into a page."""
 _ONLY_BYTES = {bytes}
 
 _counters_of = attrgetter(*COUNTERS)
-
-Columns = list[Any]
 
 
 class SnapshotView:
@@ -41,10 +43,16 @@ class SnapshotView:
 
     Attributes:
         revision: queues with a lower one have not been touched since the view was opened.
+        pages: the pages that the records name that have been read.
     """
 
-    def __init__(self, machine: State, pre_images: PreImages | None = None, revision: int = 0) -> None:
+    def __init__(
+        self, machine: State, pre_images: PreImages | None = None, revision: int = 0, *, pages: bool = False
+    ) -> None:
+        """With `pages`, backlogs are written as the names of pages, which the machine's store keeps, instead of messages."""
         self.revision = revision
+        self.pages: list[bytes] = []
+        self._named = self.pages if pages and machine.backlogs.store is not None else None
         self._machine: State | None = machine
         self._pre_images = pre_images
         self._begun = False
@@ -147,19 +155,22 @@ class SnapshotView:
         return self._frozen[name]
 
     def _frozen_queue(self, queue: Queue) -> _FrozenQueue:
-        return _FrozenQueue(queue, self._format, self._pre_images)
+        return _FrozenQueue(queue, self._format, self._pre_images, self._named)
 
 
 class _FrozenQueue:
     """Copies of one queue's containers, emptied as they are read."""
 
     __slots__ = (
+        "_chunks",
+        "_common",
         "_current",
         "_delayed",
         "_format",
         "_index",
         "_leased",
         "_lines",
+        "_named",
         "_numbers",
         "_parts",
         "_pre_images",
@@ -167,16 +178,21 @@ class _FrozenQueue:
         "_ready",
         "_record",
         "_tagged",
+        "_tail",
         "_window",
     )
 
-    def __init__(self, queue: Queue, version: int, pre_images: PreImages | None) -> None:
+    def __init__(self, queue: Queue, version: int, pre_images: PreImages | None, named: list[bytes] | None) -> None:
         self._queue = queue
         self._format = version
         self._record = _queue_record(queue)
         self._window = queue.window
         self._parts = len(queue.window.content) if queue.window is not None else 0
         self._ready = queue.ready.copy()
+        self._common = queue.backlogs
+        self._chunks = None if queue.backlog is None else queue.backlog.chunks.copy()
+        self._tail = deque(() if queue.backlog is None else queue.backlog.tail)
+        self._named = named
         self._delayed = queue.delayed.copy()
         # Numbers only grow, so the table is in their order.
         self._numbers = deque(queue.leases.messages)
@@ -210,6 +226,8 @@ class _FrozenQueue:
         while self._ready:
             for columns in self._columns(_taken(self._ready)):
                 yield ["ready", *columns]
+        if self._chunks is not None:
+            yield from self._backlog(self._chunks)
         while self._delayed:
             # The heap gives them in order, a few at a time; to sort all of them at once could take long.
             due = [heappop(self._delayed)[2] for _ in range(min(_ROWS_MAX, len(self._delayed)))]
@@ -227,6 +245,29 @@ class _FrozenQueue:
                     for columns in self._columns(_taken(messages)):
                         yield [kind, *columns]
 
+    def _backlog(self, chunks: deque[Chunk]) -> Iterator[list[Any]]:
+        yield ["backlog"]
+        while chunks and self._named is None:
+            messages = self._common.messages_in(chunks.popleft())
+            yield ["chunk", *self._slice(messages, leased=False)]
+        while chunks:
+            rows = [self._page_row(chunks.popleft()) for _ in range(min(_PAGES_MAX, len(chunks)))]
+            yield ["pages", rows]
+        while self._tail:
+            for columns in self._columns(_taken(self._tail)):
+                yield ["ready", *columns]
+
+    def _page_row(self, chunk: Chunk) -> list[object]:
+        """The row of a chunk, for which there is a page from now on."""
+        assert self._named is not None  # noqa: S101 - for the type checker
+        if chunk.in_line:
+            self._common.save(chunk)
+        elif not chunk.page and chunk.messages is not None:
+            # It has left the line since the view was opened, and its messages may have changed.
+            self._common.save_columns(chunk, self._slice(chunk.messages, leased=False))
+        self._named.append(chunk.page)
+        return chunk.row()
+
     def _columns(self, messages: list[Message], *, leased: bool = False) -> list[Columns]:
         """The messages column by column, in as many slices as their size calls for.
 
@@ -237,14 +278,14 @@ class _FrozenQueue:
     def _bounded(self, messages: list[Message]) -> Iterator[list[Message]]:
         contents = [message.content for message in messages]
         runs = groupby(message.meta for message in messages)
-        size = sum(_meta_bytes(meta) for meta, _ in runs)
+        size = sum(meta_bytes(meta) for meta, _ in runs)
         if set(map(type, contents)) == _ONLY_BYTES and size + sum(map(len, contents)) <= _BODY_BYTES_MAX:
             yield messages
             return
         part: list[Message] = []
         size = 0
         for message in messages:
-            added = _meta_bytes(message.meta) + self._content_bytes(message)
+            added = meta_bytes(message.meta) + self._content_bytes(message)
             if part and size + added > _BODY_BYTES_MAX:
                 yield part
                 part, size = [], 0
@@ -261,10 +302,7 @@ class _FrozenQueue:
             ready = [message.ready_us for message in messages] if leased else []
             remaining = [message.remaining for message in messages]
             delivered = [message.delivered for message in messages]
-        metas = [
-            [len(list(run)), meta[0], [list(header) for header in meta[1]]]
-            for meta, run in groupby(message.meta for message in messages)
-        ]
+        metas = meta_runs([message.meta for message in messages])
         columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
         if leased:
             # Only a lease has a due time to return to; every other message is due at its ready time.
@@ -277,7 +315,7 @@ class _FrozenQueue:
         return [
             message.content
             if isinstance(message.content, bytes)
-            else [_part_row(part) for part in self._parts_of(message)]
+            else [part_row(part) for part in self._parts_of(message)]
             for message in messages
         ]
 
@@ -290,7 +328,7 @@ class _FrozenQueue:
     def _content_bytes(self, message: Message) -> int:
         if isinstance(message.content, bytes):
             return len(message.content)
-        return sum(len(part.content) + _meta_bytes(part[:2]) + _PART_OVERHEAD_BYTES for part in self._parts_of(message))
+        return sum(len(part.content) + meta_bytes(part[:2]) + _PART_OVERHEAD_BYTES for part in self._parts_of(message))
 
 
 def _header(machine: State) -> list[Any]:
@@ -345,12 +383,3 @@ def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 def _taken(messages: deque[Message]) -> list[Message]:
     return [messages.popleft() for _ in range(min(_ROWS_MAX, len(messages)))]
-
-
-def _part_row(part: Part) -> list[Any]:
-    return [part.content_type, [list(header) for header in part.headers], part.content]
-
-
-def _meta_bytes(meta: Meta) -> int:
-    content_type, headers = meta
-    return len(content_type or b"") + sum(len(name) + len(value) for name, value in headers)

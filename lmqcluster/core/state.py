@@ -80,6 +80,7 @@ class State(QueueState):
         if rebuild:
             for queue in self.queues.values():
                 self.touched(queue).forget_past(self.now_us)
+        self.backlogs.active = True
         self.waiting_pushes.begin()
 
     def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:

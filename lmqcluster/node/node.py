@@ -17,7 +17,7 @@ from ..replication.node_storage import NodeStorage
 from ..replication.peer_tls import PeerTls
 from ..replication.replica import Replica
 from ..replication.security import PeerSecurity
-from ..replication.settings import RaftSettings
+from ..replication.settings import BACKLOG_BYTES, RaftSettings
 from ..replication.storage.disk import Disk, Folder
 from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.address import Address, is_loopback
@@ -226,10 +226,14 @@ class Node:
         )
         self._membership_begun()
 
+    def _raft_settings(self) -> RaftSettings:
+        # A small node has better uses for its memory.
+        return RaftSettings(backlog_bytes=min(BACKLOG_BYTES, self.config.memory_bytes_max // 8))
+
     def _begin_membership(self) -> tuple[Proposer, Pulls]:
         """Make replica, proposer and pulls for the current identity."""
         self._about.machine_version = Machine.VERSION_MAX
-        self.replica = Replica(self._storage, self._about, self.security, RaftSettings(), compile_pattern, self)
+        self.replica = Replica(self._storage, self._about, self.security, self._raft_settings(), compile_pattern, self)
         self.replica.peer_requests.node_figures = self._figures
         if self.events is not None:
             self.events.begin(self.replica.machine)

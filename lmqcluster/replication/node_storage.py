@@ -20,7 +20,7 @@ Disks = Callable[[str], Disk]
 """The data folder by an empty name, and folders below it."""
 
 NO_OP = b"\x01"
-JOURNAL, SNAPSHOTS = "journal", "snapshots"
+JOURNAL, SNAPSHOTS, PAGES = "journal", "snapshots", "pages"
 SEGMENT_BYTES = 8 << 20
 
 
@@ -35,6 +35,7 @@ class NodeStorage:
         meta: identity, term and vote.
         journal: the log, beginning at `latest` if that exists.
         snapshots: the snapshot files.
+        pages: the folder of the pages that these name.
         latest: the newest snapshot at opening.
         durability: what an acknowledged write has survived on a majority: ``disk`` a power failure, ``process`` the death of the
             process, ``memory`` nothing.
@@ -112,6 +113,7 @@ class NodeStorage:
         self.forgetful = meta.founding
         # In durability process too: after a power failure the log is shorter, but must not begin behind its snapshot.
         self.snapshots = SnapshotStore(self._disks(SNAPSHOTS), sync=self.durable)
+        self.pages = self._disks(PAGES)
         if self.durable:
             self._open_durable()
         else:
@@ -150,8 +152,8 @@ class NodeStorage:
 
 
 def void_data(disks: Disks) -> None:
-    """Remove the files of log and snapshots."""
-    for folder in (JOURNAL, SNAPSHOTS):
+    """Remove the files of log, snapshots and pages."""
+    for folder in (JOURNAL, SNAPSHOTS, PAGES):
         disk = disks(folder)
         # The newest first: what is left after a crash in between is a shorter log, which is wiped again.
         for name in reversed(disk.names()):

@@ -35,6 +35,7 @@ from .security import PeerSecurity
 from .settings import RaftSettings
 from .snapshot_keeper import SnapshotKeeper
 from .status import ReplicaStatus
+from .storage.page_files import PageFiles
 from .storage.snapshot_store import SnapshotInfo
 from .storage.worker import ThreadWorker, Worker
 from .transport import PeerTransport
@@ -44,6 +45,8 @@ __all__ = ["Replica", "ReplicaListener"]
 log = structlog.get_logger("lmq.replica")
 
 TICK_S = 0.02
+PAGES_PER_BATCH = 4
+"""Most pages that are made after one batch, so that it does not take long."""
 _WITHOUT_OLD_HANDSHAKE = 2
 """The machine version from which on all members know the present handshake."""
 _FRESH_READS = 3
@@ -104,7 +107,7 @@ class Replica:
     ) -> None:
         meta = self.meta = storage.meta
         self.storage = storage
-        self.machine = Machine(compile_pattern)
+        self.machine: Machine
         self.clock = LogClock()
         self.lost_receipts = LostReceipts(meta, recovering=storage.recovering)
         self.peers: dict[str, About] = {}
@@ -138,13 +141,17 @@ class Replica:
         security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
         members = meta.members
-        if storage.latest is not None:
-            self.machine = Machine.restore(compile_pattern, storage.snapshots.records(storage.latest))
+        self._page_worker: Worker = ThreadWorker("pages")
+        self.pages = PageFiles(storage.pages, self._page_worker, sync=storage.durable)
+        self.snapshots = SnapshotKeeper(self, storage.snapshots, self.pages, self._file_worker, compile_pattern)
+        if storage.latest is None:
+            self.machine = self.snapshots.begin()
+        else:
+            self.machine = self.snapshots.restore(storage.latest)
             members = dict(storage.latest.members)
         if self.machine.now_us:
             # Log time goes on where it stopped, whatever the wall clock says.
             self.clock.follow(self.machine.now_us)
-        self.snapshots = SnapshotKeeper(self, storage.snapshots, self._file_worker, compile_pattern)
         self.core = RaftCore(
             meta.node_id,
             members,
@@ -185,6 +192,7 @@ class Replica:
         # A sync under way is finished, so that its files are closed in peace.
         self._sync_worker.close()
         self._file_worker.close()
+        self._page_worker.close()
         self.storage.close()
 
     def wake(self) -> None:
@@ -467,6 +475,9 @@ class Replica:
         self.applied_batches += 1
         self.applied_bytes += len(command)
         self._unsaved_bytes += len(command)
+        backlogs = self.machine.backlogs
+        if backlogs.resident_bytes > self._settings.backlog_bytes:
+            backlogs.page_out(self._settings.backlog_bytes, PAGES_PER_BATCH)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     # --- what is known of the members ------------------------------------------------------------------------------

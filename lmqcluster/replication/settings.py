@@ -7,7 +7,9 @@ from typing import Any
 
 from pysyncobj import SyncObjConf
 
-__all__ = ["RaftSettings"]
+__all__ = ["BACKLOG_BYTES", "RaftSettings"]
+
+BACKLOG_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class RaftSettings:
         append_bytes_max: most bytes of entries in one message.
         log_bytes_soft, log_bytes_hard: applied entries beyond the soft limit are dropped unless a connected follower still
             needs them; beyond the hard limit they are dropped always, and the follower gets a snapshot.
+        backlog_bytes: so much of the queues' backlogs is kept in memory, besides the next messages of each; the rest in pages.
         snapshot_log_bytes: a durable log that has grown by so much, and by as much as its last snapshot takes, is worth a
         new one. apply_bytes_max: about how many bytes of entries one step applies. learner_lag_max: a learner that lacks no
         more entries than this becomes a member. learner_patience_s: a learner that nobody has asked for during this time is
@@ -39,6 +42,7 @@ class RaftSettings:
     log_bytes_soft: int = 32 * 1024 * 1024
     log_bytes_hard: int = 256 * 1024 * 1024
     snapshot_log_bytes: int = 64 * 1024 * 1024
+    backlog_bytes: int = BACKLOG_BYTES
     apply_bytes_max: int = 1024 * 1024
     learner_lag_max: int = 100
     learner_patience_s: float = 30.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Protocol
 
 import structlog
@@ -14,6 +15,7 @@ from ..core.commands import Compile
 from . import snapshot_port
 from .histogram import Histogram
 from .storage.disk import DamagedFileError
+from .storage.page_files import PageFiles
 from .storage.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStore, SnapshotWriter
 from .storage.worker import Worker
 
@@ -69,9 +71,14 @@ class SnapshotKeeper:
         durations: seconds that taking a snapshot took, from the frozen view to the durable file.
     """
 
-    def __init__(self, owner: SnapshotOwner, store: SnapshotStore, worker: Worker, compile_pattern: Compile) -> None:
+    def __init__(
+        self, owner: SnapshotOwner, store: SnapshotStore, pages: PageFiles, worker: Worker, compile_pattern: Compile
+    ) -> None:
         self._owner = owner
         self._store = store
+        self._pages = pages
+        # Which pages each snapshot names.
+        self._pages_of: dict[SnapshotInfo, list[bytes]] = {}
         self._worker = worker
         self._compile = compile_pattern
         self._loop = asyncio.get_running_loop()
@@ -114,7 +121,7 @@ class SnapshotKeeper:
             return
         machine = self._owner.machine
         writer = self._store.create(index, term, members, machine.now_us)
-        self._taking = _Taking(index, machine.freeze_view(), writer)
+        self._taking = _Taking(index, machine.freeze_view(pages=True), writer)
         self._began_s = time.monotonic()
         self._loop.call_soon(self._slice)
 
@@ -144,13 +151,20 @@ class SnapshotKeeper:
         exhausted = not taking.pack(RECORDS_PER_SLICE)
         if exhausted:
             taking.view.close()
-            self._worker.run(taking.writer.finish_work(), self._finished)
+            self._pages.sync(lambda error: self._pages_synced(taking, error))
             return
         work = taking.writer.take_work()
         if work is None:
             self._loop.call_soon(self._slice)
         else:
             self._worker.run(work, self._sliced)
+
+    def _pages_synced(self, taking: _Taking, error: Exception | None) -> None:
+        """What the snapshot names is durable; only now it may become so."""
+        if error is not None:
+            self._give_up(error)
+        elif self._taking is taking:
+            self._worker.run(taking.writer.finish_work(), self._finished)
 
     def _sliced(self, error: Exception | None) -> None:
         if error is None:
@@ -185,6 +199,7 @@ class SnapshotKeeper:
         if taking is None:
             return
         info = self._store.adopt(taking.writer)
+        self._pages_of[info] = taking.view.pages
         self.taken_total += 1
         self.durations.observe(time.monotonic() - self._began_s)
         log.info("snapshot taken", index=info.index, bytes=info.size_bytes, blocks=info.blocks)
@@ -221,7 +236,7 @@ class SnapshotKeeper:
             log.warning("received snapshot is damaged, asking for it again", blocks=incoming.next_block)
             self._owner.in_step(lambda: _ignore(loaded(None)))
             return
-        loading = _Loading(incoming, Restoration(Machine(self._compile)), loaded)
+        loading = _Loading(incoming, Restoration(self._empty_machine()), loaded)
 
         def written(error: Exception | None) -> None:
             if error is not None:
@@ -254,6 +269,7 @@ class SnapshotKeeper:
 
     def _swap(self, loading: _Loading) -> None:
         info = self._store.adopt(loading.incoming)
+        self._pages_of[info] = loading.restoration.pages
         if loading.loaded(info):
             self.installed_total += 1
             # A snapshot being taken is of the replaced machine, at an older index.
@@ -276,6 +292,47 @@ class SnapshotKeeper:
         for info in in_use:
             self._store.unpin(info)
         self._worker.run(work, _removed)
+        self._sweep()
+
+    # --- pages ----------------------------------------------------------------------------------------------------
+
+    def _empty_machine(self) -> Machine:
+        machine = Machine(self._compile)
+        machine.backlogs.store = self._pages
+        return machine
+
+    def restore(self, info: SnapshotInfo) -> Machine:
+        """The machine of a snapshot that was here when the node started; pages that no snapshot names are removed.
+
+        Raises:
+            DamagedFileError: it is damaged.
+            OSError: a file cannot be read or removed.
+        """
+        restoration = Restoration(self._empty_machine())
+        for record in self._store.records(info):
+            restoration.take(record)
+        self._pages_of[info] = restoration.pages
+        machine = restoration.finish()
+        lost = self._pages.open(restoration.pages)
+        if lost:
+            raise DamagedFileError(
+                self._pages.path(lost[0]), 0, f"the snapshot names {len(lost)} pages that are missing"
+            )
+        return machine
+
+    def begin(self) -> Machine:
+        """A machine without a state; no page is needed."""
+        self._pages.open(())
+        return self._empty_machine()
+
+    def _sweep(self) -> None:
+        """Remove the pages that neither a snapshot names nor the state needs; what is being written may need others."""
+        machine = self._owner.machine
+        if self._taking is not None or machine.view is not None:
+            return
+        stored = self._store.infos()
+        self._pages_of = {info: pages for info, pages in self._pages_of.items() if info in stored}
+        self._pages.sweep(chain(machine.backlogs.pages(), *self._pages_of.values()))
 
 
 def _removed(error: Exception | None) -> None:

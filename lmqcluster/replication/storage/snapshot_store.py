@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from .disk import Disk
@@ -116,6 +116,10 @@ class SnapshotStore:
 
     def _in_use(self, name: str) -> bool:
         return any(info.file == name for info in list(self._stored))
+
+    def infos(self) -> Collection[SnapshotInfo]:
+        """The snapshots whose files are here."""
+        return self._stored.keys()
 
     # --- reading --------------------------------------------------------------------------------------------------
 

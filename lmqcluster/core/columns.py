@@ -1,0 +1,147 @@
+"""Messages as columns, the form in which snapshots and pages hold them, because a column is written and read by C code.
+
+    [[sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content], [pushed_us], [delivered],
+     [[how many, traits or None]]]
+
+Content types, headers and traits are run lengths. The content of a compound message is a list of [content type, headers,
+content]. A column is empty if it says nothing: pushed_us if it equals due_us, delivered if it is 0, traits if there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from .message import Headers, Message, Meta, Part
+
+__all__ = [
+    "Columns",
+    "as_bytes",
+    "as_content",
+    "as_ints",
+    "columns_of",
+    "expanded_metas",
+    "messages_of",
+    "meta_bytes",
+    "meta_runs",
+    "part_row",
+    "set_columns",
+]
+
+Columns = list[Any]
+
+_SEQUENCES = (list, tuple)
+_ONLY_INTS = {int}
+_ONLY_BYTES = {bytes}
+
+
+def columns_of(messages: list[Message]) -> Columns:
+    """Messages without traits, none of which is leased."""
+    due = [message.due_us for message in messages]
+    pushed = [message.pushed_us for message in messages]
+    delivered = [message.delivered for message in messages]
+    contents: list[Any] = [message.content for message in messages]
+    if set(map(type, contents)) != _ONLY_BYTES:
+        contents = [one if isinstance(one, bytes) else [part_row(part) for part in one] for one in contents]
+    return [
+        [message.sequence for message in messages],
+        due,
+        [message.remaining for message in messages],
+        meta_runs([message.meta for message in messages]),
+        contents,
+        [] if pushed == due else pushed,
+        delivered if any(delivered) else [],
+        [],
+    ]
+
+
+def messages_of(columns: Columns) -> list[Message]:
+    """What `columns_of` made columns of.
+
+    Raises:
+        ValueError: that cannot be.
+    """
+    sequences, due, remaining, metas, contents, pushed, delivered, traits = columns
+    lengths = {len(as_ints(sequences)), len(as_ints(due)), len(as_ints(remaining)), len(contents)}
+    if lengths != {sum(run[0] for run in metas)} or traits:
+        raise ValueError("the columns of a page differ in length, or its messages have traits")
+    if set(map(type, contents)) != _ONLY_BYTES:
+        contents = [as_content(content) for content in contents]
+    messages = list(map(Message, sequences, due, remaining, expanded_metas(metas), contents))
+    set_columns(messages, pushed, delivered)
+    return messages
+
+
+def set_columns(messages: list[Message], pushed: list[int], delivered: list[int]) -> None:
+    """Set the fields that may go without saying.
+
+    Raises:
+        ValueError: a column has another length than the messages.
+    """
+    count = len(messages)
+    if len(as_ints(pushed)) not in (0, count) or len(as_ints(delivered)) not in (0, count):
+        raise ValueError("the columns of a slice differ in length")
+    for message, pushed_us in zip(messages, pushed, strict=False):
+        message.pushed_us = pushed_us
+    for message, times in zip(messages, delivered, strict=False):
+        message.delivered = times
+
+
+def meta_runs(metas: list[Meta]) -> list[Any]:
+    """Content types and headers as run lengths."""
+    if metas.count(metas[0]) == len(metas):
+        # Nearly always all are one tuple, which compares by identity.
+        return [_meta_run(len(metas), metas[0])]
+    return [_meta_run(len(list(run)), meta) for meta, run in groupby(metas)]
+
+
+def _meta_run(count: int, meta: Meta) -> list[Any]:
+    return [count, meta[0], [list(header) for header in meta[1]]]
+
+
+def part_row(part: Part) -> list[Any]:
+    """A part of a compound message."""
+    return [part.content_type, [list(header) for header in part.headers], part.content]
+
+
+def meta_bytes(meta: Meta) -> int:
+    """How many bytes content type and headers have."""
+    content_type, headers = meta
+    return len(content_type or b"") + sum(len(name) + len(value) for name, value in headers)
+
+
+def expanded_metas(runs: list[Any]) -> list[Meta]:
+    """What `meta_runs` made run lengths of; all messages of a run share one tuple."""
+    metas: list[Meta] = []
+    for count, content_type, headers in runs:
+        metas += [_meta(content_type, headers)] * count
+    return metas
+
+
+def as_content(content: Any) -> bytes | list[Part]:
+    """A body, or the parts of a compound message; ValueError if it is neither."""
+    if type(content) is bytes:
+        return content
+    if type(content) not in _SEQUENCES:
+        raise ValueError("a content is neither bytes nor parts")
+    return [Part(*_meta(content_type, headers), as_bytes(body)) for content_type, headers, body in content]
+
+
+def as_ints(column: list[int]) -> list[int]:
+    """The column, if it holds integers only; ValueError otherwise."""
+    if type(column) not in _SEQUENCES or not set(map(type, column)) <= _ONLY_INTS:
+        raise ValueError("a column of integers holds something else")
+    return column
+
+
+def as_bytes(value: bytes) -> bytes:
+    """The value, if it is bytes; ValueError otherwise."""
+    if type(value) is not bytes:
+        raise ValueError("bytes are expected")
+    return value
+
+
+def _meta(content_type: bytes | None, headers: Iterable[Any]) -> Meta:
+    checked: Headers = tuple((as_bytes(name), as_bytes(value)) for name, value in headers)
+    return None if content_type is None else as_bytes(content_type), checked

@@ -1,0 +1,326 @@
+"""Files of pages: messages of long lines that are not in memory.
+
+    file   = magic, format version, payload (zstd)
+
+The payload is the MessagePack of the page's columns, and the file's name is its digest. So a file that is not what was written
+shows, and replicas that hold the same messages have files of the same names. A file is durable only after `PageFiles.sync`, which
+precedes every snapshot that names it: what no snapshot names comes back from the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import msgpack
+import structlog
+import xxhash
+import zstandard
+
+from ...core.backlog import PageError
+from .disk import Disk
+from .worker import Worker
+
+__all__ = ["PAGE_BYTES_MAX", "PREFIX", "SUFFIX", "PageFiles", "page_payload"]
+
+log = structlog.get_logger("lmq.pages")
+
+PREFIX = b"\x93LMQPAGE" + struct.pack("<I", 1)
+SUFFIX = ".page"
+PAGE_BYTES_MAX = 128 * 1024 * 1024
+"""No page is larger before compression: it holds a few hundred KiB, or one message."""
+UNWRITTEN_MAX = 16
+"""With so many pages waiting for the disk no more are made for the sake of memory."""
+_READ_BYTES_MAX = 64 * 1024 * 1024
+"""Most bytes of pages that were read ahead of need."""
+_ZSTD_LEVEL = 1
+
+Done = Callable[[Exception | None], None]
+
+
+def page_payload(stored: bytes, page: bytes) -> bytes:
+    """The payload of a page's file.
+
+    Raises:
+        ValueError: it is not this page.
+    """
+    if not stored.startswith(PREFIX):
+        raise ValueError("this is not a page, or one of an unknown format")
+    frame = stored[len(PREFIX) :]
+    try:
+        if not 0 <= zstandard.frame_content_size(frame) <= PAGE_BYTES_MAX:
+            raise ValueError("the page does not say its size, or is too large")
+        payload: bytes = zstandard.ZstdDecompressor().decompress(frame)
+    except zstandard.ZstdError as exc:
+        raise ValueError(f"the page cannot be decompressed: {exc}") from exc
+    if _digest(payload) != page:
+        raise ValueError("the content is not that of the page of this name")
+    return payload
+
+
+class PageFiles:
+    """The core's `PageStore` in a folder. All methods are called from the event loop; a thread reads and writes the files.
+
+    Attributes:
+        on_lost: called with the name of a page that cannot be read though it will be needed.
+        lost: pages that could not be read.
+        written_total, written_bytes_total, read_total, removed_total: counters of files.
+        late_total: pages that had to be read at the moment when they were needed.
+    """
+
+    def __init__(self, disk: Disk, worker: Worker, *, sync: bool) -> None:
+        """With `sync`, `sync` makes files durable."""
+        self._disk = disk
+        self._worker = worker
+        self._sync = sync
+        # Stored bytes by page.
+        self._sizes: dict[bytes, int] = {}
+        self._unwritten: dict[bytes, bytes] = {}
+        self._unsynced: dict[bytes, None] = {}
+        self._wanted: set[bytes] = set()
+        self._read: OrderedDict[bytes, bytes] = OrderedDict()
+        self._read_bytes = 0
+        self._pack = msgpack.Packer().pack
+        self._failure: Exception | None = None
+        self.on_lost: Callable[[bytes], None] = _nothing
+        self.lost: set[bytes] = set()
+        self.size_bytes = 0
+        self.written_total = self.written_bytes_total = self.read_total = self.removed_total = self.late_total = 0
+
+    # --- opening --------------------------------------------------------------------------------------------------
+
+    def open(self, pages: Collection[bytes]) -> list[bytes]:
+        """Take over the files of these pages, and remove all others; returns the pages that have none.
+
+        Raises:
+            OSError: a file cannot be read or removed.
+        """
+        wanted = {_file_name(page): page for page in pages}
+        removed = False
+        for name in self._disk.names():
+            page = wanted.pop(name, None)
+            if page is None:
+                self._disk.remove(name)
+                removed = True
+                continue
+            file = self._disk.open(name)
+            try:
+                self._note_file(page, file.size())
+            finally:
+                file.close()
+        if removed and self._sync:
+            self._disk.sync()
+        return list(wanted.values())
+
+    def path(self, page: bytes) -> str:
+        """What to call the page's file in messages."""
+        return self._disk.path(_file_name(page))
+
+    def __len__(self) -> int:
+        """How many files there are."""
+        return len(self._sizes)
+
+    def __contains__(self, page: bytes) -> bool:
+        """Whether the page is here."""
+        return (page in self._sizes or page in self._unwritten) and page not in self.lost
+
+    # --- the core's store -----------------------------------------------------------------------------------------
+
+    def save(self, columns: list[Any]) -> bytes:
+        """See `PageStore`."""
+        payload = self._pack(columns)
+        page = _digest(payload)
+        if page not in self:
+            self._keep(page, payload)
+        return page
+
+    def is_busy(self) -> bool:
+        """See `PageStore`."""
+        return len(self._unwritten) >= UNWRITTEN_MAX
+
+    def load(self, page: bytes) -> list[Any]:
+        """See `PageStore`."""
+        payload = self._unwritten.get(page)
+        if payload is None:
+            payload = self._read.pop(page, None)
+            if payload is not None:
+                self._read_bytes -= len(payload)
+        if payload is None:
+            self.late_total += 1
+            try:
+                payload = self._payload(page)
+            except (OSError, ValueError) as exc:
+                raise PageError(f"the page {self.path(page)} cannot be read: {exc}") from exc
+        columns: list[Any] = msgpack.unpackb(payload, strict_map_key=False)
+        return columns
+
+    def want(self, page: bytes) -> None:
+        """See `PageStore`."""
+        if page in self._unwritten or page in self._read or page in self._wanted or page in self.lost:
+            return
+        self._wanted.add(page)
+        box: list[bytes] = []
+        self._worker.run(lambda: box.append(self._payload(page)), lambda error: self._have_read(page, box, error))
+
+    def _have_read(self, page: bytes, box: list[bytes], error: Exception | None) -> None:
+        self._wanted.discard(page)
+        if error is not None:
+            self._lose(page, error)
+            return
+        self.read_total += 1
+        self._read[page] = box[0]
+        self._read_bytes += len(box[0])
+        while self._read_bytes > _READ_BYTES_MAX and len(self._read) > 1:
+            _, dropped = self._read.popitem(last=False)
+            self._read_bytes -= len(dropped)
+
+    def _lose(self, page: bytes, error: Exception) -> None:
+        if page in self._sizes:
+            self.lost.add(page)
+            log.error("page cannot be read", file=self.path(page), reason=str(error))
+            self.on_lost(page)
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def stored(self, page: bytes) -> bytes | None:
+        """The page as it stands in its file, for a peer; None if it is not here, or damaged."""
+        payload = self._unwritten.get(page)
+        if payload is not None:
+            return _stored(payload)
+        if page not in self:
+            return None
+        try:
+            stored = self._bytes(page)
+            page_payload(stored, page)
+        except (OSError, ValueError) as exc:
+            self._lose(page, exc)
+            return None
+        return stored
+
+    def add(self, page: bytes, stored: bytes) -> None:
+        """Keep a page of a peer.
+
+        Raises:
+            ValueError: it is not this page.
+        """
+        self._keep(page, page_payload(stored, page))
+
+    def sync(self, done: Done) -> None:
+        """Make all pages durable that were saved so far, then call `done` with the error if that failed."""
+        pages = [*self._unsynced, *self._unwritten]
+        for page, payload in self._unwritten.items():
+            # What could not be written is tried again.
+            self._write(page, payload)
+        self._worker.run(lambda: self._sync_files(pages), lambda error: self._synced(pages, error, done))
+
+    def sweep(self, needed: Iterable[bytes]) -> int:
+        """Remove the files of all pages but these; returns how many."""
+        kept = set(needed)
+        removed = [page for page in self._sizes if page not in kept]
+        for page in removed:
+            self.size_bytes -= self._sizes.pop(page)
+            self._unsynced.pop(page, None)
+            self.lost.discard(page)
+        for page in [page for page in self._unwritten if page not in kept]:
+            del self._unwritten[page]
+            removed.append(page)
+        self.removed_total += len(removed)
+        if removed:
+            self._worker.run(lambda: self._remove(removed), _removed)
+        return len(removed)
+
+    def _keep(self, page: bytes, payload: bytes) -> None:
+        self._unwritten[page] = payload
+        self._write(page, payload)
+
+    def _write(self, page: bytes, payload: bytes) -> None:
+        sizes: list[int] = []
+
+        def work() -> None:
+            # It may have been written, or become useless, meanwhile.
+            if self._unwritten.get(page) is payload:
+                sizes.append(self._write_file(page, payload))
+
+        self._worker.run(work, lambda error: self._written(page, sizes, error))
+
+    def _write_file(self, page: bytes, payload: bytes) -> int:
+        stored = _stored(payload)
+        file = self._disk.create(_file_name(page))
+        try:
+            file.write_at(0, stored)
+        finally:
+            file.close()
+        return len(stored)
+
+    def _written(self, page: bytes, sizes: list[int], error: Exception | None) -> None:
+        if error is not None:
+            if self._failure is None:
+                log.error("page not written, it stays in memory", reason=str(error))
+            self._failure = error
+            return
+        self._failure = None
+        if sizes and self._unwritten.pop(page, None) is not None:
+            self.written_total += 1
+            self.written_bytes_total += sizes[0]
+            self._unsynced[page] = None
+            self.lost.discard(page)
+            self._note_file(page, sizes[0])
+
+    def _note_file(self, page: bytes, size_bytes: int) -> None:
+        self.size_bytes += size_bytes - self._sizes.get(page, 0)
+        self._sizes[page] = size_bytes
+
+    def _sync_files(self, pages: list[bytes]) -> None:
+        if not self._sync:
+            return
+        for page in pages:
+            file = self._disk.open(_file_name(page))
+            try:
+                file.sync()
+            finally:
+                file.close()
+        if pages:
+            self._disk.sync()
+
+    def _synced(self, pages: list[bytes], error: Exception | None, done: Done) -> None:
+        if error is None:
+            for page in pages:
+                self._unsynced.pop(page, None)
+        done(error)
+
+    def _remove(self, pages: list[bytes]) -> None:
+        for page in pages:
+            self._disk.remove(_file_name(page))
+
+    def _bytes(self, page: bytes) -> bytes:
+        file = self._disk.open(_file_name(page))
+        try:
+            return file.read_at(0, file.size())
+        finally:
+            file.close()
+
+    def _payload(self, page: bytes) -> bytes:
+        return page_payload(self._bytes(page), page)
+
+
+def _digest(payload: bytes) -> bytes:
+    return xxhash.xxh3_128_digest(payload)
+
+
+def _stored(payload: bytes) -> bytes:
+    return PREFIX + zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(payload)
+
+
+def _file_name(page: bytes) -> str:
+    return page.hex() + SUFFIX
+
+
+def _removed(error: Exception | None) -> None:
+    if error is not None:
+        log.warning("pages not removed", reason=str(error))
+
+
+def _nothing(_page: bytes) -> None:
+    """Nobody wants to know."""

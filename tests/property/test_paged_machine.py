@@ -1,0 +1,113 @@
+"""A machine whose long lines stand in pages answers as one that has all in memory, and as the model does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from lmqcluster.core import Machine, Op, backlog
+from lmqcluster.core.backlog import ChunkSizes, PageError
+from lmqcluster.core.snapshot import Restoration
+from tests.unit.page_store import MemoryPages
+
+from .driver import compile_pattern, over_the_wire
+from .test_machine import NODES, PULL, PUSH, SETTLE, STEPS_US, MachineAgainstModel, sweep_often
+
+__all__ = ["sweep_often"]
+
+pytestmark = pytest.mark.usefixtures("keep_idle_queues", "sweep_often")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_chunks() -> Iterator[None]:
+    """Let a line have a backlog, and the backlog chunks, at the sizes that these logs reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        sizes = ChunkSizes(head_messages=2, head_bytes=3, head_messages_min=1, messages=2, bytes=4)
+        patch.setattr(backlog, "CHUNK_SIZES", sizes)
+        yield
+
+
+class PagedMachineAgainstModel(MachineAgainstModel):
+    """One machine has all it can in pages, and comes back from snapshots that name them; the other has none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages = MemoryPages()
+        self.machine.backlogs.store = self.pages
+
+    def _send(self, node: bytes, incarnation: int, sequence: int, commands: list[list[Any]]) -> str:
+        status = super()._send(node, incarnation, sequence, commands)
+        self.machine.backlogs.page_out(0, 1 + sequence % 3)
+        return status
+
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH | PULL, min_size=3, max_size=8))
+    def push_much(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
+        self._batch(node, step_us, commands)
+
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PULL | SETTLE, min_size=1, max_size=6), pages=st.booleans())
+    def go_on_beside_a_view(self, node: bytes, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
+        """What a view gives is the state when it was opened, whatever happens to its chunks before they are read."""
+        before = _restored(self.pages, self.machine, pages=False)
+        with self.machine.freeze_view(pages=pages) as view:
+            self._batch(node, step_us, [self._resolved(command) for command in commands])
+            rows = [over_the_wire(record) for record in view.records()]
+        after = Restoration(_empty(self.pages))
+        for row in rows:
+            after.take(row)
+        assert list(after.finish().snapshot()) == list(before.snapshot())
+
+    @rule(pages=st.booleans())
+    def restart_from_pages(self, *, pages: bool) -> None:
+        self.machine = _restored(self.pages, self.machine, pages=pages)
+
+    def restart_from_a_snapshot(self, which: str) -> None:
+        """As `restart_from_pages`, which does it for the machine here."""
+        if which == "replica":
+            super().restart_from_a_snapshot(which)
+
+    def teardown(self) -> None:
+        backlogs = self.machine.backlogs
+        chunks = [chunk for queue in self.machine.queues.values() if queue.backlog for chunk in queue.backlog.chunks]
+        assert len(backlogs) == len(chunks)
+        assert backlogs.paged_messages == sum(chunk.bodies for chunk in chunks if chunk.messages is None)
+        assert backlogs.paged_bytes == sum(chunk.body_bytes for chunk in chunks if chunk.messages is None)
+        assert backlogs.resident_bytes == sum(chunk.memory_bytes() for chunk in chunks if chunk.messages is not None)
+        assert sorted(backlogs.pages()) == sorted(chunk.page for chunk in chunks if chunk.page)
+
+
+def _empty(store: MemoryPages) -> Machine:
+    machine = Machine(compile_pattern)
+    machine.backlogs.store = store
+    return machine
+
+
+def _restored(store: MemoryPages, machine: Machine, *, pages: bool) -> Machine:
+    restoration = Restoration(_empty(store))
+    with machine.freeze_view(pages=pages) as view:
+        for record in view.records():
+            restoration.take(over_the_wire(record))
+    if pages:
+        assert set(restoration.pages) <= set(store.payloads)
+    return restoration.finish()
+
+
+TestPagedMachineAgainstModel = PagedMachineAgainstModel.TestCase
+TestPagedMachineAgainstModel.settings = settings(stateful_step_count=40)
+
+
+def test_a_lost_page_stops_the_machine() -> None:
+    """A replica that cannot do what the others do must not answer at all."""
+    pages = MemoryPages()
+    machine = _empty(pages)
+    push = [Op.PUSH, b"q", None, [b"x", b"y", b"z", b"u", b"v", b"w"], None, 0]
+    machine.apply(1, b"n", 1, 1, [[Op.UPGRADE, 3]])
+    machine.apply(1, b"n", 1, 2, [push, push])
+    assert machine.backlogs.page_out(0, 10)
+    pages.payloads.clear()
+    with pytest.raises(PageError):
+        machine.apply(2, b"n", 1, 3, [[Op.PULL, b"q", 12]])
