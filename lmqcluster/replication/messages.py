@@ -75,6 +75,9 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     # How far logs reach; sent by machine version 3 on only, which all members know then.
     "where": (15, (("round", int),)),
     "here": (16, (("round", int), ("last", int), ("members", bytes))),
+    # Pages that a snapshot names; a page that is not there has no data.
+    "page_request": (17, (("page", bytes),)),
+    "page": (18, (("page", bytes), ("data", bytes))),
     "pre_vote_reply": (14, (("term", int), ("round", int), ("granted", bool), ("stranger", bool))),
 }
 AFTER_SYNC = frozenset({"append_reply", "snapshot_reply"})

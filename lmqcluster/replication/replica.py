@@ -28,6 +28,7 @@ from .log_clock import LogClock
 from .lost_receipts import LostReceipts
 from .membership import PeerNode
 from .node_storage import NodeStorage
+from .page_exchange import PageExchange
 from .peer_requests import PeerRequests
 from .raft_core import RaftCore
 from .role_log import RoleLog
@@ -143,7 +144,11 @@ class Replica:
         members = meta.members
         self._page_worker: Worker = ThreadWorker("pages")
         self.pages = PageFiles(storage.pages, self._page_worker, sync=storage.durable)
-        self.snapshots = SnapshotKeeper(self, storage.snapshots, self.pages, self._file_worker, compile_pattern)
+        self.page_exchange = PageExchange(self.pages, self._send_at_once)
+        self.pages.on_lost = self._restore_page
+        self.snapshots = SnapshotKeeper(
+            self, storage.snapshots, self.pages, self.page_exchange, self._file_worker, compile_pattern
+        )
         if storage.latest is None:
             self.machine = self.snapshots.begin()
         else:
@@ -188,6 +193,7 @@ class Replica:
         if self._timer is not None:
             self._timer.cancel()
         self.snapshots.close()
+        self.page_exchange.close()
         await self.transport.close()
         # A sync under way is finished, so that its files are closed in peace.
         self._sync_worker.close()
@@ -326,6 +332,21 @@ class Replica:
         self.clock.follow(machine.now_us)
         self._listener.state_replaced()
 
+    def _restore_page(self, page: bytes) -> None:
+        """A page is lost that was to be read ahead of need: one of the other members may have it."""
+        peers = iter([PeerNode(node_id) for node_id in sorted(self.transport.connected_ids())])
+
+        def ask_next(*, is_here: bool = False) -> None:
+            peer = None if is_here else next(peers, None)
+            if is_here:
+                log.warning("damaged page replaced", file=self.pages.path(page))
+            elif peer is None:
+                log.error("no other member has the page", file=self.pages.path(page))
+            else:
+                self.page_exchange.fetch(peer, [page], lambda is_here: ask_next(is_here=is_here))
+
+        ask_next()
+
     def _note_changes(self) -> None:
         core, seen = self.core, self._seen
         self._roles.note(core, forgetful=not self.meta.founding)
@@ -390,6 +411,10 @@ class Replica:
             self._fresh_reads.asked(node, message["round"])
         elif kind == "here":
             self._fresh_reads.answered(node.id, message["round"], message["last"], message["members"])
+        elif kind == "page_request":
+            self.page_exchange.asked(node, message["page"])
+        elif kind == "page":
+            self.page_exchange.answered(node, message["page"], message["data"])
         elif kind == "about":
             fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
             self.peers[node.id] = About(**{name: message[name] for name in fields})

@@ -54,7 +54,7 @@ class SnapshotIntake:
             return
         self._incoming = None
         self.is_installing = True
-        self._snapshots.install(receiver, lambda info: self._loaded(node, message, info))
+        self._snapshots.install(receiver, node, lambda info: self._loaded(node, message, info))
 
     def acknowledge_blocks(self) -> None:
         """Tell the leader how many blocks of the snapshot under way have come, so that it sends more."""
@@ -109,7 +109,7 @@ class SnapshotIntake:
             self._incoming = None
 
     def _loaded(self, node: PeerNode, message: Message, info: SnapshotInfo | None) -> bool:
-        """D4: the snapshot is verified, durable and loaded (None: it was damaged); says whether it shall replace the state."""
+        """D4: the snapshot is verified, durable and loaded, None if it was not; says whether it shall replace the state."""
         self.is_installing = False
         taken = info is not None and info.index > self._raft.commit_index()
         if info is not None and taken:

@@ -14,6 +14,8 @@ from ..core import Machine, Restoration, SnapshotView
 from ..core.commands import Compile
 from . import snapshot_port
 from .histogram import Histogram
+from .membership import PeerNode
+from .page_exchange import PageExchange
 from .storage.disk import DamagedFileError
 from .storage.page_files import PageFiles
 from .storage.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStore, SnapshotWriter
@@ -72,16 +74,25 @@ class SnapshotKeeper:
     """
 
     def __init__(
-        self, owner: SnapshotOwner, store: SnapshotStore, pages: PageFiles, worker: Worker, compile_pattern: Compile
+        self,
+        owner: SnapshotOwner,
+        store: SnapshotStore,
+        pages: PageFiles,
+        exchange: PageExchange,
+        worker: Worker,
+        compile_pattern: Compile,
     ) -> None:
         self._owner = owner
         self._store = store
         self._pages = pages
+        self._exchange = exchange
         # Which pages each snapshot names.
         self._pages_of: dict[SnapshotInfo, list[bytes]] = {}
         self._worker = worker
         self._compile = compile_pattern
         self._loop = asyncio.get_running_loop()
+        # Those of the snapshot that is being loaded.
+        self._receiving_pages: list[bytes] = []
         self._taking: _Taking | None = None
         self._not_before_s = 0.0
         self._waiting: list[asyncio.Future[SnapshotInfo]] = []
@@ -227,7 +238,7 @@ class SnapshotKeeper:
         """Begin to receive a snapshot."""
         return _Receiving(self._store.receive(index, term), self._worker, self._owner)
 
-    def install(self, receiver: snapshot_port.SnapshotReceiver, loaded: Loaded) -> None:
+    def install(self, receiver: snapshot_port.SnapshotReceiver, source: PeerNode, loaded: Loaded) -> None:
         """See `SnapshotPort.install`. The state is loaded before the file gets its name, so that no useless file has one."""
         if not isinstance(receiver, _Receiving):
             raise TypeError("only what `receive` gave can be installed")
@@ -236,7 +247,7 @@ class SnapshotKeeper:
             log.warning("received snapshot is damaged, asking for it again", blocks=incoming.next_block)
             self._owner.in_step(lambda: _ignore(loaded(None)))
             return
-        loading = _Loading(incoming, Restoration(self._empty_machine()), loaded)
+        loading = _Loading(incoming, Restoration(self._empty_machine()), source, loaded)
 
         def written(error: Exception | None) -> None:
             if error is not None:
@@ -259,7 +270,31 @@ class SnapshotKeeper:
         if more:
             self._loop.call_soon(self._load_slice, loading)
         else:
+            self._receiving_pages = loading.restoration.pages
+            lacking = [page for page in loading.restoration.pages if page not in self._pages]
+            self._exchange.fetch(loading.source, lacking, lambda are_here: self._have_pages(loading, are_here=are_here))
+
+    def _have_pages(self, loading: _Loading, *, are_here: bool) -> None:
+        """What the snapshot names has come, or cannot be had from whom the snapshot is."""
+        if are_here:
+            self._pages.sync(lambda error: self._finish_received(loading, error))
+        else:
+            log.warning("pages of the received snapshot are missing, asking for another snapshot")
+            self._abandon(loading)
+
+    def _finish_received(self, loading: _Loading, error: Exception | None) -> None:
+        if error is None:
             self._worker.run(loading.incoming.finish_work(), lambda error: self._named(loading, error))
+        elif isinstance(error, OSError):
+            log.error("pages of the received snapshot not written", reason=str(error))
+            self._abandon(loading)
+        else:
+            self._owner.failed(error)
+
+    def _abandon(self, loading: _Loading) -> None:
+        self._receiving_pages = []
+        loading.incoming.abandon()
+        self._owner.in_step(lambda: _ignore(loading.loaded(None)))
 
     def _named(self, loading: _Loading, error: Exception | None) -> None:
         if error is not None:
@@ -270,6 +305,7 @@ class SnapshotKeeper:
     def _swap(self, loading: _Loading) -> None:
         info = self._store.adopt(loading.incoming)
         self._pages_of[info] = loading.restoration.pages
+        self._receiving_pages = []
         if loading.loaded(info):
             self.installed_total += 1
             # A snapshot being taken is of the replaced machine, at an older index.
@@ -332,7 +368,7 @@ class SnapshotKeeper:
             return
         stored = self._store.infos()
         self._pages_of = {info: pages for info, pages in self._pages_of.items() if info in stored}
-        self._pages.sweep(chain(machine.backlogs.pages(), *self._pages_of.values()))
+        self._pages.sweep(chain(machine.backlogs.pages(), self._receiving_pages, *self._pages_of.values()))
 
 
 def _removed(error: Exception | None) -> None:
@@ -374,9 +410,12 @@ def _nothing() -> None:
 class _Loading:
     """A received snapshot that becomes a machine."""
 
-    def __init__(self, incoming: SnapshotReceiver, restoration: Restoration[Machine], loaded: Loaded) -> None:
+    def __init__(
+        self, incoming: SnapshotReceiver, restoration: Restoration[Machine], source: PeerNode, loaded: Loaded
+    ) -> None:
         self.incoming = incoming
         self.restoration = restoration
+        self.source = source
         self.loaded = loaded
         self.records: Iterator[list[Any]] = iter(())
 

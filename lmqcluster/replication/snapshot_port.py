@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from .membership import PeerNode
 from .storage.snapshot_store import SnapshotInfo
 
 __all__ = ["SnapshotPort", "SnapshotReceiver"]
@@ -52,8 +53,12 @@ class SnapshotPort(Protocol):
     def receive(self, index: int, term: int) -> SnapshotReceiver:
         """Begin to receive one."""
 
-    def install(self, receiver: SnapshotReceiver, loaded: Callable[[SnapshotInfo | None], bool]) -> None:
-        """Verify, store and load what was received, without stopping the node; then call `loaded`, with None if it is damaged.
+    def install(
+        self, receiver: SnapshotReceiver, source: PeerNode, loaded: Callable[[SnapshotInfo | None], bool]
+    ) -> None:
+        """Verify, store and load what was received, without stopping the node; then call `loaded`.
+
+        What the snapshot refers to comes from `source`. `loaded` gets None if the snapshot is damaged or the rest cannot be had.
 
         If `loaded` returns true, the state is replaced in the same turn.
         """

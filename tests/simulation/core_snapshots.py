@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lmqcluster.replication.membership import PeerNode
     from lmqcluster.replication.snapshot_port import SnapshotReceiver
     from lmqcluster.replication.storage import snapshot_store
     from lmqcluster.replication.storage.snapshot_store import SnapshotInfo, SnapshotStore
@@ -82,7 +83,9 @@ class InlineSnapshots:
     def receive(self, index: int, term: int) -> SnapshotReceiver:
         return _Receiver(self._store.receive(index, term))
 
-    def install(self, receiver: SnapshotReceiver, loaded: Callable[[SnapshotInfo | None], bool]) -> None:
+    def install(
+        self, receiver: SnapshotReceiver, source: PeerNode, loaded: Callable[[SnapshotInfo | None], bool]
+    ) -> None:
         assert isinstance(receiver, _Receiver)
         receiver.incoming.finish_work()()
         info = self._store.adopt(receiver.incoming)

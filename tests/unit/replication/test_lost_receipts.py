@@ -13,7 +13,7 @@ from lmqcluster.core import Machine, Op
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.replication.lost_receipts import LostReceipts
 from lmqcluster.replication.meta import NodeMeta
-from lmqcluster.replication.node_storage import JOURNAL, SNAPSHOTS, NodeStorage
+from lmqcluster.replication.node_storage import JOURNAL, PAGES, SNAPSHOTS, NodeStorage
 from lmqcluster.replication.offline import recover, restore
 from lmqcluster.wire.ids import ReceiptFormat
 from tests.simulation.disk import SimDisk
@@ -26,7 +26,7 @@ class Folders:
     """A data folder."""
 
     def __init__(self) -> None:
-        self._disks = {name: SimDisk(random.Random(1)) for name in ("", JOURNAL, SNAPSHOTS)}
+        self._disks = {name: SimDisk(random.Random(1)) for name in ("", JOURNAL, SNAPSHOTS, PAGES)}
 
     def __call__(self, folder: str) -> SimDisk:
         return self._disks[folder]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from lmqcluster.replication.journal import MemoryJournal
-from lmqcluster.replication.node_storage import JOURNAL, SNAPSHOTS, DurabilityError, NodeStorage
+from lmqcluster.replication.node_storage import JOURNAL, PAGES, SNAPSHOTS, DurabilityError, NodeStorage
 from lmqcluster.replication.offline import discard_data, recover
 from lmqcluster.replication.storage.disk import DamagedFileError, Disk
 from tests.simulation.disk import PowerCut, SimDisk
@@ -22,7 +22,7 @@ class Machine:
     """A computer with a data folder."""
 
     def __init__(self, folders: dict[str, SimDisk] | None = None) -> None:
-        self.folders = folders or {name: SimDisk(random.Random(1)) for name in FOLDERS}
+        self.folders = folders or {name: SimDisk(random.Random(1)) for name in (*FOLDERS, PAGES)}
 
     def __call__(self, folder: str) -> Disk:
         return self.folders[folder]

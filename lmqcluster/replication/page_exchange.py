@@ -1,0 +1,122 @@
+"""Pages that a node lacks come from another one that has them: a few at a time, so that other messages get their turn.
+
+A snapshot names pages instead of holding what is in them. Pages have the digest of their content as a name, so that it does not
+matter whose they are, and a node that has been away for a while asks for those only that it does not have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+
+from .membership import PeerNode
+from .storage.page_files import PageFiles
+
+__all__ = ["PageExchange"]
+
+log = structlog.get_logger("lmq.pages")
+
+WINDOW = 4
+"""So many pages are asked for at once."""
+TIMEOUT_S = 10.0
+"""A peer that has sent no page for so long is given up."""
+_LOOK_S = 0.05
+
+Send = Callable[[PeerNode, dict[str, Any]], bool]
+Done = Callable[[bool], None]
+
+
+class PageExchange:
+    """One node's questions for pages, and its answers.
+
+    Args:
+        pages: the node's own.
+        send: sends a message to a member; False if it cannot be reached.
+
+    Attributes:
+        fetched_total: pages that came from other nodes.
+    """
+
+    def __init__(self, pages: PageFiles, send: Send) -> None:
+        self._pages = pages
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._fetches: list[_Fetch] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.fetched_total = 0
+
+    def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
+        """Bring these pages from a member; then call `done` with whether all are here."""
+        self._fetches.append(_Fetch(node, deque(pages), done, self._loop.time()))
+        self._go_on()
+
+    def close(self) -> None:
+        """Ask for nothing any more."""
+        self._fetches.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def asked(self, node: PeerNode, page: bytes) -> None:
+        """A member wants a page; it is told if it is not here."""
+        self._send(node, {"type": "page", "page": page, "data": self._pages.stored(page) or b""})
+
+    def answered(self, node: PeerNode, page: bytes, data: bytes) -> None:
+        """A page came from a member, or it does not have it."""
+        for fetch in self._fetches:
+            if fetch.node == node and page in fetch.asked:
+                self._take(fetch, page, data)
+                break
+        self._go_on()
+
+    def _take(self, fetch: _Fetch, page: bytes, data: bytes) -> None:
+        fetch.heard_s = self._loop.time()
+        try:
+            self._pages.add(page, data)
+        except ValueError as exc:
+            log.warning("page not received", page=page.hex(), peer=str(fetch.node.id), reason=str(exc))
+            fetch.failed = True
+        else:
+            fetch.asked.discard(page)
+            self.fetched_total += 1
+
+    def _go_on(self) -> None:
+        """Ask for more where there is room; finish what is complete or hopeless."""
+        for fetch in list(self._fetches):
+            self._ask(fetch)
+            if fetch.failed or not (fetch.lacking or fetch.asked):
+                self._fetches.remove(fetch)
+                fetch.done(not fetch.failed)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._fetches:
+            # The disk may have caught up, or a peer have gone.
+            self._timer = self._loop.call_later(_LOOK_S, self._go_on)
+
+    def _ask(self, fetch: _Fetch) -> None:
+        if fetch.asked and self._loop.time() > fetch.heard_s + TIMEOUT_S:
+            fetch.failed = True
+        while fetch.lacking and len(fetch.asked) < WINDOW and not self._pages.is_busy() and not fetch.failed:
+            page = fetch.lacking.popleft()
+            if page in self._pages:
+                continue
+            if not fetch.asked:
+                fetch.heard_s = self._loop.time()
+            fetch.asked.add(page)
+            fetch.failed = not self._send(fetch.node, {"type": "page_request", "page": page})
+
+
+class _Fetch:
+    """Pages that a member was asked for, or will be."""
+
+    def __init__(self, node: PeerNode, lacking: deque[bytes], done: Done, now_s: float) -> None:
+        self.node = node
+        self.lacking = lacking
+        self.asked: set[bytes] = set()
+        self.done = done
+        self.heard_s = now_s
+        self.failed = False
