@@ -126,7 +126,8 @@ class Backlogs:
         self.paged_bytes = 0
         self.loads_total = 0
         self.pages_total = 0
-        self._in_line: dict[Chunk, None] = {}
+        # By the lowest sequence of each, which no other has.
+        self._in_line: dict[int, Chunk] = {}
         # Chunks in memory, the one that was filled last at the end: it will be needed last. Some have left the line.
         self._resident: list[Chunk] = []
 
@@ -136,7 +137,7 @@ class Backlogs:
 
     def joined(self, chunk: Chunk) -> None:
         """A chunk was filled, or came with a snapshot."""
-        self._in_line[chunk] = None
+        self._in_line[chunk.low] = chunk
         if chunk.messages is None:
             self._count_paged(chunk, 1)
         else:
@@ -144,7 +145,7 @@ class Backlogs:
 
     def left(self, chunk: Chunk) -> None:
         """A chunk has left the line."""
-        del self._in_line[chunk]
+        del self._in_line[chunk.low]
         chunk.in_line = False
         if chunk.messages is None:
             self._count_paged(chunk, -1)
@@ -201,7 +202,17 @@ class Backlogs:
 
     def pages(self) -> list[bytes]:
         """The pages of all chunks in line."""
-        return [chunk.page for chunk in self._in_line if chunk.page]
+        return [chunk.page for chunk in self._in_line.values() if chunk.page]
+
+    def lows(self) -> dict[bytes, int]:
+        """The lowest sequence of each page."""
+        return {chunk.page: low for low, chunk in self._in_line.items() if chunk.page}
+
+    def save_chunk(self, low: int) -> None:
+        """Have the store keep the chunk with this lowest sequence, if there is one."""
+        chunk = self._in_line.get(low)
+        if chunk is not None:
+            self.save(chunk)
 
     def want(self, chunk: Chunk) -> None:
         """The chunk's turn comes soon."""

@@ -18,7 +18,7 @@ from ..replication.peer_tls import PeerTls
 from ..replication.replica import Replica
 from ..replication.security import PeerSecurity
 from ..replication.settings import BACKLOG_BYTES, RaftSettings
-from ..replication.storage.disk import Disk, Folder
+from ..replication.storage.disk import DamagedFileError, Disk, Folder
 from ..replication.storage.snapshot_store import SnapshotInfo
 from ..wire.address import Address, is_loopback
 from ..wire.errors import LmqError
@@ -486,14 +486,10 @@ class Node:
             LmqError: ``overloaded`` if it cannot be written.
         """
         try:
-            info = await self.replica.snapshots.take()
-        except OSError as exc:
+            return await self.replica.snapshots.take_portable(SNAPSHOT_HOLD_S)
+        except (OSError, ValueError, DamagedFileError) as exc:
             raise LmqError("overloaded", f"the snapshot cannot be written: {exc}") from exc
-        self.replica.snapshots.hold(info, SNAPSHOT_HOLD_S)
-        return info
 
     def snapshot_block(self, index: int, number: int) -> bytes | None:
         """A block of the snapshot of entry `index` that was taken by `take_snapshot`; None if it is not at hand any more."""
-        snapshots = self.replica.snapshots
-        info = snapshots.held(index)
-        return None if info is None or number >= info.blocks else snapshots.read_block(info, number)
+        return self.replica.snapshots.portable_block(index, number)

@@ -25,7 +25,13 @@ _ROLES: Final[tuple[Role, ...]] = ("follower", "candidate", "leader")
 
 
 class CoreState(SyncObj):
-    """The questions that a Raft core answers. Nothing is changed here, and nothing of the library's overridden."""
+    """The questions that a Raft core answers. Nothing is changed here, and nothing of the library's overridden.
+
+    Attributes:
+        is_held_back: nothing is applied for the time being, because the state is not complete.
+    """
+
+    is_held_back = False
 
     # The library's private state.
     _SyncObj__raftState: int
@@ -93,8 +99,8 @@ class CoreState(SyncObj):
         return self._pre_vote.refused_as_stranger and self._self_id in self._members
 
     def is_installing(self) -> bool:
-        """Whether a snapshot of the leader is being loaded."""
-        return self._intake.is_installing
+        """Whether a snapshot of the leader is being loaded, or what this node's own snapshot lacks."""
+        return self._intake.is_installing or self.is_held_back
 
     def snapshots_in_use(self) -> list[SnapshotInfo]:
         """Those that are being sent."""

@@ -75,8 +75,8 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     # How far logs reach; sent by machine version 3 on only, which all members know then.
     "where": (15, (("round", int),)),
     "here": (16, (("round", int), ("last", int), ("members", bytes))),
-    # Pages that a snapshot names; a page that is not there has no data.
-    "page_request": (17, (("page", bytes),)),
+    # Pages that a snapshot names; a page that is not there has no data. The lowest sequence tells which messages are meant.
+    "page_request": (17, (("page", bytes), ("low", int))),
     "page": (18, (("page", bytes), ("data", bytes))),
     "pre_vote_reply": (14, (("term", int), ("round", int), ("granted", bool), ("stranger", bool))),
 }

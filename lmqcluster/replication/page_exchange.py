@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
 
+from ..core.backlog import Backlogs
 from .membership import PeerNode
 from .storage.page_files import PageFiles
 
@@ -35,14 +36,16 @@ class PageExchange:
 
     Args:
         pages: the node's own.
+        backlogs: returns those of its present state.
         send: sends a message to a member; False if it cannot be reached.
 
     Attributes:
         fetched_total: pages that came from other nodes.
     """
 
-    def __init__(self, pages: PageFiles, send: Send) -> None:
+    def __init__(self, pages: PageFiles, backlogs: Callable[[], Backlogs], send: Send) -> None:
         self._pages = pages
+        self._backlogs = backlogs
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._fetches: list[_Fetch] = []
@@ -51,7 +54,7 @@ class PageExchange:
 
     def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
         """Bring these pages from a member; then call `done` with whether all are here."""
-        self._fetches.append(_Fetch(node, deque(pages), done, self._loop.time()))
+        self._fetches.append(_Fetch(node, deque(pages), self._backlogs().lows(), done, self._loop.time()))
         self._go_on()
 
     def close(self) -> None:
@@ -60,8 +63,10 @@ class PageExchange:
         if self._timer is not None:
             self._timer.cancel()
 
-    def asked(self, node: PeerNode, page: bytes) -> None:
-        """A member wants a page; it is told if it is not here."""
+    def asked(self, node: PeerNode, page: bytes, low: int) -> None:
+        """A member wants a page; it is told if it is not here. Its messages may be in memory only, until now."""
+        if page not in self._pages:
+            self._backlogs().save_chunk(low)
         self._send(node, {"type": "page", "page": page, "data": self._pages.stored(page) or b""})
 
     def answered(self, node: PeerNode, page: bytes, data: bytes) -> None:
@@ -107,15 +112,19 @@ class PageExchange:
             if not fetch.asked:
                 fetch.heard_s = self._loop.time()
             fetch.asked.add(page)
-            fetch.failed = not self._send(fetch.node, {"type": "page_request", "page": page})
+            low = fetch.lows.get(page, 0)
+            fetch.failed = not self._send(fetch.node, {"type": "page_request", "page": page, "low": low})
 
 
 class _Fetch:
     """Pages that a member was asked for, or will be."""
 
-    def __init__(self, node: PeerNode, lacking: deque[bytes], done: Done, now_s: float) -> None:
+    def __init__(
+        self, node: PeerNode, lacking: deque[bytes], lows: Mapping[bytes, int], done: Done, now_s: float
+    ) -> None:
         self.node = node
         self.lacking = lacking
+        self.lows = lows
         self.asked: set[bytes] = set()
         self.done = done
         self.heard_s = now_s

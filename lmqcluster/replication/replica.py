@@ -25,6 +25,7 @@ from .fresh_reads import FreshReads
 from .handshake import Identity
 from .histogram import Histogram
 from .log_clock import LogClock
+from .lost_pages import LostPages
 from .lost_receipts import LostReceipts
 from .membership import PeerNode
 from .node_storage import NodeStorage
@@ -141,19 +142,14 @@ class Replica:
         self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
         security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
-        members = meta.members
         self._page_worker: Worker = ThreadWorker("pages")
         self.pages = PageFiles(storage.pages, self._page_worker, sync=storage.durable)
-        self.page_exchange = PageExchange(self.pages, self._send_at_once)
-        self.pages.on_lost = self._restore_page
+        self.page_exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self._send_at_once)
         self.snapshots = SnapshotKeeper(
             self, storage.snapshots, self.pages, self.page_exchange, self._file_worker, compile_pattern
         )
-        if storage.latest is None:
-            self.machine = self.snapshots.begin()
-        else:
-            self.machine = self.snapshots.restore(storage.latest)
-            members = dict(storage.latest.members)
+        self.machine, lacking = self.snapshots.restore(storage.latest)
+        members = meta.members if storage.latest is None else dict(storage.latest.members)
         if self.machine.now_us:
             # Log time goes on where it stopped, whatever the wall clock says.
             self.clock.follow(self.machine.now_us)
@@ -171,6 +167,7 @@ class Replica:
             forgetful=storage.forgetful,
         )
         self.core.link_changed = self._link_changed
+        self._lost_pages = LostPages(self, self.pages, self.page_exchange, lacking)
         self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
 
     # --- life cycle -----------------------------------------------------------------------------------------------
@@ -193,6 +190,7 @@ class Replica:
         if self._timer is not None:
             self._timer.cancel()
         self.snapshots.close()
+        self._lost_pages.close()
         self.page_exchange.close()
         await self.transport.close()
         # A sync under way is finished, so that its files are closed in peace.
@@ -300,6 +298,7 @@ class Replica:
         """Stop: going on could break a promise."""
         if not self._failed:
             self._failed = True
+            self.pages.set_aside()
             log.critical("replication stopped", reason=str(error), exc_info=error)
             self._listener.failed(error)
 
@@ -309,6 +308,19 @@ class Replica:
         """Index and term of the last applied entry, and the members by then."""
         self._unsaved_at_request = self._unsaved_bytes
         return self.core.applied_position()
+
+    def peers_now(self) -> list[PeerNode]:
+        """The members that can be asked now."""
+        return [PeerNode(node_id) for node_id in sorted(self.transport.connected_ids())]
+
+    def others_count(self) -> int:
+        """How many members there are besides this one."""
+        return len(self.core.members().keys() - {self.id})
+
+    def hold_back(self, held: bool) -> None:
+        """Apply nothing for the time being, or go on."""
+        self.core.is_held_back = held
+        self.wake()
 
     def snapshots_in_use(self) -> list[SnapshotInfo]:
         """Those that are being sent."""
@@ -328,24 +340,11 @@ class Replica:
         if machine.salt != self.machine.salt:
             self.lost_receipts.renewed(self.core.applied_index())
         self.machine = machine
+        self._lost_pages.close()
+        self.core.is_held_back = False
         self._unsaved_bytes = 0
         self.clock.follow(machine.now_us)
         self._listener.state_replaced()
-
-    def _restore_page(self, page: bytes) -> None:
-        """A page is lost that was to be read ahead of need: one of the other members may have it."""
-        peers = iter([PeerNode(node_id) for node_id in sorted(self.transport.connected_ids())])
-
-        def ask_next(*, is_here: bool = False) -> None:
-            peer = None if is_here else next(peers, None)
-            if is_here:
-                log.warning("damaged page replaced", file=self.pages.path(page))
-            elif peer is None:
-                log.error("no other member has the page", file=self.pages.path(page))
-            else:
-                self.page_exchange.fetch(peer, [page], lambda is_here: ask_next(is_here=is_here))
-
-        ask_next()
 
     def _note_changes(self) -> None:
         core, seen = self.core, self._seen
@@ -412,7 +411,7 @@ class Replica:
         elif kind == "here":
             self._fresh_reads.answered(node.id, message["round"], message["last"], message["members"])
         elif kind == "page_request":
-            self.page_exchange.asked(node, message["page"])
+            self.page_exchange.asked(node, message["page"], message["low"])
         elif kind == "page":
             self.page_exchange.answered(node, message["page"], message["data"])
         elif kind == "about":

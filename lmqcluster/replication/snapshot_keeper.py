@@ -19,6 +19,7 @@ from .page_exchange import PageExchange
 from .storage.disk import DamagedFileError
 from .storage.page_files import PageFiles
 from .storage.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStore, SnapshotWriter
+from .storage.stored_snapshot import StoredSnapshot
 from .storage.worker import Worker
 
 __all__ = ["SnapshotKeeper", "SnapshotOwner"]
@@ -97,6 +98,8 @@ class SnapshotKeeper:
         self._not_before_s = 0.0
         self._waiting: list[asyncio.Future[SnapshotInfo]] = []
         self._held: dict[SnapshotInfo, float] = {}
+        self._portable: dict[int, asyncio.Task[StoredSnapshot]] = {}
+        self._portable_until: dict[int, float] = {}
         self._closed = False
         self.taken_total = 0
         self.failed_total = 0
@@ -224,13 +227,52 @@ class SnapshotKeeper:
         """A block of a snapshot, checked, ready to be sent."""
         return self._store.read_block(info, number)
 
-    def hold(self, info: SnapshotInfo, seconds: float) -> None:
-        """Keep a snapshot for so long at least, though a newer one may come."""
-        self._held[info] = self._loop.time() + seconds
+    async def take_portable(self, seconds: float) -> SnapshotInfo:
+        """Take a snapshot now that needs no pages, and keep it for so long at least, though a newer one may come.
 
-    def held(self, index: int) -> SnapshotInfo | None:
-        """The held snapshot of that log entry."""
-        return next((info for info in self._held if info.index == index), None)
+        Raises:
+            OSError: it could not be written.
+        """
+        info = await self.take()
+        # Until it is copied its pages stay.
+        self._held[info] = self._loop.time() + seconds
+        if not self._pages_of.get(info):
+            return info
+        copy = self._portable.get(info.index)
+        if copy is None:
+            copy = self._portable[info.index] = self._loop.create_task(self._copy(info))
+        try:
+            stored = await asyncio.shield(copy)
+        except (OSError, ValueError, DamagedFileError):
+            self._portable.pop(info.index, None)
+            raise
+        # The copy needs the pages no more.
+        self._held.pop(info, None)
+        self._portable_until[info.index] = self._loop.time() + seconds
+        self._loop.call_later(seconds, self._drop_portable, info.index)
+        return stored.info
+
+    async def _copy(self, info: SnapshotInfo) -> StoredSnapshot:
+        return await asyncio.to_thread(self._store.write_portable, info, self._pages.read)
+
+    def portable_block(self, index: int, number: int) -> bytes | None:
+        """A block of the portable snapshot of that log entry; None if there is none, or it is not kept any more."""
+        stored = self._copied(index)
+        if stored is not None:
+            return stored.read_block(number) if number < stored.info.blocks else None
+        held = next((info for info in self._held if info.index == index and not self._pages_of.get(info)), None)
+        return None if held is None or number >= held.blocks else self.read_block(held, number)
+
+    def _copied(self, index: int) -> StoredSnapshot | None:
+        copy = self._portable.get(index)
+        return copy.result() if copy is not None and copy.done() else None
+
+    def _drop_portable(self, index: int) -> None:
+        stored = self._copied(index)
+        # It may have been asked for again.
+        if stored is not None and self._portable_until[index] <= self._loop.time():
+            del self._portable[index], self._portable_until[index]
+            self._worker.run(lambda: self._store.remove_portable(stored), _removed)
 
     # --- receiving ------------------------------------------------------------------------------------------------
 
@@ -337,29 +379,28 @@ class SnapshotKeeper:
         machine.backlogs.store = self._pages
         return machine
 
-    def restore(self, info: SnapshotInfo) -> Machine:
-        """The machine of a snapshot that was here when the node started; pages that no snapshot names are removed.
+    def restore(self, info: SnapshotInfo | None) -> tuple[Machine, list[bytes]]:
+        """The machine of the snapshot that the node starts with, if there is one, and the pages that it needs and lacks.
+
+        Pages that the snapshot does not name are removed.
 
         Raises:
             DamagedFileError: it is damaged.
             OSError: a file cannot be read or removed.
         """
+        if info is None:
+            return self._empty_machine(), self._pages.open(())
         restoration = Restoration(self._empty_machine())
         for record in self._store.records(info):
             restoration.take(record)
         self._pages_of[info] = restoration.pages
         machine = restoration.finish()
-        lost = self._pages.open(restoration.pages)
-        if lost:
-            raise DamagedFileError(
-                self._pages.path(lost[0]), 0, f"the snapshot names {len(lost)} pages that are missing"
-            )
-        return machine
-
-    def begin(self) -> Machine:
-        """A machine without a state; no page is needed."""
-        self._pages.open(())
-        return self._empty_machine()
+        lacking = self._pages.open(restoration.pages)
+        for queue in machine.queues.values():
+            if queue.backlog is not None:
+                queue.backlog.look_ahead()
+        self._pages.scrub()
+        return machine, lacking
 
     def _sweep(self) -> None:
         """Remove the pages that neither a snapshot names nor the state needs; what is being written may need others."""

@@ -204,6 +204,7 @@ def core_settings(log_entries: int | None) -> RaftSettings:
         log_bytes_hard=3 * soft,
         snapshot_log_bytes=COMMAND_BYTES * log_entries if log_entries else 1 << 40,
         learner_lag_max=ADMISSION_LAG,
+        backlog_bytes=0,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pysyncobj.transport import Transport
 
+from lmqcluster.core.backlog import PageError
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.storage.disk import DamagedFileError
 from tests.simulation.disk import PowerCut, SimDisk
@@ -168,11 +169,13 @@ class Host:
         """The code under test has stopped for good, and ends its process."""
         if not self._expects(error):
             self.checkers.exception(self, error, is_violation=True)
+        # The next start would end like this one.
+        self.refused = isinstance(error, DamagedFileError)
         self._dying = True
         self._clock.after(0.0, self._die, self.life)
 
     def _expects(self, error: Exception) -> bool:
-        return (isinstance(error, DamagedFileError) and self.harmed) or (
+        return (isinstance(error, (DamagedFileError, PageError)) and self.harmed) or (
             isinstance(error, OSError) and (self._full or self._faulty)
         )
 

@@ -9,17 +9,22 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import lmqcluster.core.backlog
 import lmqcluster.node.membership.incarnation
 import lmqcluster.node.membership.replica_digests
 import lmqcluster.node.node
 import lmqcluster.node.own_commands
 import lmqcluster.node.proposer
 import lmqcluster.replication.log_clock
+import lmqcluster.replication.lost_pages
 import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage
+import lmqcluster.replication.page_exchange
 import lmqcluster.replication.replica
 import lmqcluster.replication.snapshot_keeper
+import lmqcluster.replication.storage.page_files
 import lmqcluster.replication.storage.snapshot_file
+from lmqcluster.core.backlog import ChunkSizes
 from lmqcluster.replication.storage.disk_journal import DiskJournal
 from tests.simulation.host import Host
 
@@ -178,6 +183,10 @@ def storage_world(clock: Clock) -> Iterator[None]:
         yield
 
 
+CHUNK_SIZES = ChunkSizes(head_messages=4, messages=3)
+"""Lines in the simulation are short."""
+
+
 @contextlib.contextmanager
 def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
     """Clocks of the node's modules on virtual time, seeded randomness, no log lines."""
@@ -201,6 +210,10 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.node.membership.replica_digests, "log", silence),
             (modules.node.membership.replica_digests, "DIGEST_EVERY", 5),
             (modules.node.membership.incarnation, "log", silence),
+            (modules.replication.storage.page_files, "log", silence),
+            (modules.replication.page_exchange, "log", silence),
+            (modules.replication.lost_pages, "log", silence),
+            (modules.core.backlog, "CHUNK_SIZES", CHUNK_SIZES),
         ):
             patches.enter_context(mock.patch.object(module, name, value))
         yield

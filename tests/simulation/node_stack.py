@@ -11,7 +11,8 @@ import msgpack
 
 import lmqcluster.node.node
 import lmqcluster.replication.replica
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Machine, Op, Restoration
+from lmqcluster.core.backlog import PageError
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.node.periodic import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S
@@ -159,8 +160,12 @@ class _WatchedReplica(Replica):
 
     def snapshot_taken(self, info: SnapshotInfo) -> None:
         """The file holds the state and the members of its index."""
-        machine = Machine.restore(compile_pattern, self.storage.snapshots.records(info))
-        self.host.checkers.state(self.host, info.index, _digest(machine))
+        restoration = Restoration(Machine(compile_pattern))
+        for record in self.storage.snapshots.records(info):
+            restoration.take(record)
+        machine = restoration.finish()
+        machine.backlogs.store = self.pages
+        self._check_state(info.index, machine)
         if info.index >= self.journal.first_index and info.members != self.core.members_at(info.index):
             detail = f"{self.host.id} names {sorted(info.members)} as the members of index {info.index}"
             self.host.checkers.report("members of a snapshot", detail)
@@ -175,7 +180,17 @@ class _WatchedReplica(Replica):
         self._show_state()
 
     def _show_state(self) -> None:
-        self.host.checkers.state(self.host, self.core.applied_index(), _digest(self.machine))
+        self._check_state(self.core.applied_index(), self.machine)
+
+    def _check_state(self, index: int, machine: Machine) -> None:
+        try:
+            digest = _digest(machine)
+        except PageError:
+            # It is damaged, and may yet come from another node.
+            if not self.host.harmed:
+                raise
+        else:
+            self.host.checkers.state(self.host, index, digest)
 
 
 def _digest(machine: Machine) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import msgpack
@@ -33,6 +33,7 @@ PAGE_BYTES_MAX = 128 * 1024 * 1024
 """No page is larger before compression: it holds a few hundred KiB, or one message."""
 UNWRITTEN_MAX = 16
 """With so many pages waiting for the disk no more are made for the sake of memory."""
+_DAMAGED = ".damaged"
 _READ_BYTES_MAX = 64 * 1024 * 1024
 """Most bytes of pages that were read ahead of need."""
 _ZSTD_LEVEL = 1
@@ -86,6 +87,7 @@ class PageFiles:
         self._failure: Exception | None = None
         self.on_lost: Callable[[bytes], None] = _nothing
         self.lost: set[bytes] = set()
+        self._unreadable: set[bytes] = set()
         self.size_bytes = 0
         self.written_total = self.written_bytes_total = self.read_total = self.removed_total = self.late_total = 0
 
@@ -152,9 +154,20 @@ class PageFiles:
             try:
                 payload = self._payload(page)
             except (OSError, ValueError) as exc:
-                raise PageError(f"the page {self.path(page)} cannot be read: {exc}") from exc
+                self._unreadable.add(page)
+                raise PageError(
+                    f"the page {self.path(page)} cannot be read: {exc}; the next start has it come from another node"
+                ) from exc
         columns: list[Any] = msgpack.unpackb(payload, strict_map_key=False)
         return columns
+
+    def set_aside(self) -> None:
+        """Let files that were found damaged be missing at the next start, which gets the pages from elsewhere."""
+        for page in self._unreadable & self._sizes.keys():
+            try:
+                self._disk.rename(_file_name(page), _file_name(page) + _DAMAGED)
+            except OSError as exc:
+                log.warning("damaged page not set aside", file=self.path(page), reason=str(exc))
 
     def want(self, page: bytes) -> None:
         """See `PageStore`."""
@@ -182,7 +195,34 @@ class PageFiles:
             log.error("page cannot be read", file=self.path(page), reason=str(error))
             self.on_lost(page)
 
+    def scrub(self) -> None:
+        """Look at the files that are here now one after the other; damaged ones are told to `on_lost`."""
+        self._scrub(iter(list(self._sizes)))
+
+    def _scrub(self, pages: Iterator[bytes]) -> None:
+        page = next((page for page in pages if page in self), None)
+        if page is not None:
+            self._worker.run(lambda: self._check(page), lambda error: self._scrubbed(page, pages, error))
+
+    def _check(self, page: bytes) -> None:
+        self._payload(page)
+
+    def _scrubbed(self, page: bytes, pages: Iterator[bytes], error: Exception | None) -> None:
+        if error is not None:
+            self._lose(page, error)
+        self._scrub(pages)
+
     # --- files ----------------------------------------------------------------------------------------------------
+
+    def read(self, page: bytes) -> bytes:
+        """The content of a page; may be called on any thread.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is damaged.
+        """
+        payload = self._unwritten.get(page)
+        return self._payload(page) if payload is None else payload
 
     def stored(self, page: bytes) -> bytes | None:
         """The page as it stands in its file, for a peer; None if it is not here, or damaged."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from .disk import Disk
+from .portable_snapshot import Payload, write_portable
 from .snapshot_file import Header
 from .snapshot_output import SnapshotReceiver, SnapshotWriter
 from .stored_snapshot import SnapshotInfo, StoredSnapshot
@@ -156,8 +157,29 @@ class SnapshotStore:
         """
         return self._find(info).records()
 
+    def write_portable(self, info: SnapshotInfo, payload: Payload) -> StoredSnapshot:
+        """Copy a snapshot into one that names no pages; may run on another thread while the snapshot is kept.
+
+        Raises:
+            OSError: it cannot be written.
+            DamagedFileError, ValueError: the snapshot or a page is damaged.
+        """
+        stored = self._find(info)
+        header = Header(info.index, info.term, dict(info.members), info.created_us)
+        return write_portable(self._disk, _portable_name(info), header, stored.records(), payload)
+
+    def remove_portable(self, stored: StoredSnapshot) -> None:
+        """Remove such a copy."""
+        stored.close()
+        self._disk.remove(_portable_name(stored.info))
+
     def _find(self, info: SnapshotInfo) -> StoredSnapshot:
         stored = self._stored.get(info)
         if stored is None:
             raise LookupError(f"the snapshot {info.file} has been removed")
         return stored
+
+
+def _portable_name(info: SnapshotInfo) -> str:
+    # The next start removes it.
+    return f"{info.index:020d}.portable.tmp"

@@ -1,0 +1,123 @@
+"""Pages that this node should have and has not, or only damaged: other members are asked for them.
+
+What is found damaged before it is needed is replaced while the node goes on. What is missing when the node starts may be needed
+by the next entry of the log, so nothing is applied until it is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import structlog
+
+from .membership import PeerNode
+from .page_exchange import PageExchange
+from .storage.disk import DamagedFileError
+from .storage.page_files import PageFiles
+
+__all__ = ["LostPages"]
+
+log = structlog.get_logger("lmq.pages")
+
+RETRY_S = 0.5
+PATIENCE_S = 60.0
+"""After so long without a page that it needs the node stops."""
+
+
+class PageOwner(Protocol):
+    """The replica that needs them."""
+
+    def peers_now(self) -> list[PeerNode]:
+        """The members that can be asked now."""
+
+    def others_count(self) -> int:
+        """How many members there are besides this one."""
+
+    def hold_back(self, held: bool) -> None:
+        """Apply nothing for the time being, or go on."""
+
+    def failed(self, error: Exception) -> None:
+        """Something happened after which the node must not go on."""
+
+
+class LostPages:
+    """Has other members send what is lost here."""
+
+    def __init__(self, owner: PageOwner, pages: PageFiles, exchange: PageExchange, lacking: list[bytes]) -> None:
+        """`lacking` are pages that are missing now and may be needed at once."""
+        self._owner = owner
+        self._pages = pages
+        self._exchange = exchange
+        self._loop = asyncio.get_running_loop()
+        self._timers: set[asyncio.TimerHandle] = set()
+        pages.on_lost = self.replace
+        if lacking:
+            self._wait_for(lacking)
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        for timer in self._timers:
+            timer.cancel()
+
+    def replace(self, page: bytes) -> None:
+        """Have a damaged page replaced that is not needed yet."""
+
+        def done(*, are_here: bool) -> None:
+            if are_here:
+                log.warning("damaged page replaced", file=self._pages.path(page))
+            else:
+                log.error("no other member has the page", file=self._pages.path(page))
+
+        self._try([page], self._loop.time() + PATIENCE_S, done)
+
+    def _wait_for(self, pages: list[bytes]) -> None:
+        """Have missing pages sent, and nothing applied until they are here."""
+
+        def done(*, are_here: bool) -> None:
+            if are_here:
+                log.info("missing pages are here", count=len(pages))
+                self._owner.hold_back(held=False)
+            else:
+                reason = f"{len(pages)} pages are missing and no member has them; run 'lmq repair' to copy everything"
+                self._owner.failed(DamagedFileError(self._pages.path(pages[0]), 0, reason))
+
+        log.warning("pages missing", count=len(pages), file=self._pages.path(pages[0]))
+        self._owner.hold_back(held=True)
+        self._later(lambda: self._try(pages, self._loop.time() + PATIENCE_S, done))
+
+    def _try(self, pages: list[bytes], until_s: float, done: Callable[..., None]) -> None:
+        """Ask all members that can be asked, again and again until each of them was."""
+        peers = self._owner.peers_now()
+        is_everybody_asked = len(peers) >= self._owner.others_count()
+
+        def tried(*, are_here: bool) -> None:
+            if are_here or is_everybody_asked or self._loop.time() >= until_s:
+                done(are_here=are_here)
+            else:
+                self._later(lambda: self._try(pages, until_s, done))
+
+        self._ask(pages, iter(peers), tried)
+
+    def _later(self, action: Callable[[], None]) -> None:
+        def act() -> None:
+            self._timers.discard(timer)
+            action()
+
+        timer = self._loop.call_later(RETRY_S, act)
+        self._timers.add(timer)
+
+    def _ask(self, pages: list[bytes], peers: Iterator[PeerNode], done: Callable[..., None]) -> None:
+        peer = next(peers, None)
+        if peer is None:
+            done(are_here=False)
+            return
+
+        def fetched(are_here: bool) -> None:
+            if are_here:
+                done(are_here=True)
+            else:
+                self._ask(pages, peers, done)
+
+        self._exchange.fetch(peer, pages, fetched)
