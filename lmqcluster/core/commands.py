@@ -67,7 +67,9 @@ class Op(IntEnum):
     SETTLE_BATCHES = 19  # subscription, epoch, v2: session, owner -> ([expired epoch], whether to repeat)
     ABANDON_BATCHES = 20  # subscription, v2: session -> whether to repeat
     FORGET_KEYS = 21  # [scope], v2: owner -> how many keys they held
-    PURGE = 22  # queue, limit -> how many messages were removed, or None if the queue does not exist
+    PURGE = (
+        22  # queue, limit (0: the whole line) -> how many messages were removed, or None if the queue does not exist
+    )
     MOVE = 23  # queue, destination, limit -> how many messages were moved, or None if the queue does not exist
     SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
     # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin, v2: time of day us -> TokenResult

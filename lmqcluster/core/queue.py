@@ -278,6 +278,13 @@ class Queue(QueueContents):
             self._left(message, now_us)
         return taken
 
+    def clear_line(self) -> int:
+        """Let all messages without traits go that are due, however many; returns how many."""
+        count = self.take_line()
+        if count:
+            self._note_change(has_gained=False)
+        return count
+
     def remove(self, messages: Iterable[RichMessage], now_us: int) -> None:
         """Let messages go that stand in line."""
         for message in messages:

@@ -149,12 +149,15 @@ class QueueContents(QueueCounters):
         count = self._ready_count() + len(self.delayed) - (window is not None and window.due_us > now_us)
         return count if self.rich is None else count + self.rich.due_count(now_us)
 
-    def in_line(self) -> list[Message]:
-        """Copies of the references to all messages that nobody holds, in no order, but for those in a backlog."""
+    def in_line(self, sequence: int, count: int) -> list[Message]:
+        """Copies of the references to messages that nobody holds, in no order.
+
+        Among them are the `count` with the lowest sequences from `sequence` on, and all that are not in a backlog.
+        """
         found: list[Message] = [*self.ready, *(message for _, _, message in self.delayed)]
         if self.rich is not None:
             found += [entry[-1] for _, line in self.rich.lines() for block in line.frozen() for entry in block]
-        return found
+        return found if self.backlog is None else found + self.backlog.lowest(sequence, count)
 
     def waiting_bytes(self) -> int:
         """Bytes of the bodies that nobody holds; `rich` must be there."""
@@ -274,13 +277,18 @@ class QueueContents(QueueCounters):
         if not len(self.backlog):
             self.backlog = None
 
-    def clear_line(self) -> int:
-        """Let all messages without traits go that are due; returns how many, and leaves the sums alone."""
+    def take_line(self) -> int:
+        """Let all messages without traits go that are due; returns how many. Costs a step a chunk and a message of the head."""
         count = self._ready_count()
+        bodies = sum(content_count(message.content) for message in self.ready)
+        body_bytes = sum(content_bytes(message.content) for message in self.ready)
         if self.backlog is not None:
+            more, more_bytes = self.backlog.sums()
+            bodies, body_bytes = bodies + more, body_bytes + more_bytes
             self.backlog.clear()
             self.backlog = None
         self.ready = deque()
+        self.add_to_sums(-bodies, -body_bytes)
         return count
 
     def _accumulate(self, now_us: int, sequence: int, part: Part, bytes_max: int) -> int:
@@ -463,7 +471,8 @@ class QueueContents(QueueCounters):
 
     def uncount(self) -> None:
         """Take what the queue holds out of the sums, because it is deleted."""
-        self.clear_line()
+        if self.backlog is not None:
+            self.backlog.clear()
         self.stock.messages -= self.bodies
         self.stock.body_bytes -= self.body_bytes
         self.stock.property_bytes -= property_bytes(self.own)

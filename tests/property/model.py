@@ -23,6 +23,7 @@ PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6
 PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
 RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES, FORGET_KEYS = 17, 18, 19, 20, 21
 PURGE, MOVE, SUSPEND = 22, 23, 24
+WHOLE_LINES = 3
 UPGRADE, PUSH_MARKED = 16, 27
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 REFUSED = "refused"
@@ -516,7 +517,9 @@ class Model:
     def purge(self, name: bytes, limit: int) -> Any:
         if name not in self.queues:
             return None
-        taken = self.withdraw(name, limit, float("inf"))
+        if limit == 0 and self.version < WHOLE_LINES:
+            return REFUSED
+        taken = self.withdraw(name, limit or 1 << 30, float("inf"))
         self.queues[name].purged += len(taken)
         return len(taken)
 

@@ -87,7 +87,7 @@ SETTLE = _command(st.sampled_from([m.ACK, m.NACK, m.EXTEND, m.PUT_BACK]), st.non
 SET_PROPERTIES = _command(m.SET_PROPERTIES, QUEUES, PROPERTIES)
 SET_DEFAULTS = _command(m.SET_DEFAULTS, st.lists(st.tuples(PATTERNS, PROPERTIES).map(list), max_size=3))
 OPERATE = st.one_of(
-    _command(m.PURGE, QUEUES, st.integers(1, 3)),
+    _command(m.PURGE, QUEUES, st.integers(0, 3)),
     _command(m.MOVE, QUEUES, QUEUES, st.integers(1, 3)),
     _command(m.SUSPEND, QUEUES, st.booleans()),
 )

@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.node_clients import Ledger
-from tests.simulation.node_stack import NodeReplica, NodeSubject
+from tests.simulation.node_stack import NodeReplica, NodeSubject, lacks_pages
 from tests.simulation.queue_clients import QUEUES, QueueClient, Requests
 from tests.simulation.queue_judge import QueueJudge, number_of
 from tests.simulation.session_clients import SessionClient
@@ -62,7 +62,7 @@ class QueueSubject(NodeSubject):
 
     def check_end(self, simulation: Simulation) -> None:
         super().check_end(simulation)
-        replicas = {host.id: host.replica for host in simulation.voters() if host.replica}
+        replicas = {host.id: host.replica for host in simulation.voters() if host.replica and not lacks_pages(host)}
         machines = {name: replica.node.replica.machine for name, replica in replicas.items()}  # type: ignore[attr-defined]
         self._judge.check({name: _contents(machine, QUEUES) for name, machine in machines.items()})
         contents = {name: _contents(machine, SESSION_QUEUES) for name, machine in machines.items()}
@@ -81,6 +81,7 @@ def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collectio
 def _bodies(machine: Machine, name: bytes) -> Iterator[Any]:
     queue = machine.queues[name]
     yield from (message.content for message in queue.ready)
+    yield from (message.content for message in (() if queue.backlog is None else queue.backlog.messages()))
     yield from (message.content for _due, _sequence, message in queue.delayed)
     yield from (message.content for message in queue.leases.messages.values())
     for _, line in [] if queue.rich is None else queue.rich.lines():

@@ -21,6 +21,8 @@ log = structlog.get_logger("lmq.operations")
 
 _COUNT_MAX = 1 << 62
 _LABEL_BYTES_MAX = 255
+_WHOLE, _WHOLE_LINES = 0, 3
+"""The limit of a purge for all that is in line, and the machine version that knows it."""
 _DONE = {Op.PURGE: "purged", Op.MOVE: "moved", Op.WITHDRAW: "withdrawn", Op.REDRIVE: "sent back"}
 
 
@@ -41,7 +43,26 @@ class QueueOperations:
         It ends when nothing is left, or when as many are gone as the queue held when it began: what is pushed meanwhile
         stands behind those.
         """
-        return self._repeat([Op.PURGE, queue], _COUNT_MAX)
+        command = [Op.PURGE, queue]
+        if self._proposals.machine().version < _WHOLE_LINES:
+            return self._repeat(command, _COUNT_MAX)
+        return self._purge_rest(self._send([*command, _WHOLE]), command)
+
+    async def _purge_rest(self, first: asyncio.Future[int | None], command: list[Any]) -> int:
+        """What waits in no plain line goes step by step."""
+        queue: bytes = command[1]
+        gone = await first
+        if gone is None:
+            raise no_queue(queue)
+        done, left, step = gone, self._out_of_line(queue), STEP_MAX
+        while gone >= step and left > 0:
+            gone = await self._next(command, step, done)
+            done, left = done + gone, left - gone
+        return self._told(command, done)
+
+    def _out_of_line(self, queue: bytes) -> int:
+        found = self._proposals.machine().queues.get(queue)
+        return 0 if found is None else len(found.delayed) + (0 if found.rich is None else len(found.rich))
 
     def move(
         self, queue: bytes, destination: bytes, count: int | None = None, owner: bytes = b""
@@ -167,8 +188,12 @@ class QueueOperations:
             gone = await self._next(command, step, done)
             done += gone
             left -= gone
+        return self._told(command, done)
+
+    @staticmethod
+    def _told(command: list[Any], done: int) -> int:
         event = f"messages {_DONE[command[0]]}"
-        log.info(event, queue=_shown(queue), count=done)
+        log.info(event, queue=_shown(command[1]), count=done)
         return done
 
     async def _next(self, command: list[Any], step: int, done: int) -> int:

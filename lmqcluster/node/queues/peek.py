@@ -61,7 +61,8 @@ async def peek(
     if queue is None:
         raise no_queue(name)
     # Plain copies of what is there: pairs of a million leases would take longer.
-    waiting = queue.in_line()
+    # Nothing in a backlog has a label or a group.
+    waiting = queue.in_line(after + 1, 0 if label or group else limit + 1)
     numbers, leased = list(queue.leases.messages), list(queue.leases.messages.values())
     rows: Iterator[_Row] = chain(
         ((message.sequence, message, 0) for message in waiting),

@@ -267,8 +267,9 @@ class Subscriptions:
         found = self._proposals.machine().queues.get(queue)
         if found is None:
             raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
+        count = min(count, STEP_MAX)
         # Going through a long queue must not keep the node from its other work.
-        return await asyncio.to_thread(_first_from, found.in_line(), min(count, STEP_MAX), start_sequence)
+        return await asyncio.to_thread(_first_from, found.in_line(start_sequence, count), count, start_sequence)
 
     def _subscription(self, name: bytes) -> SubscriptionInfo | None:
         batches = self._proposals.machine().batches
@@ -320,6 +321,8 @@ def _fitting_count(queues: list[Queue], bytes_max: int) -> int:
         size += content_bytes(message.content)
         if size >= bytes_max:
             return count
+    if queues[0].backlog is not None:
+        return max(1, bytes_max * len(queues[0]) // total)
     return BatchLeases.COUNT_MAX
 
 
