@@ -349,7 +349,7 @@ class QueueContents(QueueCounters):
             for message in messages:
                 message.pushed_us = now_us
         self.pushed_total += len(messages)
-        self._count(len(messages), sum(map(len, contents)))
+        self.add_to_sums(len(messages), sum(map(len, contents)))
         self.enriched().enter_plain(messages, due_us, now_us)
 
     def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:

@@ -35,7 +35,6 @@ class NodeStorage:
         meta: identity, term and vote.
         journal: the log, beginning at `latest` if that exists.
         snapshots: the snapshot files.
-        pages: the folder of the pages that these name.
         latest: the newest snapshot at opening.
         durability: what an acknowledged write has survived on a majority: ``disk`` a power failure, ``process`` the death of the
             process, ``memory`` nothing.
@@ -85,6 +84,10 @@ class NodeStorage:
         """Whether the log is kept on disk."""
         return self.durability != "memory"
 
+    def pages(self) -> Disk:
+        """The folder of the pages that snapshots name."""
+        return self._disks(PAGES)
+
     def begin_again(self, node_id: str, members: Mapping[str, str], *, joining: bool) -> None:
         """Give up all data for another identity; the files, which have been closed, are opened again under it.
 
@@ -113,7 +116,6 @@ class NodeStorage:
         self.forgetful = meta.founding
         # In durability process too: after a power failure the log is shorter, but must not begin behind its snapshot.
         self.snapshots = SnapshotStore(self._disks(SNAPSHOTS), sync=self.durable)
-        self.pages = self._disks(PAGES)
         if self.durable:
             self._open_durable()
         else:

@@ -143,7 +143,7 @@ class Replica:
         security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
         self._page_worker: Worker = ThreadWorker("pages")
-        self.pages = PageFiles(storage.pages, self._page_worker, sync=storage.durable)
+        self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable)
         self.page_exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self._send_at_once)
         self.snapshots = SnapshotKeeper(
             self, storage.snapshots, self.pages, self.page_exchange, self._file_worker, compile_pattern

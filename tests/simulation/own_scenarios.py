@@ -54,7 +54,7 @@ def snapshot_refused(subject: Subject) -> set[str]:
 
         refused: list[Any] = []
 
-        def refuse(receiver: Any, loaded: Callable[[Any], bool]) -> None:
+        def refuse(receiver: Any, _source: Any, loaded: Callable[[Any], bool]) -> None:
             refused.append(receiver)
             loaded(None)
 

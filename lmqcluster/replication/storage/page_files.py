@@ -85,6 +85,9 @@ class PageFiles:
         self._read_bytes = 0
         self._pack = msgpack.Packer().pack
         self._failure: Exception | None = None
+        self._is_writing = False
+        # Files that were written in this life and are not known to be damaged. The thread's.
+        self._whole: set[bytes] = set()
         self.on_lost: Callable[[bytes], None] = _nothing
         self.lost: set[bytes] = set()
         self._unreadable: set[bytes] = set()
@@ -232,8 +235,8 @@ class PageFiles:
         if page not in self:
             return None
         try:
+            self._payload(page)
             stored = self._bytes(page)
-            page_payload(stored, page)
         except (OSError, ValueError) as exc:
             self._lose(page, exc)
             return None
@@ -250,10 +253,21 @@ class PageFiles:
     def sync(self, done: Done) -> None:
         """Make all pages durable that were saved so far, then call `done` with the error if that failed."""
         pages = [*self._unsynced, *self._unwritten]
-        for page, payload in self._unwritten.items():
-            # What could not be written is tried again.
-            self._write(page, payload)
-        self._worker.run(lambda: self._sync_files(pages), lambda error: self._synced(pages, error, done))
+        # What is being written, or could not be, is written once more.
+        batch, sizes = dict(self._unwritten), dict[bytes, int]()
+
+        def work() -> None:
+            self._write_files(batch, sizes)
+            self._sync_files(pages)
+
+        def synced(error: Exception | None) -> None:
+            self._have_written(sizes)
+            if error is None:
+                for page in pages:
+                    self._unsynced.pop(page, None)
+            done(error)
+
+        self._worker.run(work, synced)
 
     def sweep(self, needed: Iterable[bytes]) -> int:
         """Remove the files of all pages but these; returns how many."""
@@ -273,40 +287,48 @@ class PageFiles:
 
     def _keep(self, page: bytes, payload: bytes) -> None:
         self._unwritten[page] = payload
-        self._write(page, payload)
+        if not self._is_writing:
+            self._write()
 
-    def _write(self, page: bytes, payload: bytes) -> None:
-        sizes: list[int] = []
+    def _write(self) -> None:
+        """Write what waits, all of it at once, and what comes meanwhile afterwards."""
+        batch, sizes = dict(self._unwritten), dict[bytes, int]()
+        self._is_writing = bool(batch)
+        if batch:
+            self._worker.run(lambda: self._write_files(batch, sizes), lambda error: self._written(sizes, error))
 
-        def work() -> None:
-            # It may have been written, or become useless, meanwhile.
-            if self._unwritten.get(page) is payload:
-                sizes.append(self._write_file(page, payload))
+    def _write_files(self, batch: dict[bytes, bytes], sizes: dict[bytes, int]) -> None:
+        for page, payload in batch.items():
+            # It may have been written, or become useless, meanwhile; what is there may be read at any time.
+            if self._unwritten.get(page) is payload and page not in self._whole:
+                stored = _stored(payload)
+                file = self._disk.create(_file_name(page))
+                try:
+                    file.write_at(0, stored)
+                finally:
+                    file.close()
+                sizes[page] = len(stored)
+                self._whole.add(page)
 
-        self._worker.run(work, lambda error: self._written(page, sizes, error))
-
-    def _write_file(self, page: bytes, payload: bytes) -> int:
-        stored = _stored(payload)
-        file = self._disk.create(_file_name(page))
-        try:
-            file.write_at(0, stored)
-        finally:
-            file.close()
-        return len(stored)
-
-    def _written(self, page: bytes, sizes: list[int], error: Exception | None) -> None:
-        if error is not None:
-            if self._failure is None:
-                log.error("page not written, it stays in memory", reason=str(error))
-            self._failure = error
+    def _written(self, sizes: dict[bytes, int], error: Exception | None) -> None:
+        self._have_written(sizes)
+        if error is None:
+            self._failure = None
+            self._write()
             return
-        self._failure = None
-        if sizes and self._unwritten.pop(page, None) is not None:
-            self.written_total += 1
-            self.written_bytes_total += sizes[0]
-            self._unsynced[page] = None
-            self.lost.discard(page)
-            self._note_file(page, sizes[0])
+        if self._failure is None:
+            log.error("page not written, it stays in memory", reason=str(error))
+        # The next page, or the next snapshot, tries again.
+        self._failure, self._is_writing = error, False
+
+    def _have_written(self, sizes: dict[bytes, int]) -> None:
+        for page, size in sizes.items():
+            if self._unwritten.pop(page, None) is not None:
+                self.written_total += 1
+                self.written_bytes_total += size
+                self._unsynced[page] = None
+                self.lost.discard(page)
+                self._note_file(page, size)
 
     def _note_file(self, page: bytes, size_bytes: int) -> None:
         self.size_bytes += size_bytes - self._sizes.get(page, 0)
@@ -324,14 +346,9 @@ class PageFiles:
         if pages:
             self._disk.sync()
 
-    def _synced(self, pages: list[bytes], error: Exception | None, done: Done) -> None:
-        if error is None:
-            for page in pages:
-                self._unsynced.pop(page, None)
-        done(error)
-
     def _remove(self, pages: list[bytes]) -> None:
         for page in pages:
+            self._whole.discard(page)
             self._disk.remove(_file_name(page))
 
     def _bytes(self, page: bytes) -> bytes:
@@ -342,7 +359,11 @@ class PageFiles:
             file.close()
 
     def _payload(self, page: bytes) -> bytes:
-        return page_payload(self._bytes(page), page)
+        try:
+            return page_payload(self._bytes(page), page)
+        except (OSError, ValueError):
+            self._whole.discard(page)
+            raise
 
 
 def _digest(payload: bytes) -> bytes:
