@@ -246,7 +246,8 @@ class NodeReplica(RaftState):
 
     @property
     def recovering(self) -> bool:
-        return self.core.is_recovering()
+        # Whoever lacks pages may yet have to give up everything.
+        return self.core.is_recovering() or lacks_pages(self._host)
 
     def tick(self) -> None:
         """The node sets its own timers."""
@@ -307,10 +308,12 @@ class NodeReplica(RaftState):
 
 def lacks_pages(host: Host) -> bool:
     """Whether pages of a machine whose files were damaged have not come from another one yet."""
+    if not host.harmed or not isinstance(host.replica, NodeReplica):
+        return False
     try:
         host.replica.contents()
     except PageError:
-        return host.harmed
+        return True
     return False
 
 
