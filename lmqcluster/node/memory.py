@@ -18,11 +18,13 @@ QUEUE_BYTES = 2_500
 
 
 def stored_bytes(machine: Machine) -> int:
-    """What counts for `memory_bytes_max`: messages, queues, their properties and bindings, pushes that wait, and what is kept
-    for owners."""
-    stock, quotas = machine.stock, machine.quotas
+    """What counts for `memory_bytes_max`: messages, but for those that stand in pages on the disk, queues, their properties and
+    bindings, pushes that wait, and what is kept for owners."""
+    stock, quotas, backlogs = machine.stock, machine.quotas, machine.backlogs
     return (
         stock.body_bytes
+        - backlogs.paged_bytes
+        - MESSAGE_OVERHEAD_BYTES * backlogs.paged_messages
         + stock.property_bytes
         + stock.trait_bytes
         + BINDING_BYTES * len(machine.bindings)

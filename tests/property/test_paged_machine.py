@@ -13,7 +13,7 @@ from hypothesis.stateful import rule
 from lmqcluster.core import Machine, Op, backlog
 from lmqcluster.core.backlog import ChunkSizes, PageError
 from lmqcluster.core.snapshot import Restoration
-from tests.unit.page_store import MemoryPages
+from tests.unit.core.page_store import MemoryPages
 
 from .driver import compile_pattern, over_the_wire
 from .test_machine import NODES, PULL, PUSH, SETTLE, STEPS_US, MachineAgainstModel, sweep_often

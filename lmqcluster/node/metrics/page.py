@@ -146,6 +146,13 @@ class _Scrape:
         page.value("lmq_ready", all(passed for _name, passed, _detail in node.health()))
         page.value("lmq_memory_used_bytes", node.service.stored_bytes)
         page.value("lmq_memory_limit_bytes", node.config.memory_bytes_max)
+        replica = node.replica
+        page.value("lmq_paged_messages", replica.machine.backlogs.paged_messages)
+        page.value("lmq_page_files_bytes", replica.pages.size_bytes)
+        page.value("lmq_pages_written_total", replica.pages.written_total)
+        page.value("lmq_pages_read_total", replica.pages.read_total)
+        page.value("lmq_pages_read_late_total", replica.pages.late_total)
+        page.value("lmq_pages_fetched_total", replica.page_exchange.fetched_total)
         disk = shutil.disk_usage(node.config.data_dir)
         page.value("lmq_disk_free_bytes", disk.free)
         page.value("lmq_disk_size_bytes", disk.total)

@@ -230,6 +230,12 @@ SECTIONS: Final = (
                 "gauge",
                 "The option memory_bytes_max: beyond it pushes are refused as overload.",
             ),
+            Definition("lmq_paged_messages", "gauge", "Messages of long lines that stand in pages on the disk only."),
+            Definition("lmq_page_files_bytes", "gauge", "Size of the files of pages."),
+            Definition("lmq_pages_written_total", "counter", "Pages written."),
+            Definition("lmq_pages_read_total", "counter", "Pages read before they were needed."),
+            Definition("lmq_pages_read_late_total", "counter", "Pages that had to be read when they were needed."),
+            Definition("lmq_pages_fetched_total", "counter", "Pages that came from other nodes."),
             Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data folder is."),
             Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data folder is."),
             Definition(
