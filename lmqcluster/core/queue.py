@@ -57,7 +57,7 @@ class Queue(QueueContents):
         exits: is told of what leaves the queue, and takes what it gives up.
     """
 
-    __slots__ = ("exits", "views")
+    __slots__ = ("__weakref__", "exits", "views")
 
     def __init__(
         self,

@@ -337,6 +337,27 @@ def test_statistics_have_every_name(shared_cluster: Cluster, queue: bytes) -> No
         assert said.endswith("}\r\nqueue 'no-such' {\r\n  \r\n}\r\nEND\r\n")
 
 
+def counted(client: Lines, name: bytes) -> int:
+    """A number of ``stats``."""
+    client.send(b"stats\r\n")
+    found = re.search(rb"^STAT %b (\d+)\r$" % re.escape(name), client.until(b"\r\nEND\r\n"), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def test_flushes_and_deletes_are_counted(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[1]) as client:
+        put(client, queue, b"1")
+        deletes = counted(client, b"queue_deletes")
+        client.ask(b"flush %b\r\n" % queue * 2, END * 2)
+        assert counted(client, b"queue_%b_total_flushes" % queue) == 2
+        client.ask(b"flush no-%b\r\ndelete no-%b\r\ndelete %b\r\n" % (queue, queue, queue), END + b"DELETED\r\n" * 2)
+        assert counted(client, b"queue_deletes") == deletes + 1
+        # A new queue of this name begins anew.
+        put(client, queue, b"1")
+        assert counted(client, b"queue_%b_total_flushes" % queue) == 0
+
+
 def test_no_item_is_lost_or_closed_twice_while_the_leader_is_killed(kestrel_cluster: Cluster) -> None:
     total, closed, unsure, stored, lock = 600, [], set(), [], threading.Lock()
     nodes = list(kestrel_cluster)

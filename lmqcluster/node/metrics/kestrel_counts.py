@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from ...core import Queue
 
 __all__ = ["KestrelCounts"]
 
@@ -15,6 +18,7 @@ class KestrelCounts:
 
     Attributes:
         status: tells the name of the status of the server.
+        flushes: ``total_flushes`` of queues, as long as they are there.
     """
 
     status: Callable[[], str] = lambda: "UP"
@@ -29,3 +33,9 @@ class KestrelCounts:
     get_misses: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    queue_deletes: int = 0
+    flushes: WeakKeyDictionary[Queue, int] = field(default_factory=WeakKeyDictionary)
+
+    def flushed(self, queue: Queue) -> None:
+        """A queue was flushed."""
+        self.flushes[queue] = self.flushes.get(queue, 0) + 1

@@ -54,7 +54,7 @@ async def global_stats(node: Node) -> dict[str, object]:
         "bytes_read": counts.bytes_read,
         "bytes_written": counts.bytes_written,
         "queue_creates": sums.queues,
-        "queue_deletes": 0,
+        "queue_deletes": counts.queue_deletes,
         "queue_expires": 0,
     }
 
@@ -85,7 +85,7 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
         "open_transactions": len(queue.leases),
         "transactions": queue.pulled_total,
         "canceled_transactions": queue.nacked_total + queue.redelivered_total,
-        "total_flushes": 0,
+        "total_flushes": node.observed.kestrel.flushes.get(queue, 0),
         "journal_rewrites": 0,
         "journal_rotations": 0,
     }

@@ -223,6 +223,9 @@ class KestrelQueues:
         except LmqError as exc:
             if exc.code != "queue_not_found":
                 raise
+        found = self._service.machine().queues.get(queue)
+        if found is not None:
+            self._node.observed.kestrel.flushed(found)
 
     async def flush_all(self) -> None:
         """`flush` of every queue. Raises as `flush`."""
@@ -249,7 +252,9 @@ class KestrelQueues:
         self._status.check_write("delete")
         self.principal.require(Role.ADMIN, queue)
         if queue and not self.is_alias(queue):
+            is_there = queue in self._service.machine().queues
             await self._service.delete(queue)
+            self._node.observed.kestrel.queue_deletes += is_there
 
     def is_alias(self, queue: bytes) -> bool:
         """Whether the name stands for other queues."""
