@@ -7,6 +7,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["Book", "Hold"]
 
@@ -111,6 +112,16 @@ class Book:
     def unknown(self) -> list[bytes]:
         """Items whose end was asked for and never acknowledged, to anybody."""
         return sorted(self.unsure - self.closed.keys())
+
+    def judge_counters(self, queue: dict[str, Any]) -> None:
+        """What the empty queue has counted: every item that it stored left it by being closed, those that are unsure here too."""
+        stored, closed = queue["pushed_total"], queue["acked_total"]
+        if stored != closed:
+            self.violations.append(f"the queue stored {stored} items, and {closed} were closed")
+        if not len(self.stored) <= stored <= len(self.put):
+            self.violations.append(
+                f"{len(self.stored)} to {len(self.put)} items were put, and the queue stored {stored}"
+            )
 
     def judge_aborts(self) -> None:
         """What was given back has to come before what nobody had got yet.

@@ -20,6 +20,7 @@ from .cluster import Cluster, NodeProcess
 from .cut_links import CutLinks
 from .kestrel_book import Book, Hold
 from .kestrel_ports import address_of, with_kestrel_ports
+from .raw_http import call
 
 __all__ = ["fleet"]
 
@@ -169,6 +170,7 @@ async def _run(cluster: Cluster, links: CutLinks, *, seconds: float, consumers: 
             await empty(Client(nodes, 0))
         drained.set()
         await asyncio.gather(*tasks)
+        book.judge_counters((await asyncio.to_thread(call, nodes[0].http, "GET", "/v1/queues/fleet")).json)
     finally:
         for task in tasks:
             task.cancel()

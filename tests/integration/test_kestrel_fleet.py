@@ -90,6 +90,16 @@ def test_only_what_was_asked_for_when_a_connection_ended_is_unsure(clock: Clock)
     assert (book.unknown(), book.missing()) == ([b"1"], {b"2", b"3"})
 
 
+@pytest.mark.parametrize(("stored", "closed"), [(2, 1), (1, 1), (4, 4)])
+def test_items_that_left_in_another_way_are_found(stored: int, closed: int) -> None:
+    book = book_of(b"1", b"2")
+    book.put.add(b"3")
+    book.judge_counters({"pushed_total": 3, "acked_total": 3})
+    assert not book.violations
+    book.judge_counters({"pushed_total": stored, "acked_total": closed})
+    assert len(book.violations) == 1
+
+
 @pytest.mark.parametrize(
     ("parent", "child"),
     [
