@@ -1,8 +1,9 @@
 """``python -m tests.benchmarks.backlog``: what a backlog of a million messages costs those who operate the cluster.
 
-Three nodes in durability mode ``disk`` on this machine. Measured are the longest wait of requests while a node writes a
-snapshot, the time from start to ready of one node and of all after a kill -9, and how long a fresh fourth node takes to be in
-step while producers go on. The messages are counted at the end.
+Three nodes in durability mode ``disk`` on this machine. Measured are the memory of a node, the longest wait of requests while a
+node writes a snapshot, the time from start to ready of one node and of all after a kill -9, how long a fresh fourth node takes to
+be in step while producers go on, how fast messages are pushed and taken with and without the backlog before them, and how long
+it takes to count and to purge it. The messages are counted at the end.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 import urllib.request
@@ -22,11 +24,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lmqcluster import AsyncClient
+from tests.integration.canary import rss_bytes
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
 
 BATCH: Final = 500
 ADMIN_S: Final = 300.0
 TICK_S: Final = 0.01
+TAKEN: Final = 200_000
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,12 +66,34 @@ class Backlog:
             for start in range(0, messages, BATCH):
                 count = min(BATCH, messages - start)
                 queue = self.queues[start // BATCH % len(self.queues)]
-                waiting.add(asyncio.ensure_future(client.push_many(queue, [self.body] * count)))
+                waiting.add(asyncio.ensure_future(client.push_many(queue, _bodies(count, len(self.body)))))
                 if len(waiting) >= 8:
                     _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.gather(*waiting)
         self.pushed += messages
         return time.monotonic() - begun_s
+
+    async def taking(self, queue: str, messages: int) -> tuple[float, float]:
+        """Push so many messages to a queue and take as many out of it; returns messages a second of both."""
+        async with AsyncClient(self.cluster[0].rpc) as client:
+            begun_s = time.monotonic()
+            for _ in range(0, messages, BATCH):
+                await client.push_many(queue, _bodies(BATCH, len(self.body)))
+            pushed_s = time.monotonic() - begun_s
+            begun_s = time.monotonic()
+            for _ in range(0, messages, BATCH):
+                found = await client.pull_many(queue, BATCH)
+                await client.done_many(queue, [one.id for one in found])
+            return messages / pushed_s, messages / (time.monotonic() - begun_s)
+
+    async def count_and_purge(self) -> tuple[float, float]:
+        """Seconds until a queue's size is told, and until the queue is purged."""
+        begun_s = time.monotonic()
+        await asyncio.to_thread(self.cluster[0].get_json, f"/v1/queues/{self.queues[0]}")
+        counted_s = time.monotonic() - begun_s
+        begun_s = time.monotonic()
+        await asyncio.to_thread(_post, self.cluster[0], f"/v1/queues/{self.queues[0]}/purge", {})
+        return counted_s, time.monotonic() - begun_s
 
     async def snapshots(self) -> list[tuple[str, float, float]]:
         """Every node writes a snapshot while one request after the other goes through each node.
@@ -163,6 +189,12 @@ class Backlog:
         }
 
 
+def _bodies(count: int, size: int) -> list[bytes]:
+    """Bodies that cannot be compressed."""
+    noise = os.urandom(count * size)
+    return [noise[start : start + size] for start in range(0, count * size, size)]
+
+
 def _post(node: NodeProcess, path: str, body: dict[str, Any]) -> Any:
     request = urllib.request.Request(
         f"http://{node.http}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -177,8 +209,10 @@ async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table,
     table = Table(title=f"{options.messages:,} messages of {options.size} bytes in {options.queues} queues")
     table.add_column("What")
     table.add_column("Figure", justify="right")
+    idle = _most_memory(cluster)
     seconds = await backlog.fill(options.messages)
     table.add_row("stored by push_many", f"{options.messages / seconds:,.0f} messages/s")
+    table.add_row("memory of a node, before and after", f"{idle >> 20} MiB, {_most_memory(cluster) >> 20} MiB")
     for name, took_s, longest_s in await backlog.snapshots():
         table.add_row(f"snapshot of {name}: took", f"{took_s:.2f} s")
         table.add_row(f"snapshot of {name}: longest push + pull + done", f"{1e3 * longest_s:.0f} ms")
@@ -191,7 +225,20 @@ async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table,
     table.add_row(
         "acknowledged / held by each node", f"{backlog.pushed:,} / {', '.join(f'{n:,}' for n in held.values())}"
     )
+    for what, queue in (
+        ("an empty queue", "empty"),
+        ("the backlog", backlog.queues[0]),
+        ("an empty queue, again", "empty"),
+    ):
+        pushes, takes = await backlog.taking(queue, min(options.messages // 2, TAKEN))
+        table.add_row(f"pushed to, taken out of {what}, in batches", f"{pushes:,.0f}, {takes:,.0f} messages/s")
+    counted_s, purged_s = await backlog.count_and_purge()
+    table.add_row("size of a queue; purge of it", f"{1e3 * counted_s:.1f} ms; {1e3 * purged_s:.0f} ms")
     return table, complete
+
+
+def _most_memory(cluster: Cluster) -> int:
+    return max(rss_bytes(node) for node in cluster)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
