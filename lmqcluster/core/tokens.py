@@ -47,7 +47,7 @@ class Token(NamedTuple):
         digest: SHA-256 of the secret.
         pattern: regular expression that is searched for in queue names.
         created_us: time of day at the node that took it; log time if that was under machine version 1.
-        expires_us: time of day from which it is good no more, 0 for never.
+        expires_us: time of day from which it is not valid any more, 0 for never.
     """
 
     name: bytes

@@ -7,6 +7,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -446,3 +447,59 @@ def test_a_push_wakes_one_of_a_thousand_waiting_polls(node: NodeProcess, queue_n
 def waiting(node: NodeProcess) -> int:
     nodes = node.get_json("/v1/overview")["cluster"]["nodes"]
     return int(nodes[0]["vitals"]["waiting_pulls"])
+
+
+# --- all queues together ----------------------------------------------------------------------------------------------
+
+
+def test_limits_of_all_queues_hold_besides_those_of_each_and_survive_a_restart(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        node.wait_upgraded()
+        api = QueuedHttp(node.queued, "msgpack")
+        for name in ("a", "b"):
+            api("PUT", f"/queue/{name}")
+        setting = {"throttle": {"max_polls_per_time_window": 3, "time_window_sec": 1 << 30}}
+        assert api.ok("POST", "/throttle", setting) == setting
+        switches = api.ok("POST", "/suspend", {"push": True})
+        assert (switches["push"], switches["delete"]) == (True, False)
+        # Each route reads back its own settings only.
+        assert api.ok("GET", "/queue/a/throttle") == {"throttle": None}
+        assert not any(api.ok("GET", "/queue/a/suspend").values())
+        api.ok("POST", "/queue/a/suspend", {"delete": True})
+        node.restart()
+        api = QueuedHttp(node.queued, "msgpack")
+        wait_for(lambda: api("GET", "/throttle").status == 200, "the node serves")
+        assert api.ok("GET", "/throttle") == setting
+        assert api.ok("GET", "/suspend") == switches
+        body = {"messages": [{"contents": "x", "visibility_timeout_secs": 0}]}
+        assert [api("POST", f"/queue/{name}/messages/push", body).status for name in ("a", "b")] == [503, 503]
+        pairs = {"messages": [{"id": 1, "poll_tag": 0}]}
+        assert [api("POST", f"/queue/{name}/messages/delete", pairs).status for name in ("a", "b")] == [503, 200]
+        poll = {"count": 1, "visibility_timeout_secs": 1}
+        # Polls of all queues count together.
+        assert [api("POST", f"/queue/{name}/messages/poll", poll).status for name in "abab"] == [200, 200, 200, 429]
+
+
+def test_a_client_that_vanishes_leaves_nothing_half_done(node: NodeProcess, queue_name: str) -> None:
+    api = QueuedHttp(node.queued, "msgpack")
+    api("PUT", f"/queue/{queue_name}")
+    host, _, port = node.queued.partition(":")
+
+    def begin(verb: str, value: Any, *, cut: int) -> socket.socket:
+        """Send a request but for its last bytes."""
+        body = msgpack.packb(value)
+        head = f"POST /queue/{queue_name}/messages/{verb} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"
+        client = socket.create_connection((host, int(port)), timeout=60)
+        client.sendall((f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)[: -cut or None])
+        return client
+
+    begin("push", {"messages": [{"contents": b"x" * 100, "visibility_timeout_secs": 0}] * 9}, cut=50).close()
+    (identifier,) = api.push(queue_name, b"kept")
+    for _ in range(5):
+        begin("poll", {"count": 1, "visibility_timeout_secs": 1}, cut=0).close()
+    # Polled or not, the message comes again, and it is the only one.
+    (polled,) = api.poll(queue_name, 10, 60, wait_secs=60)
+    assert polled["id"] == identifier
+    assert api.delete(queue_name, polled, report_skipped=True) == {"skipped": []}
+    figures = api.ok("GET", f"/queue/{queue_name}/metrics", Accept="application/msgpack")
+    assert (figures["message_counter"], figures["successful_push_counter"]) == (0, 1)

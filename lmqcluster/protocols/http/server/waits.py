@@ -51,7 +51,7 @@ class Waits:
             task.cancel()
 
     def end_revoked(self) -> None:
-        """End the waits of those whose token is good no more."""
+        """End the waits of those whose token is not valid any more."""
         for task, principal in self._tasks.items():
             if principal.is_revoked:
                 task.cancel()
