@@ -263,32 +263,42 @@ def _delete_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) 
 @queue.command("purge", short_help="Remove all waiting messages of a queue, or of all that match.")
 @_QUEUE_OR_PATTERN
 @pattern_option
+@click.option(
+    "--keep", type=click.IntRange(0), default=0, metavar="N", help="Leave the N that would be delivered last."
+)
 @destructive_options
 @target_options
-def queue_purge(target: Target, name: str | None, pattern: str | None, yes: bool, dry_run: bool) -> None:
+def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int, yes: bool, dry_run: bool) -> None:
     """Remove all messages that wait in a queue, or in all queues that match --pattern.
 
-    What consumers hold under lease stays, and so do the queues.
+    What consumers hold under lease stays, and so do the queues. With --keep as many are removed as wait too many when the
+    command begins; what is delivered meanwhile leaves fewer.
 
     \b
     Examples:
       lmq-admin queue purge orders --dry-run
+      lmq-admin queue purge orders --keep 100 --yes
       lmq-admin queue purge --pattern '^test[.]' --yes
     """
     name_or_pattern(name, pattern)
     if pattern is not None:
+        if keep:
+            raise click.UsageError("--keep goes with one QUEUE, not with --pattern")
         _purge_matching(target, pattern, yes=yes, dry_run=dry_run)
         return
     found = target.api.get(queue_path(str(name)))
-    waiting = plural(found["size"] - found["leased"], "waiting message")
+    surplus = max(0, found["size"] - found["leased"] - keep)
+    waiting = plural(surplus, "waiting message")
     what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
     if agreed(what, yes=yes, dry_run=dry_run):
-        answer = _purge(target, str(name))
+        # Nothing is asked of the node that would be a purge of all.
+        answer = {"purged": 0} if keep and not surplus else _purge(target, str(name), surplus if keep else None)
         tell(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
 
 
-def _purge(target: Target, name: str) -> Any:
-    return target.api.post(f"{queue_path(name)}/purge", {}, timeout_s=BULK_TIMEOUT_S)
+def _purge(target: Target, name: str, count: int | None = None) -> Any:
+    body = {} if count is None else {"max": count}
+    return target.api.post(f"{queue_path(name)}/purge", body, timeout_s=BULK_TIMEOUT_S)
 
 
 def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -> None:

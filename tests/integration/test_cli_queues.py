@@ -74,6 +74,19 @@ def test_purge(admin, queue_name: str) -> None:
     assert admin("queue", "purge", "no-such-queue", "--yes").code == 66
 
 
+def test_a_purge_keeps_the_last(admin, node: NodeProcess, queue_name: str) -> None:
+    fill(admin, queue_name, "abcdef")
+    admin("message", "pull", queue_name, "--no-ack")
+    purge = ("queue", "purge", queue_name, "--keep", "2")
+    assert admin(*purge, "--dry-run").out.startswith(f"would remove 3 waiting messages from queue {queue_name}")
+    assert json.loads(admin(*purge, "--yes", "--json").out) == {"purged": 3}
+    left = node.get_json(f"/v1/queues/{queue_name}/messages")["messages"]
+    assert [(one["state"], one["content"]) for one in left] == [("leased", "a"), ("ready", "e"), ("ready", "f")]
+    assert json.loads(admin(*purge, "--yes", "--json").out) == {"purged": 0}
+    assert counts(admin, queue_name) == (2, 1)
+    assert admin("queue", "purge", "--pattern", queue_name, "--keep", "1", "--yes").code == 2
+
+
 def test_a_person_may_say_no_to_a_purge(admin, node: NodeProcess, queue_name: str) -> None:
     fill(admin, queue_name, "ab")
     purge = ["lmq-admin", "--node", node.http, "queue", "purge", queue_name]

@@ -46,7 +46,12 @@ def test_purge_removes_what_is_not_leased(api: Api, queue_name: str) -> None:
     shown = api.ok("GET", path)
     assert (shown["size"], shown["leased"], shown["bytes"], shown["purged_total"]) == (1, 1, 1, 3)
     assert api.ok("POST", f"{path}/ack", {"ids": [held["id"]]}) == {"results": [True]}
-    api.problem(api("POST", f"{path}/purge", {"max": 1}), 400, "bad_request")
+    for wrong in ({"max": 0}, {"max": "1"}, {"most": 1}):
+        api.problem(api("POST", f"{path}/purge", wrong), 400, "bad_request")
+    api("PATCH", f"{path}/properties", {"accum": 0})
+    push(api, queue_name, "d", "e")
+    assert api.ok("POST", f"{path}/purge", {"max": 1}) == {"purged": 1}
+    assert api.ok("GET", path)["ready"] == 1
     assert api("GET", f"{path}/purge").status == 405
 
 

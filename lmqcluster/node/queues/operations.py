@@ -37,15 +37,15 @@ class QueueOperations:
     def __init__(self, proposals: Proposals) -> None:
         self._proposals = proposals
 
-    def purge(self, queue: bytes) -> Coroutine[Any, Any, int]:
-        """Remove all messages that are not leased; returns how many there were.
+    def purge(self, queue: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
+        """Remove up to `count` messages (None: all) that are not leased; returns how many there were.
 
         It ends when nothing is left, or when as many are gone as the queue held when it began: what is pushed meanwhile
         stands behind those.
         """
         command = [Op.PURGE, queue]
-        if self._proposals.machine().version < _WHOLE_LINES:
-            return self._repeat(command, _COUNT_MAX)
+        if count is not None or self._proposals.machine().version < _WHOLE_LINES:
+            return self._repeat(command, _checked_count(count))
         return self._purge_rest(self._send([*command, _WHOLE]), command)
 
     async def _purge_rest(self, first: asyncio.Future[int | None], command: list[Any]) -> int:

@@ -122,14 +122,14 @@ def _read_paths(queue: str) -> Json:
 
 
 def _operation_paths(queue: str) -> Json:
-    purge = "Remove all messages that are not leased; may be repeated safely"
+    purge = "Remove messages that are not leased; may be repeated safely without `max`"
     move = (
         "Put messages that can be pulled now at the end of another queue, as fresh messages; not to be repeated blindly"
     )
     redrive = "Send messages that the cluster has put here back to where they came from, or elsewhere, as fresh ones"
     suspend = "Let pulls find nothing until the queue is resumed; pushes, acks and the end of leases go on"
     operations = {
-        "purge": ("purgeQueue", purge, "Purged", "Nothing"),
+        "purge": ("purgeQueue", purge, "Purged", "Purge"),
         "move": ("moveMessages", move, "Moved", "Move"),
         "withdraw": ("withdrawMessages", "Remove messages with a label that nobody holds", "Withdrawn", "Withdraw"),
         "redrive": ("redriveMessages", redrive, "Redriven", "Redrive"),
@@ -141,7 +141,9 @@ def _operation_paths(queue: str) -> Json:
     return {
         f"{queue}/{verb}": {
             "parameters": [NAME],
-            "post": operation(name, text, answer, body=body, not_found=True, body_required=body != "Nothing"),
+            "post": operation(
+                name, text, answer, body=body, not_found=True, body_required=body not in {"Nothing", "Purge"}
+            ),
         }
         for verb, (name, text, answer, body) in operations.items()
     }

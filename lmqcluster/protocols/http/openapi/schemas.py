@@ -256,6 +256,16 @@ SCHEMAS: Final[dict[str, Json]] = {
             "stale": _STALE,
         }
     ),
+    "Purge": _object(
+        {
+            "max": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "Most messages to remove, those first that would be delivered first; without it all.",
+            },
+        },
+        "max",
+    ),
     "Purged": _object({"purged": {**_COUNT, "description": "How many messages were removed."}}),
     "Move": _object(
         {

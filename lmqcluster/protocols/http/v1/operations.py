@@ -52,10 +52,10 @@ class QueueOperationRoutes:
             router.add(f"/v1/queues/{{name}}/{noun}", Resource({"GET": handler}, on_error, refuse("GET")))
 
     async def purge(self, request: Request, name: bytes) -> Reply:
-        """Remove all messages that are not leased."""
+        """Remove messages that are not leased, those first that would be delivered first."""
         check_name(name)
-        object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), set())
-        return reply_media(request).reply({"purged": await self._operations.purge(name)})
+        body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"max"})
+        return reply_media(request).reply({"purged": await self._operations.purge(name, _count(body))})
 
     async def move(self, request: Request, name: bytes) -> Reply:
         """Put messages that can be pulled now at the end of another queue."""
