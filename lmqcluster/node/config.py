@@ -340,6 +340,18 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             default="half of the machine's memory",
         ),
     )
+    disk_bytes_max: int = field(
+        default=0,
+        metadata=option(
+            values.size,
+            "Bytes that snapshots and pages may have on this node's disk, besides the log. "
+            "Beyond it this node refuses pushes as overload. "
+            "0 for what leaves a tenth of the file system free, or 10 GiB if that is less.",
+            extremes="Too high, and the node stops when the disk is full.",
+            metavar="SIZE",
+            default="0",
+        ),
+    )
     event_journal: Path | None = field(
         default=None,
         metadata=option(

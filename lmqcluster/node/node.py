@@ -27,6 +27,7 @@ from .access.access import Access, read_admin_token
 from .access.tls import ServerTls
 from .access.upkeep import AccessUpkeep
 from .config import NodeConfig
+from .disk_budget import DiskBudget
 from .events.journal import EventJournal
 from .gates import Gates
 from .health_checks import Check, run_checks
@@ -172,6 +173,7 @@ class Node:
             self._present,
             self.service,
             memory_bytes_max=config.memory_bytes_max,
+            disk=DiskBudget(config.data_dir, config.disk_bytes_max),
             loop_lag=self.observed.loop_lag,
             stats=self.stats,
             membership=self.membership,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ..replication.histogram import Histogram
 from ..replication.replica import Replica
 from .access.upkeep import AccessUpkeep
+from .disk_budget import DiskBudget
 from .membership.changes import Membership
 from .membership.replica_digests import ReplicaDigests
 from .membership.standing import health, impasse
@@ -37,6 +38,7 @@ class PeriodicWork:
         replica: returns the present one; another after the node has joined or left a cluster.
         service: is told what is stored, and takes what the leader proposes.
         memory_bytes_max: above it pushes are refused.
+        disk: whether there is room on the disk.
         loop_lag: takes by how many seconds timers are late.
         stats, membership, access, own_commands, digests: are kept up to date.
     """
@@ -47,6 +49,7 @@ class PeriodicWork:
         service: QueueService,
         *,
         memory_bytes_max: int,
+        disk: DiskBudget,
         loop_lag: Histogram,
         stats: Stats,
         membership: Membership,
@@ -57,6 +60,7 @@ class PeriodicWork:
         self._replica = replica
         self._service = service
         self._memory_bytes_max = memory_bytes_max
+        self._disk = disk
         self._loop_lag = loop_lag
         self._stats = stats
         self._membership = membership
@@ -99,6 +103,9 @@ class PeriodicWork:
         replica, service = self._replica(), self._service
         service.stored_bytes = stored_bytes(replica.machine)
         self._state_log.note_memory(service.stored_bytes, self._memory_bytes_max)
+        self._disk.look(replica.kept_bytes())
+        service.disk_shortage = self._disk.shortage
+        self._state_log.note_disk(self._disk.shortage)
         if not self._is_retired:
             self._membership.tend()
             status = replica.status()

@@ -17,6 +17,7 @@ class StateLog:
     def __init__(self) -> None:
         self._ready = False
         self._full = False
+        self._shortage = ""
         self._problem: str | None = None
 
     def note_problem(self, problem: str | None) -> None:
@@ -43,3 +44,11 @@ class StateLog:
         elif not full and self._full:
             log.info("memory below the limit, pushes accepted again", used_bytes=used_bytes, limit_bytes=limit_bytes)
         self._full = full
+
+    def note_disk(self, shortage: str) -> None:
+        """Say whether pushes are refused because of the disk, if that has changed."""
+        if shortage and not self._shortage:
+            log.warning("disk limit reached, pushes are refused", reason=shortage)
+        elif not shortage and self._shortage:
+            log.info("room on the disk, pushes accepted again")
+        self._shortage = shortage

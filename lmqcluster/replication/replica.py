@@ -549,6 +549,11 @@ class Replica:
             is_founded=bool(self.machine.salt),
         )
 
+    def kept_bytes(self) -> int:
+        """How many bytes the newest snapshot and pages have; the log bounds itself."""
+        latest = self.snapshots.latest()
+        return (0 if latest is None else latest.size_bytes) + self.pages.size_bytes
+
     def round_trips(self) -> Mapping[str, Histogram]:
         """By peer, seconds from a message to it until its answer; what this member has timed while it led."""
         return self.core.round_trips()

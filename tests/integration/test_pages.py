@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lmqcluster import Client
+from lmqcluster import Client, LmqError
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
 from tests.integration.programs import run
 from tests.integration.test_admin_operations import admin, done
@@ -109,6 +110,34 @@ def test_a_damaged_page_is_named_and_comes_from_another_node(cluster: Cluster) -
     wait_for(lambda: ("damaged page replaced" in node.log()) or None, "a page of another node")
     assert "page cannot be read" in node.log()
     assert node.running
+
+
+def test_pushes_are_refused_before_the_disk_is_full(tmp_path: Path) -> None:
+    """What may be on the disk is bounded; once there is room again, pushes are taken."""
+    limits = {**MEMORY, "LMQ_DISK_BYTES_MAX": "3MiB"}
+    with NodeProcess(tmp_path, environment=limits) as node, Client(node.rpc, timeout_s=2.0) as client:
+        with pytest.raises(LmqError, match="disk_bytes_max"):
+            _push_until_refused(client)
+        before = _size(node)
+        with pytest.raises(LmqError, match="disk_bytes_max"):
+            client.push("other", b"x")
+        assert _size(node) == before
+        client.delete("long")
+        done(admin(node, "snapshot"))
+        wait_for(lambda: _accepts(client), "room on the disk")
+
+
+def _push_until_refused(client: Client) -> None:
+    for _ in range(200):
+        client.push_many("long", [os.urandom(1_000) for _ in range(500)])
+
+
+def _accepts(client: Client) -> bool | None:
+    try:
+        client.push("other", b"x")
+    except LmqError:
+        return None
+    return True
 
 
 def test_pages_of_what_is_gone_are_removed(cluster: Cluster) -> None:

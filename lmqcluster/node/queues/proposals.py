@@ -42,6 +42,7 @@ class Proposals:
     Attributes:
         fresh: waits until the replica shows what was acknowledged before, or tells that it does not; None if there is no way to.
         stored_bytes: about how much memory the replicated state takes; the node keeps it up to date.
+        disk_shortage: why nothing more is to be stored on the disk, empty if there is room; likewise.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Proposals:
         self.turns = turns
         self.message_bytes_max = message_bytes_max
         self.stored_bytes = 0
+        self.disk_shortage = ""
         self._memory_bytes_max = memory_bytes_max
         self._loop = asyncio.get_running_loop()
         self.fresh: Callable[[], Awaitable[bool]] | None = None
@@ -119,8 +121,10 @@ class Proposals:
         """Refuse what would be kept.
 
         Raises:
-            LmqError: ``overloaded`` if memory is full.
+            LmqError: ``overloaded`` if memory or the disk is full.
         """
+        if self.disk_shortage:
+            raise LmqError("overloaded", f"{self.disk_shortage}; pull messages, delete queues or make room on the disk")
         if self.stored_bytes + more_bytes > self._memory_bytes_max:
             raise LmqError(
                 "overloaded",
@@ -132,13 +136,13 @@ class Proposals:
         """Refuse a body that cannot be stored, or not so many copies of it.
 
         Raises:
-            LmqError: ``too_large``, or ``overloaded`` if memory is full.
+            LmqError: ``too_large``, or ``overloaded`` if memory or the disk is full.
         """
         if size_bytes > self.message_bytes_max:
             raise LmqError(
                 "too_large", f"the message has {size_bytes} bytes, more than the limit of {self.message_bytes_max}"
             )
-        if self.stored_bytes > self._memory_bytes_max or copies > 1:
+        if self.stored_bytes > self._memory_bytes_max or self.disk_shortage or copies > 1:
             self.check_room((size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0)
 
     def check_item(self, item: PushItem) -> None:
