@@ -170,8 +170,9 @@ def run_in_terminal(
 
 
 def _read(terminal: int) -> bytes:
-    ready, _, _ = select.select([terminal], [], [], DEADLINE_S)
-    assert ready, f"nothing was written to the terminal for {DEADLINE_S:g} s"
+    written = select.poll()
+    written.register(terminal, select.POLLIN)
+    assert written.poll(DEADLINE_S * 1000), f"nothing was written to the terminal for {DEADLINE_S:g} s"
     try:
         return os.read(terminal, 65536)
     except OSError:
