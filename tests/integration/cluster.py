@@ -60,13 +60,13 @@ def wait_for(probe: Callable[[], T | None], what: str, timeout_s: float = READY_
 
 
 class _PortPool:
-    """Ports below the range of outgoing connections, each reserved by a file lock against other test runs."""
+    """Ports below the range of outgoing connections, each reserved by a lock against other test runs."""
 
     RANGE = range(20_000, 32_000)
 
     def __init__(self) -> None:
-        self._directory = Path(tempfile.gettempdir()) / "lmqcluster-test-ports"
-        self._locks: list[int] = []
+        self._locks: int | None = None
+        self._taken: set[int] = set()
         candidates = list(self.RANGE)
         random.shuffle(candidates)
         self._candidates: Iterator[int] = iter(candidates)
@@ -80,17 +80,20 @@ class _PortPool:
 
     def reserve(self, port: int) -> bool:
         """Take this very port if it is free; says whether it was."""
-        self._directory.mkdir(exist_ok=True)
-        lock = os.open(self._directory / str(port), os.O_CREAT | os.O_WRONLY)
+        if self._locks is None:
+            # A test run takes a thousand ports, so they are bytes of one file and not files.
+            path = Path(tempfile.gettempdir()) / "lmqcluster-test-port-locks"
+            self._locks = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC)
+        if port in self._taken:
+            return False
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
         except OSError:
-            os.close(lock)
             return False
-        self._locks.append(lock)
+        self._taken.add(port)
         return True
 
 
