@@ -11,6 +11,7 @@ Within one such process strings hash alike. Nodes come from three in turn, so th
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import select
@@ -57,7 +58,9 @@ class ForkedNode:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # It may end in this very moment.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill -9."""
