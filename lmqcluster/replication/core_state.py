@@ -14,6 +14,7 @@ from .log_sender import LogSender
 from .member_history import MemberHistory
 from .membership import PeerNode
 from .pre_vote import PreVote
+from .raft_view import Message
 from .snapshot_intake import SnapshotIntake
 from .status import Role
 from .storage.snapshot_store import SnapshotInfo
@@ -101,6 +102,17 @@ class CoreState(SyncObj):
     def is_installing(self) -> bool:
         """Whether a snapshot of the leader is being loaded, or what this node's own snapshot lacks."""
         return self._intake.is_installing or self.is_held_back
+
+    def is_routine(self, node: PeerNode, message: Message) -> bool:
+        """Whether a follower's answer changes nothing but what is known of that follower."""
+        return (
+            self.is_leader()
+            and message["success"]
+            and message["counts"]
+            and message["term"] == self.term()
+            and message["match"] <= self.commit_index()
+            and self._sender.has_sent_all(node)
+        )
 
     def snapshots_in_use(self) -> list[SnapshotInfo]:
         """Those that are being sent."""

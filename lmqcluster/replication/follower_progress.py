@@ -59,6 +59,7 @@ class Progress:
         first_sequence: replies to older messages are void, whatever they say.
         reset_sequence: replies to older messages that report a mismatch are void.
         commit_sent: highest commit index told.
+        awaited_index: the follower waits to be told that entries up to here are committed.
         inflight: (last index, bytes) of unanswered messages with entries.
         log_bytes: how long the log may become until the follower has caught up after a snapshot.
         timed_sequence: the message whose answer is timed, 0 for none; one at a time is.
@@ -72,6 +73,7 @@ class Progress:
     first_sequence: int = 0
     reset_sequence: int = 0
     commit_sent: int = 0
+    awaited_index: int = 0
     inflight_bytes: int = 0
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     snapshot: SnapshotTransfer | None = None

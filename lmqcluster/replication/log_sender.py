@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from pysyncobj import syncobj as library
 
+from .commit_news import CommitNews
 from .follower_progress import Progress, SnapshotTransfer
 from .histogram import Histogram
 from .journal import Entry, Journal
@@ -49,6 +50,7 @@ class LogSender:
         self._connected = connected
         self._progress: dict[PeerNode, Progress] = {}
         self._sequence = 0
+        self._news = CommitNews()
 
     # --- what is known of followers --------------------------------------------------------------------------------
 
@@ -114,8 +116,40 @@ class LogSender:
 
     # --- entries --------------------------------------------------------------------------------------------------
 
-    def replicate(self, node: PeerNode, *, heartbeat: bool) -> None:
-        """D14: send a follower what it lacks, one probe at a time as long as it is unknown where its log matches."""
+    def flush(self, nodes: Iterable[PeerNode], hurried: Collection[PeerNode] | None) -> bool:
+        """Send followers what they lack: new entries and, at once or with the next entries, a commit index they do not know.
+
+        Args:
+            hurried: those who wait for what is in the log now; all are told at once if it is None.
+
+        Returns:
+            Whether some have not been told the commit index because that may wait.
+        """
+        last, commit = self._journal.last_index, self._raft.commit_index()
+        may_wait = self._news.may_wait(commit, last, library.monotonicTime()) and hurried is not None
+        waits = False
+        for node in nodes:
+            if hurried and node in hurried:
+                self.progress_of(node).awaited_index = last
+            self.replicate(node, heartbeat=False, may_wait=may_wait)
+            waits = waits or (may_wait and self.progress_of(node).commit_sent < commit)
+        return waits
+
+    def has_sent_all(self, node: PeerNode) -> bool:
+        """Whether all entries are on their way to a follower, whose log is known to match."""
+        progress = self._progress.get(node)
+        return (
+            progress is not None
+            and progress.snapshot is None
+            and not progress.probing
+            and progress.next_index > self._journal.last_index
+        )
+
+    def replicate(self, node: PeerNode, *, heartbeat: bool, may_wait: bool = False) -> None:
+        """D14: send a follower what it lacks, one probe at a time as long as it is unknown where its log matches.
+
+        `may_wait`: it need not be told of a commit index for which it does not wait.
+        """
         if node not in self._connected:
             return
         progress = self.progress_of(node)
@@ -137,7 +171,8 @@ class LogSender:
                 and not (progress.probing and progress.probe_sent)
             ):
                 entries = self._journal.entries(progress.next_index, self._settings.append_bytes_max)
-            unaware = progress.commit_sent < commit or (progress.probing and not progress.probe_sent)
+            told = min(progress.awaited_index, commit) if may_wait else commit
+            unaware = progress.commit_sent < told or (progress.probing and not progress.probe_sent)
             if not (entries or heartbeat or unaware):
                 return
             self._send_append(node, progress, entries)

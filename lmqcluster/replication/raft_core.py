@@ -10,7 +10,7 @@ takes), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`; `core_sta
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from queue import Empty
 from types import SimpleNamespace
 from typing import Any
@@ -166,11 +166,9 @@ class RaftCore(CoreState):
         match = self._learners.match_index(node)
         return self._journal.last_index - match if match else None
 
-    def flush(self) -> None:
-        """On the leader, send what followers lack: new entries and a commit index they do not know."""
-        if self.is_leader():
-            for node in self._receivers():
-                self._sender.replicate(node, heartbeat=False)
+    def flush(self, hurried: Collection[PeerNode] | None = None) -> bool:
+        """On the leader, send what followers lack; see `LogSender.flush`."""
+        return self.is_leader() and self._sender.flush(self._receivers(), hurried)
 
     def compact(self) -> None:
         """D13: drop applied entries beyond the size limits; of a durable log only what the latest snapshot holds."""

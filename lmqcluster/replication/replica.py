@@ -1,15 +1,13 @@
 """One member of the cluster: the Raft core, the state machine and the peers' network, driven by the event loop.
 
-Everything that arrives is put in an inbox; one coalesced step per wake-up feeds it to the core, ticks, sends, syncs the journal
-and sends what had to wait for the sync. The sync runs in a thread while the loop goes on decoding requests; the step ends
-after it. The core and the machine are changed in the step only.
+Everything that arrives is put in an inbox, and a step (see `steps`) feeds it to the core. The core and the machine are changed in
+steps only, but for answers of followers from which nothing follows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -21,6 +19,7 @@ from ..core import Applied, Machine
 from ..core.commands import Command, Compile
 from . import handshake
 from .about import About
+from .commit_news import PATIENCE_S
 from .fresh_reads import FreshReads
 from .handshake import Identity
 from .histogram import Histogram
@@ -37,6 +36,7 @@ from .security import PeerSecurity
 from .settings import RaftSettings
 from .snapshot_keeper import SnapshotKeeper
 from .status import ReplicaStatus
+from .steps import Steps
 from .storage.page_files import PageFiles
 from .storage.snapshot_store import SnapshotInfo
 from .storage.worker import ThreadWorker, Worker
@@ -46,7 +46,6 @@ __all__ = ["Replica", "ReplicaListener"]
 
 log = structlog.get_logger("lmq.replica")
 
-TICK_S = 0.02
 PAGES_PER_BATCH = 4
 """Most pages that are made after one batch, so that it does not take long."""
 _WITHOUT_OLD_HANDSHAKE = 2
@@ -94,8 +93,8 @@ class Replica:
         listener: is told what happens.
 
     Attributes:
-        applied_batches, applied_bytes, syncs_total, skipped_total: counters; the last of entries that could not be decoded.
-        sync_durations: seconds from handing the log's writes to their thread until it was heard that they are on the disk.
+        applied_batches, applied_bytes, skipped_total: counters; the last of entries that could not be decoded.
+        steps: when the core moves, and how long that waits for the disk.
     """
 
     def __init__(
@@ -115,10 +114,7 @@ class Replica:
         self.peers: dict[str, About] = {}
         self.applied_batches = 0
         self.applied_bytes = 0
-        self.syncs_total = 0
-        self.sync_durations = Histogram()
         self.skipped_total = 0
-        self._sync_began_s = 0.0
         # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
         self._unsaved_bytes = self._unsaved_at_request = 0
         self._about = about
@@ -128,20 +124,21 @@ class Replica:
         self._roles = RoleLog(self.name_of)
         self._inbox: list[tuple[PeerNode, dict[str, Any]]] = []
         self._actions: list[Callable[[], None]] = []
-        self._scheduled = False
-        self._syncing = False
-        self._again = False
+        # Who waits to hear of the commit of what is in the log now.
+        self._hurried: set[PeerNode] = set()
+        self._news_timer: asyncio.TimerHandle | None = None
         self._failed = False
         self._told_address = False
-        self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._sync_worker: Worker = ThreadWorker("journal")
         self._file_worker: Worker = ThreadWorker("files")
         identity = Identity(meta.node_id, meta.incarnation, about.raft)
         self.peer_requests = PeerRequests(self, settings)
         self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
         security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
+        # Without such a promise the journal is not waited for.
+        journal_worker = ThreadWorker("journal") if storage.durability == "disk" else None
+        self.steps = Steps(self, self.journal, self.transport, journal_worker)
         self._page_worker: Worker = ThreadWorker("pages")
         self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable)
         self.page_exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self._send_at_once)
@@ -181,102 +178,66 @@ class Replica:
         bound = await self.transport.listen(host, port) if listening else 0
         for node_id, address in self.core.members().items():
             self.transport.addNode(PeerNode(node_id, address))
-        self._tick()
+        self.steps.tick()
         return bound
 
     async def stop(self) -> None:
         """Leave the network; nothing is applied any more."""
         self._failed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.steps.stop()
+        if self._news_timer is not None:
+            self._news_timer.cancel()
         self.snapshots.close()
         self._lost_pages.close()
         self.page_exchange.close()
         await self.transport.close()
-        # A sync under way is finished, so that its files are closed in peace.
-        self._sync_worker.close()
+        self.steps.close()
         self._file_worker.close()
         self._page_worker.close()
         self.storage.close()
 
     def wake(self) -> None:
         """Run a step in this turn of the event loop."""
-        if not self._scheduled and not self._failed:
-            self._scheduled = True
-            self._loop.call_soon(self._step)
-
-    def _tick(self) -> None:
-        self._timer = self._loop.call_later(TICK_S, self._tick)
-        self.wake()
+        self.steps.wake()
 
     def in_step(self, action: Callable[[], None]) -> None:
         """Run `action` at the beginning of the next step, when nothing else uses the core."""
         self._actions.append(action)
         self.wake()
 
-    def _step(self) -> None:
-        self._scheduled = False
-        if self._failed:
-            return
-        try:
-            if self._syncing:
-                # What has been added meanwhile promises nothing, so it may leave.
-                self._again = True
-                self.transport.flush(synced=False)
-            else:
-                self._run_step()
-        except Exception as exc:  # noqa: BLE001 - whatever went wrong in a step, going on could break a promise
-            self.failed(exc)
+    # --- the parts of a step --------------------------------------------------------------------------------------
 
-    def _run_step(self) -> None:
-        core, journal = self.core, self.journal
+    def take_input(self) -> None:
+        """Let the core take note of what has arrived."""
         actions, self._actions = self._actions, []
         for action in actions:
             action()
         inbox, self._inbox = self._inbox, []
         for node, message in inbox:
-            core.receive(node, message)
-        core.doTick(0)
-        core.flush()
-        if not journal.dirty:
-            self._end_step()
-        elif self.storage.durability == "disk":
-            self._syncing = True
-            self._sync_began_s = time.monotonic()
-            # Appended entries may leave before our own sync; answers may not.
-            self.transport.flush(synced=False)
-            self._sync_worker.run(journal.take_work(), self._synced)
-        else:
-            journal.sync()
-            self._end_step()
+            self.core.receive(node, message)
 
-    def _synced(self, error: Exception | None) -> None:
-        self._syncing = False
-        if self._failed:
-            return
-        if error is not None:
-            self.failed(error)
-            return
-        try:
-            self.syncs_total += 1
-            self.sync_durations.observe(time.monotonic() - self._sync_began_s)
-            self.journal.written()
-            self._end_step()
-        except Exception as exc:  # noqa: BLE001 - as in the step
-            self.failed(exc)
-
-    def _end_step(self) -> None:
+    def advance(self) -> None:
+        """Let the core commit, apply, append and send."""
         core = self.core
-        self.transport.flush()
+        core.doTick(0)
+        hurried, self._hurried = self._hurried, set()
+        if core.flush(hurried) and self._news_timer is None:
+            self._news_timer = self._loop.call_later(PATIENCE_S, self._tell_news)
+
+    def _tell_news(self) -> None:
+        self._news_timer = None
+        self.wake()
+
+    def finish(self) -> bool:
+        """Tend to what follows from that; returns whether there is more to do at once."""
+        core = self.core
         core.compact()
         self._fresh_reads.applied()
         self._note_changes()
         self._tend_files()
         unapplied = core.applied_index() < core.commit_index() and not core.is_installing()
         alone = core.is_leader() and len(core.members()) == 1 and core.commit_index() < self.journal.last_index
-        if self._again or self._inbox or self._actions or unapplied or alone:
-            self._again = False
-            self.wake()
+        return bool(self._inbox or self._actions or unapplied or alone)
 
     def _tend_files(self) -> None:
         """Make the log's next file ready in time, and take a snapshot when the log has grown enough."""
@@ -298,6 +259,7 @@ class Replica:
         """Stop: going on could break a promise."""
         if not self._failed:
             self._failed = True
+            self.steps.stop()
             self.pages.set_aside()
             log.critical("replication stopped", reason=str(error), exc_info=error)
             self._listener.failed(error)
@@ -401,12 +363,22 @@ class Replica:
 
     def _received(self, node: PeerNode, message: dict[str, Any]) -> None:
         kind = message["type"]
+        if (
+            kind == "append_reply"
+            and not (self.steps.is_syncing or self._inbox)
+            and self.core.is_routine(node, message)
+        ):
+            # Nothing follows from it, so it needs no step.
+            self.core.receive(node, message)
+            return
         if kind == "propose":
+            self._hurried.add(node)
             if self._awaits_salt() or not self._propose(message["batch"]):
                 self.transport.send(node, {"type": "not_leader", "sequence": message["sequence"]})
         elif kind == "not_leader":
             self._listener.batch_refused(message["sequence"])
         elif kind == "where":
+            self._hurried.add(node)
             self._fresh_reads.asked(node, message["round"])
         elif kind == "here":
             self._fresh_reads.answered(node.id, message["round"], message["last"], message["members"])

@@ -183,6 +183,8 @@ def storage_world(clock: Clock) -> Iterator[None]:
         yield
 
 
+PATIENCE_S = 0.1
+"""So that entries often come in time, and often do not, in networks that are much slower than real ones."""
 CHUNK_SIZES = ChunkSizes(head_messages=4, messages=3)
 """Lines in the simulation are short."""
 
@@ -199,7 +201,9 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.node.proposer, "time", time),
             (modules.replication.log_clock, "time", time),
             (modules.replication.replica, "random", randomness),
-            (modules.replication.replica, "TICK_S", TICK_S),
+            (modules.replication.steps, "TICK_S", TICK_S),
+            (modules.replication.replica, "PATIENCE_S", PATIENCE_S),
+            (modules.replication.commit_news, "PATIENCE_S", PATIENCE_S),
             (modules.node.own_commands, "os", types.SimpleNamespace(urandom=rng.randbytes)),
             (modules.node.proposer, "log", silence),
             (modules.replication.replica, "log", silence),

@@ -218,7 +218,7 @@ class NodeReplica(RaftState):
             ledger.state_replaced(host, replica.machine.batch_sessions.records())
         for node_id, address in replica.core.members().items():
             replica.transport.addNode(PeerNode(node_id, address))
-        replica._tick()
+        replica.steps.tick()
         self._consumer = Consumer(host, self, QUEUE, ledger)
         loop.call_later(1.0, self._consumer.next)
 

@@ -52,7 +52,7 @@ def change_before_an_entry_of_the_term(subject: Subject) -> set[str]:
         leader = stage.leader()
         assert leader.replica.commit_index < leader.replica.journal.view.last
         leader.input(leader.replica.change_members, True, "n4")
-        leader.input(leader.replica.step if subject.wants_steps else leader.replica.node.replica._step)
+        leader.input(leader.replica.step if subject.wants_steps else leader.replica.node.replica.steps.step)
         changed = "n4" in leader.replica.members and leader.replica.commit_index < leader.replica.journal.view.last
         for host in others:
             for other in others:

@@ -25,8 +25,8 @@ from lmqcluster.replication.membership import apply_change
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.node_storage import NodeStorage
 from lmqcluster.replication.raft_core import RaftCore
-from lmqcluster.replication.replica import Replica
 from lmqcluster.replication.snapshot_intake import SnapshotIntake
+from lmqcluster.replication.steps import Steps
 from lmqcluster.replication.storage.disk import DamagedFileError
 from lmqcluster.replication.storage.disk_journal import DiskJournal
 from lmqcluster.replication.storage.segment import RECORD_BYTES, Record
@@ -49,7 +49,7 @@ _core_init = RaftCore.__init__
 _journal_open = DiskJournal.open
 _meta_open = NodeMeta.open
 _decode_batch = lmqcluster.replication.replica._decode_batch
-_synced = Replica._synced
+_synced = Steps._synced
 _align = lmqcluster.replication.node_storage._align
 _carry_out = SegmentFiles.carry_out
 _drop_before = DiskJournal.drop_before
@@ -160,7 +160,7 @@ def _forgetting_vote(self: NodeMeta, term: int, vote: str | None) -> None:
     self.term, self.vote = term, vote
 
 
-def _going_on(self: Replica, _error: Exception | None) -> None:
+def _going_on(self: Steps, _error: Exception | None) -> None:
     _synced(self, None)
 
 
@@ -250,7 +250,7 @@ def _patches() -> dict[str, Patches]:
         "D8 held replies": [(messages, "AFTER_SYNC", frozenset())],
         "D9": [(segments, "check_record", _unchecked_record), (journals, "check_record", _unchecked_record)],
         "D10": [(NodeMeta, "save_vote", _forgetting_vote)],
-        "D11": [(Replica, "_synced", _going_on)],
+        "D11": [(Steps, "_synced", _going_on)],
         "D13": [(RaftCore, "compact", _compacting_all)],
         "D14": [(RaftCore, "_refuse_mismatch", _back_by_one)],
         "D15": [(replica, "_decode_batch", _decode_or_crash)],

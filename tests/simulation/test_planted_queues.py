@@ -10,7 +10,7 @@ from tests.simulation.tasks import Task
 SEEDS = range(1, 17)
 KINDS = {
     "delays ignored": {"delivered too early"},
-    "time to live ignored": {"delivered though gone"},
+    "time to live ignored": {"delivered though gone", "wrong result: redriven"},
     "priorities ignored": {"out of order"},
     "labels half withdrawn": {"delivered though gone"},
     "groups ignored": {"two of a group at once", "group out of order"},

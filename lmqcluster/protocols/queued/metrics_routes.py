@@ -114,8 +114,8 @@ class MetricsRoutes:
         values = dict.fromkeys(_DESCRIPTIONS, 0) | {counter: counted[counter] for counter in _COUNTED}
         return values | {
             "empty_poll": counted["empty_poll"],
-            "io_sync": replica.syncs_total,
-            "io_sync_us": round(replica.sync_durations.sum * 1e6),
+            "io_sync": replica.steps.syncs_total,
+            "io_sync_us": round(replica.steps.sync_durations.sum * 1e6),
             "io_write_bytes": replica.applied_bytes,
             "io_write": replica.applied_batches,
             "successful_delete": sums.counters["acked_total"],

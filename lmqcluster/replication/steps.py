@@ -1,0 +1,166 @@
+"""When a member's Raft core moves, and what has to be on the disk before anybody hears of it: one coalesced step per wake-up.
+
+A step has three parts. First the core takes note of what has arrived. What a follower stores by that is synced and answered
+before it is applied, while the leader goes on. Then the core advances: it commits, applies and appends. What a leader appends
+leaves for the followers while its own sync runs. At last the step is finished. A sync runs in a thread while the event loop goes
+on decoding requests; the core and the machine are not touched meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from .histogram import Histogram
+from .journal import Journal
+from .storage.worker import Worker
+
+__all__ = ["StepOwner", "Steps"]
+
+TICK_S = 0.02
+
+
+class StepOwner(Protocol):
+    """Whose steps they are."""
+
+    def take_input(self) -> None:
+        """Let the core take note of what has arrived."""
+
+    def advance(self) -> None:
+        """Let the core commit, apply, append and send."""
+
+    def finish(self) -> bool:
+        """Tend to what follows from that; returns whether there is more to do at once."""
+
+    def failed(self, error: Exception) -> None:
+        """A step could not be carried out, so no other one follows."""
+
+
+class Sender(Protocol):
+    """What brings messages to peers."""
+
+    def flush(self, *, synced: bool = True) -> None:
+        """Hand what is queued to the network; unless the journal is `synced`, without what promises that something is on disk."""
+
+
+class Steps:
+    """The steps of one member.
+
+    Args:
+        owner: carries out their parts.
+        journal: what has to be synced.
+        sender: holds back what waits for a sync.
+        worker: carries out the syncs; None if the journal syncs without waiting for a disk.
+
+    Attributes:
+        is_syncing: whether a step waits for the disk.
+        syncs_total: how many syncs a disk was waited for.
+        sync_durations: seconds from handing the log's writes to their thread until it was heard that they are on the disk.
+    """
+
+    def __init__(self, owner: StepOwner, journal: Journal, sender: Sender, worker: Worker | None) -> None:
+        self.is_syncing = False
+        self.syncs_total = 0
+        self.sync_durations = Histogram()
+        self._owner = owner
+        self._journal = journal
+        self._sender = sender
+        self._worker = worker
+        self._loop = asyncio.get_running_loop()
+        self._sync_began_s = 0.0
+        self._next_part: Callable[[], None] = self._advance
+        self._scheduled = False
+        self._again = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tick(self) -> None:
+        """Run a step now and then from now on, whatever happens."""
+        self._timer = self._loop.call_later(TICK_S, self.tick)
+        self.wake()
+
+    def wake(self) -> None:
+        """Run a step in this turn of the event loop."""
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._loop.call_soon(self.step)
+
+    def stop(self) -> None:
+        """Run no more steps."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def close(self) -> None:
+        """Let a sync under way end, so that its files are closed in peace."""
+        if self._worker is not None:
+            self._worker.close()
+
+    def step(self) -> None:
+        """Run a step here and now, or after the sync that is under way."""
+        self._scheduled = False
+        if self.is_syncing:
+            # What has been added meanwhile promises nothing, so it may leave.
+            self._again = True
+            self._guarded(self._flush_unsynced)
+        else:
+            self._guarded(self._begin)
+
+    def _guarded(self, part: Callable[[], None]) -> None:
+        if self._stopped:
+            return
+        try:
+            part()
+        except Exception as exc:  # noqa: BLE001 - whatever went wrong in a step, going on could break a promise
+            self._owner.failed(exc)
+
+    def _flush_unsynced(self) -> None:
+        self._sender.flush(synced=False)
+
+    def _begin(self) -> None:
+        self._owner.take_input()
+        self._sync_then(self._advance)
+
+    def _advance(self) -> None:
+        self._owner.advance()
+        self._sync_then(self._end)
+
+    def _end(self) -> None:
+        self._sender.flush()
+        if self._owner.finish() or self._again:
+            self._again = False
+            self.wake()
+
+    def _sync_then(self, next_part: Callable[[], None]) -> None:
+        journal = self._journal
+        if not journal.dirty:
+            next_part()
+        elif self._worker is None:
+            journal.sync()
+            self._sender.flush()
+            next_part()
+        else:
+            self.is_syncing = True
+            self._next_part = next_part
+            self._sync_began_s = time.monotonic()
+            # Appended entries may leave before our own sync; answers may not.
+            self._sender.flush(synced=False)
+            self._worker.run(journal.take_work(), self._synced)
+
+    def _synced(self, error: Exception | None) -> None:
+        self.is_syncing = False
+        if self._stopped:
+            return
+        if error is not None:
+            self._owner.failed(error)
+            return
+        self.syncs_total += 1
+        self.sync_durations.observe(time.monotonic() - self._sync_began_s)
+        self._guarded(self._go_on)
+
+    def _go_on(self) -> None:
+        self._journal.written()
+        self._sender.flush()
+        self._next_part()

@@ -1,0 +1,155 @@
+"""Steps: what is stored is on the disk before anything that promises it leaves, and the core moves only then."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from lmqcluster.replication.steps import Steps
+from lmqcluster.replication.storage.disk_journal import DiskJournal
+from lmqcluster.replication.storage.worker import ThreadWorker
+from tests.simulation.disk import SimDisk
+from tests.unit.replication.test_disk_journal import open_journal
+
+
+class Member:
+    """A member that stores what comes, and notes in which order things happen to it."""
+
+    def __init__(self, *, waits_for_disk: bool = True) -> None:
+        self.disk = SimDisk(random.Random(1))
+        self.journal: DiskJournal = open_journal(self.disk)
+        self.happened: list[str] = []
+        self.to_store: list[bytes] = []
+        self.to_append: list[bytes] = []
+        self.more = 0
+        self.error: Exception | None = None
+        self.finished = asyncio.Event()
+        worker = ThreadWorker("journal") if waits_for_disk else None
+        self.steps = Steps(self, self.journal, self, worker)
+
+    def take_input(self) -> None:
+        self.happened.append("input")
+        self._add(self.to_store)
+
+    def advance(self) -> None:
+        self.happened.append("advance")
+        self._add(self.to_append)
+
+    def finish(self) -> bool:
+        self.happened.append("finish")
+        self.finished.set()
+        self.more -= 1
+        return self.more >= 0
+
+    def failed(self, error: Exception) -> None:
+        self.happened.append("failed")
+        self.error = error
+        self.finished.set()
+        self.steps.stop()
+
+    def flush(self, *, synced: bool = True) -> None:
+        assert not (synced and self.journal.dirty)
+        self.happened.append("promises" if synced else "entries")
+
+    def _add(self, commands: list[bytes]) -> None:
+        while commands:
+            self.journal.add(commands.pop(0), self.journal.last_index + 1, 1)
+
+    async def step(self) -> list[str]:
+        """Wake it and wait for the end of the step; returns what has happened."""
+        self.finished.clear()
+        self.happened.clear()
+        self.steps.wake()
+        await self.finished.wait()
+        return self.happened
+
+
+def run(scenario: Callable[[Member], Awaitable[None]], *, waits_for_disk: bool = True) -> None:
+    """Run a scenario of one member."""
+
+    async def main() -> None:
+        member = Member(waits_for_disk=waits_for_disk)
+        try:
+            await scenario(member)
+        finally:
+            member.steps.stop()
+            member.steps.close()
+            member.journal.close()
+
+    asyncio.run(main())
+
+
+def test_a_follower_answers_after_the_sync_and_before_it_applies() -> None:
+    async def scenario(member: Member) -> None:
+        member.to_store = [b"\x00stored"]
+        assert await member.step() == ["input", "entries", "promises", "advance", "promises", "finish"]
+        assert member.steps.syncs_total == 1
+        assert member.steps.sync_durations.cumulative()[-1] == 1
+
+    run(scenario)
+
+
+def test_entries_of_a_leader_leave_before_its_own_sync() -> None:
+    async def scenario(member: Member) -> None:
+        member.to_append = [b"\x00appended"]
+        assert await member.step() == ["input", "advance", "entries", "promises", "promises", "finish"]
+
+    run(scenario)
+
+
+def test_nothing_is_synced_if_nothing_was_stored() -> None:
+    async def scenario(member: Member) -> None:
+        assert await member.step() == ["input", "advance", "promises", "finish"]
+        assert member.steps.syncs_total == 0
+
+    run(scenario)
+
+
+def test_the_core_rests_during_a_sync_and_goes_on_after_it() -> None:
+    async def scenario(member: Member) -> None:
+        member.to_store = [b"\x00stored"]
+        member.steps.step()
+        assert member.steps.is_syncing
+        member.steps.step()
+        assert member.happened == ["input", "entries", "entries"]
+        await member.finished.wait()
+        member.finished.clear()
+        await member.finished.wait()
+        assert member.happened[-4:] == ["input", "advance", "promises", "finish"]
+
+    run(scenario)
+
+
+def test_a_step_that_leaves_work_is_followed_by_another_one() -> None:
+    async def scenario(member: Member) -> None:
+        member.more = 1
+        await member.step()
+        member.finished.clear()
+        await member.finished.wait()
+        assert member.happened.count("finish") == 2
+
+    run(scenario)
+
+
+def test_without_a_disk_to_wait_for_the_journal_is_written_at_once() -> None:
+    async def scenario(member: Member) -> None:
+        member.to_store = [b"\x00stored"]
+        assert await member.step() == ["input", "promises", "advance", "promises", "finish"]
+        assert member.steps.syncs_total == 0
+
+    run(scenario, waits_for_disk=False)
+
+
+def test_a_disk_that_fails_ends_everything_before_a_promise() -> None:
+    async def scenario(member: Member) -> None:
+        member.disk.full = True
+        member.to_store = [bytes(100_000)]
+        happened = await member.step()
+        assert happened == ["input", "entries", "failed"]
+        assert isinstance(member.error, OSError)
+        member.steps.wake()
+        await asyncio.sleep(0)
+        assert happened[-1] == "failed"
+
+    run(scenario)
