@@ -200,7 +200,7 @@ def snapshot(target: Target) -> None:
     Example:
       lmq-admin --node 10.0.0.1:9980 snapshot
     """
-    info = target.api.post("/v1/snapshots", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
+    info = target.api.post("/v1/snapshots", {"portable": False}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(
         target,
         info,

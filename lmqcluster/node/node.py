@@ -481,14 +481,15 @@ class Node:
             connections=sum(gate.connections for gate in self.gates.clients),
         )
 
-    async def take_snapshot(self) -> SnapshotInfo:
-        """Write a snapshot of this node's state now, and keep it for ten minutes at least.
+    async def take_snapshot(self, *, portable: bool = True) -> SnapshotInfo:
+        """Write a snapshot of this node's state now; a `portable` one holds all messages, and is kept for ten minutes at least.
 
         Raises:
             LmqError: ``overloaded`` if it cannot be written.
         """
+        snapshots = self.replica.snapshots
         try:
-            return await self.replica.snapshots.take_portable(SNAPSHOT_HOLD_S)
+            return await (snapshots.take_portable(SNAPSHOT_HOLD_S) if portable else snapshots.take())
         except (OSError, ValueError, DamagedFileError) as exc:
             raise LmqError("overloaded", f"the snapshot cannot be written: {exc}") from exc
 

@@ -110,7 +110,7 @@ class Backlog:
             for node in self.cluster:
                 waits.clear()
                 begun_s = time.monotonic()
-                await asyncio.to_thread(_post, node, "/v1/snapshots", {})
+                await asyncio.to_thread(_post, node, "/v1/snapshots", {"portable": False})
                 rows.append((node.name, time.monotonic() - begun_s, max(waits)))
             stop.set()
         return rows

@@ -205,7 +205,7 @@ def test_damaged_backups_are_refused(node: NodeProcess, tmp_path: Path) -> None:
 
 
 def test_snapshot_and_its_blocks(cluster: Cluster, queue_name: str) -> None:
-    """The command writes a file that the next start uses; blocks of unknown snapshots are a 404."""
+    """The command writes a file that the next start uses; blocks are at hand of portable ones, and of no others."""
     node = cluster[0]
     full_state(node, queue_name)
     done(admin(node, "snapshot"))
@@ -213,6 +213,8 @@ def test_snapshot_and_its_blocks(cluster: Cluster, queue_name: str) -> None:
     # Between the two the log may have gone on by itself.
     [file] = (node.data_dir / "snapshots").glob(f"{info['index']:020d}*.snap")
     assert info["size_bytes"] == file.stat().st_size
+    assert call(node.http, "GET", f"/v1/snapshots/{info['index']}/blocks/0").status == 404
+    info = call(node.http, "POST", "/v1/snapshots").json
     assert call(node.http, "GET", f"/v1/snapshots/{info['index']}/blocks/0").status == 200
     for path in (f"{info['index']}/blocks/{info['blocks']}", f"{info['index'] + 1}/blocks/0"):
         assert call(node.http, "GET", f"/v1/snapshots/{path}").status == 404

@@ -109,7 +109,11 @@ def _cluster_paths() -> Json:
         "/v1/cluster/check": {
             "get": operation("check", "Whether the cluster is well and this node may be stopped", "CheckUp")
         },
-        "/v1/snapshots": {"post": operation("takeSnapshot", "Write a snapshot of this node's state now", "Snapshot")},
+        "/v1/snapshots": {
+            "post": operation(
+                "takeSnapshot", "Write a snapshot of this node's state now", "Snapshot", body="TakeSnapshot"
+            )
+        },
         "/v1/snapshots/{index}/blocks/{number}": {
             "parameters": [
                 _path_number("index", "Log entry of the snapshot."),

@@ -371,6 +371,16 @@ SCHEMAS: Final[dict[str, Json]] = {
             "safe_to_stop": {**_BOOLEAN, "description": "Whether the other members could go on without this node."},
         }
     ),
+    "TakeSnapshot": _object(
+        {
+            "portable": {
+                **_BOOLEAN,
+                "default": True,
+                "description": "Whether to copy all messages into one file as well, of which a backup can be made.",
+            }
+        },
+        "portable",
+    ),
     "Snapshot": _object(
         {
             "index": {**_COUNT, "description": "Last log entry that it holds."},

@@ -83,8 +83,9 @@ class ClusterRoutes:
         return reply_media(request).reply({"checks": [one._asdict() for one in checks], "safe_to_stop": safe_to_stop})
 
     async def snapshot(self, request: Request) -> Reply:
-        """Write a snapshot of this node's state now."""
-        info = await self._node.take_snapshot()
+        """Write a snapshot of this node's state now, unless told otherwise with a copy that a backup can be made of."""
+        body = await _fields(request, {}, {"portable": bool})
+        info = await self._node.take_snapshot(portable=body.get("portable", True))
         fields = {
             "index": info.index,
             "term": info.term,
@@ -136,6 +137,8 @@ async def _fields(request: Request, needed: Mapping[str, type], allowed: Mapping
     """
     known = {**needed, **allowed}
     body: Any = await read_value(request, HTTP_PROPERTY_BYTES_MAX)
+    if body is None and not needed:
+        return {}
     if (
         isinstance(body, dict)
         and needed.keys() <= body.keys() <= known.keys()
