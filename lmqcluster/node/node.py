@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from ..core import Applied, Fault, Machine, Op
+from ..core.command_layout import OP, QUEUE
 from ..core.commands import PULLS, Command
 from ..replication.about import About
 from ..replication.leader_transfer import transfer_leadership
@@ -365,7 +366,7 @@ class Node:
         if self.access.revision != self.replica.machine.tokens.revision:
             self._access_upkeep.follow()
         for command, result in zip(commands, applied.results, strict=False):
-            op = command[0]
+            op = command[OP]
             if op in (Op.DIGEST, Op.REPORT_DIGEST):
                 self.digests.applied(command, result, self.id, self.replica.status().members)
             elif op in PULLS:
@@ -375,7 +376,7 @@ class Node:
                     self.stats.on_delivery(first[0], waited_us, now_us)
                     self.observed.time_in_queue.observe(waited_us / 1e6)
             elif op == Op.DELETE:
-                self.stats.forget(command[1])
+                self.stats.forget(command[QUEUE])
             if type(result) is Fault and not result.code:
                 self.observed.apply_faults += 1
         self.views.applied(applied)

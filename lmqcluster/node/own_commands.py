@@ -7,6 +7,7 @@ import os
 import structlog
 
 from ..core import Op
+from ..core import command_layout as layout
 from ..core.commands import Command
 from ..replication.replica import Replica
 from ..wire.errors import LmqError
@@ -31,11 +32,11 @@ class OwnCommands:
             return
         if not replica.machine.salt:
             # Pulls need it.
-            self._propose(proposer, [Op.FOUND, os.urandom(SALT_BYTES)])
+            self._propose(proposer, layout.found(os.urandom(SALT_BYTES)))
         # A new cluster has its version before anybody's request if all members have been heard of.
         self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible:
-            self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
+            self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
 
     def tend(self, replica: Replica, proposer: Proposer) -> None:
         """As the leader, move the cluster to the newest machine version that all members understand.
@@ -46,33 +47,35 @@ class OwnCommands:
             return
         self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible and replica.machine.version >= 2:
-            self._propose(proposer, [Op.RENEW_SALT, os.urandom(SALT_BYTES)])
+            self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
 
     def _upgrade(self, replica: Replica, proposer: Proposer) -> None:
         common = replica.common_machine_version()
         if common is not None and common > replica.machine.version:
-            self._propose(proposer, [Op.UPGRADE, common])
+            self._propose(proposer, layout.upgrade(common))
 
     def let_time_pass(self, replica: Replica, proposer: Proposer) -> bool:
         """As the leader, have log time pass if something is overdue and no batch comes; returns whether something is."""
         overdue = replica.is_leader() and replica.machine.expiry.next_us <= replica.clock.now_us()
         # A batch that is under way does as well.
         if overdue and not proposer.pending():
-            self._propose(proposer, [Op.BARRIER])
+            self._propose(proposer, layout.barrier())
         return overdue
 
     def _propose(self, proposer: Proposer, command: Command) -> None:
-        if command[0] not in self._under_way:
-            self._under_way.add(command[0])
+        if command[layout.OP] not in self._under_way:
+            self._under_way.add(command[layout.OP])
             proposer.add_first(Group(command, [], self))
 
     def completed(self, group: Group, result: object) -> None:
         """One is done (`Sink`)."""
-        self._under_way.discard(group.command[0])
-        if group.command[0] != Op.BARRIER:
-            log.info("leader command applied", what=Op(group.command[0]).name.lower(), result=result)
+        self._under_way.discard(group.command[layout.OP])
+        if group.command[layout.OP] != Op.BARRIER:
+            log.info("leader command applied", what=Op(group.command[layout.OP]).name.lower(), result=result)
 
     def failed(self, group: Group, error: LmqError) -> None:
         """One is not done, or that is unknown (`Sink`)."""
-        self._under_way.discard(group.command[0])
-        log.warning("leader command failed, retrying", what=Op(group.command[0]).name.lower(), reason=error.message)
+        self._under_way.discard(group.command[layout.OP])
+        log.warning(
+            "leader command failed, retrying", what=Op(group.command[layout.OP]).name.lower(), reason=error.message
+        )

@@ -16,20 +16,18 @@ from typing import Any, Protocol
 import msgpack
 import structlog
 
-from ..core import Applied, Fault, Op
+from ..core import Applied, Fault
+from ..core.command_layout import OP, producer_of
 from ..core.commands import Command
 from ..replication.histogram import Histogram
 from ..wire.errors import LmqError
 from ..wire.limits import FRAME_BYTES_MAX
 
-__all__ = ["Carrier", "Group", "Proposer", "Sink", "producer_of"]
+__all__ = ["Carrier", "Group", "Proposer", "Sink"]
 
 log = structlog.get_logger("lmq.proposer")
 
 GROUP_ITEMS_MAX = 512
-_NUMBERED = frozenset((Op.PUSH, Op.PUSH_TRAITS))
-_PRODUCER_AT = 4
-"""Where commands whose pushes may have numbers of a producer name it."""
 BATCH_BYTES = 256 * 1024
 BATCHES_INFLIGHT_MAX = 3
 PENDING_BYTES_MAX = 128 * 1024 * 1024
@@ -212,7 +210,7 @@ class Proposer:
         payload = self._encode(commands)
         if len(payload) > BATCH_PAYLOAD_BYTES_MAX:
             # Front ends bound what they add, so this is a second line of defence.
-            log.error("batch too large", size=len(payload), ops=[command[0] for command in commands])
+            log.error("batch too large", size=len(payload), ops=[command[OP] for command in commands])
             for group in groups:
                 self._refuse(group, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))
             return None
@@ -339,7 +337,7 @@ class Proposer:
         for group in batch.groups:
             if not group.tickets:
                 continue
-            op = group.command[0]
+            op = group.command[OP]
             durations = self.durations.get(op)
             if durations is None:
                 durations = self.durations[op] = Histogram()
@@ -354,7 +352,7 @@ class Proposer:
                 group.sink.completed(group, result)
         except Exception:
             # One client's broken reply must not stop replication, nor other clients' replies.
-            log.exception("reply failed", op=group.command[0])
+            log.exception("reply failed", op=group.command[OP])
 
     def _refuse(self, group: Group, error: LmqError) -> None:
         if group.answered:
@@ -364,7 +362,7 @@ class Proposer:
         try:
             group.sink.failed(group, error)
         except Exception:
-            log.exception("error reply failed", op=group.command[0])
+            log.exception("error reply failed", op=group.command[OP])
 
     def _sweep(self) -> None:
         """Give up on what has waited too long, and send again what may have been lost."""
@@ -408,10 +406,3 @@ def _error_of(fault: Fault) -> LmqError:
     if fault.code:
         return LmqError(fault.code, fault.reason)
     return LmqError("bad_request", f"the state machine refused the command: {fault.reason}")
-
-
-def producer_of(command: Command) -> bytes | None:
-    """The producer whose numbers the pushes of a command have, None if they have none."""
-    numbered = command[0] in _NUMBERED and len(command) > _PRODUCER_AT
-    producer: bytes | None = command[_PRODUCER_AT] if numbered else None
-    return producer

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgpack
 
-from ..core import Machine, Op
+from ..core import Machine
+from ..core import command_layout as layout
 from ..core.snapshot import with_salt
 from ..wire.values import Scan
 from .backup_check import check_outline
@@ -162,7 +163,7 @@ def verify(backup: Disk, name: str) -> None:
 
 def _new_salt() -> bytes:
     """A batch of nobody's, stamped with a time that is over."""
-    commands = [[Op.UPGRADE, Machine.VERSION_MAX], [Op.RENEW_SALT, secrets.token_bytes(SALT_BYTES)]]
+    commands = [layout.upgrade(Machine.VERSION_MAX), layout.renew_salt(secrets.token_bytes(SALT_BYTES))]
     origin = b"recovery:" + secrets.token_hex(8).encode()
     return (0).to_bytes(8, "big") + bytes(msgpack.packb([origin, 1, 1, commands]))
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import msgpack
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Machine
+from lmqcluster.core import command_layout as layout
 from lmqcluster.core.commands import Command
 from lmqcluster.node.access.access import Access, time_of_day_us
 from lmqcluster.node.config import NodeConfig
@@ -64,7 +65,7 @@ class MemoryNode:
         self._closed = False
         # What the first leader of a cluster proposes.
         salt = os.urandom(SALT_BYTES)
-        founding: list[Command] = [[Op.FOUND, salt], [Op.UPGRADE, Machine.VERSION_MAX]]
+        founding: list[Command] = [layout.found(salt), layout.upgrade(Machine.VERSION_MAX)]
         self._machine.apply(self._clock.now_us(), b"founder", 1, 1, founding)
         self.views = PatternViews(self._get_machine, Turns())
         self._proposer = Proposer(self, b"in-memory", 1)
@@ -151,7 +152,7 @@ class MemoryNode:
         if self._due_in_s() > 0:
             self._watch_expiry()
         else:
-            self._proposer.add_first(Group([Op.BARRIER], [], _Nobody()))
+            self._proposer.add_first(Group(layout.barrier(), [], _Nobody()))
 
     async def advance(self, seconds: float) -> None:
         """Move time forward, and let everything happen that happens in that time, in its order."""

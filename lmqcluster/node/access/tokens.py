@@ -8,7 +8,8 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core import EVERY_QUEUE, Op, Role, TokenResult
+from ...core import EVERY_QUEUE, Role, TokenResult
+from ...core import command_layout as layout
 from ...core.tokens import NAME_BYTES_MAX, TOKENS_MAX
 from ...wire.errors import LmqError
 from ..queues.patterns import check_pattern
@@ -62,10 +63,10 @@ async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s
     secret = SECRET_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
     digest = digest_of(secret.encode())
-    command = [Op.SET_TOKEN, encoded, digest, int(ROLES[role]), pattern, lifetime_us, node.access.has_admin_file]
-    if node.service.machine().version >= 2:
-        # Log time stands still while the cluster does, and begins again where a backup was made.
-        command.append(time_of_day_us())
+    # Log time stands still while the cluster does, and begins again where a backup was made.
+    time_us = [time_of_day_us()] if node.service.machine().version >= 2 else []
+    has_file = node.access.has_admin_file
+    command = layout.set_token(encoded, digest, int(ROLES[role]), pattern, lifetime_us, has_file, *time_us)
     result = await node.service.propose(command, 256 + len(pattern))
     if result == TokenResult.EXISTS:
         raise LmqError("conflict", f"there is a token {name!r} already; delete it first", retryable=False)
@@ -85,7 +86,7 @@ async def delete_token(node: Node, name: str) -> None:
     Raises:
         LmqError: ``token_not_found``, ``conflict`` if nobody could manage the others then.
     """
-    command = [Op.DELETE_TOKEN, _checked_name(name), node.access.has_admin_file]
+    command = layout.delete_token(_checked_name(name), node.access.has_admin_file)
     result = await node.service.propose(command, 128)
     if result == TokenResult.UNKNOWN:
         raise LmqError("token_not_found", f"there is no token {name!r}")

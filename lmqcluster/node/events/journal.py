@@ -73,6 +73,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
+from ...core.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, TARGET
 from ...core.commands import COPIES, PULLS, Command, Delivered
 from ...core.notices import Pushed as StoredLater
 from ...core.transactions import single_commands
@@ -165,9 +166,9 @@ class EventJournal:
         """What has become of the batch leases of the subscriptions concerned, and whether all of a batch was acknowledged."""
         broken: dict[bytes, set[int]] = {}
         for command, result in zip(commands, applied.results, strict=True):
-            if not isinstance(result, Fault) and command[0] in _BATCHES:
-                epochs = broken.setdefault(command[1], set())
-                if command[0] == Op.SETTLE_BATCHES:
+            if not isinstance(result, Fault) and command[OP] in _BATCHES:
+                epochs = broken.setdefault(command[SUBSCRIPTION], set())
+                if command[OP] == Op.SETTLE_BATCHES:
                     epochs.update(result[0])
         return [
             (name, change, change.settled and change.epoch not in epochs)
@@ -179,21 +180,21 @@ class EventJournal:
         offered: dict[bytes, _Offer] = {}
         others: list[Event] = []
         for command, result in single_commands(commands, applied.results):
-            op = command[0]
+            op = command[OP]
             if op in PULLS:
                 if result:
                     others += _pulled(machine, result)
             elif op in _ANSWERS:
-                if command[2]:
-                    others.append(Answered(_ANSWERS[op], command[1], command[2], result or False))
+                if command[NUMBERS]:
+                    others.append(Answered(_ANSWERS[op], command[QUEUE], command[NUMBERS], result or False))
             elif op == Op.DELETE:
-                others.append(Deleted(command[1], result))
+                others.append(Deleted(command[QUEUE], result))
             elif op in _REMOVALS:
                 if result:
-                    others.append(Purged(command[1], result, _REMOVALS[op]))
+                    others.append(Purged(command[QUEUE], result, _REMOVALS[op]))
             elif op in _MOVES:
                 if result:
-                    others.append(Moved(command[1], command[2], result, _MOVES[op]))
+                    others.append(Moved(command[QUEUE], command[TARGET], result, _MOVES[op]))
             else:
                 _note_offers(offered, command, result)
         for notice in applied.notices:
@@ -230,20 +231,20 @@ class _Offer:
 
 
 def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) -> None:
-    op = command[0]
+    op = command[OP]
     if op == Op.PUSH:
-        _note(offered, command[1], command[3], result)
+        _note(offered, command[QUEUE], command[CONTENTS], result)
     elif op == Op.PUSH_MARKED:
-        _note(offered, command[1], [item[0] for item in command[2]], [0] * result)
+        _note(offered, command[QUEUE], [item[0] for item in command[ROWS]], [0] * result)
     elif op == Op.PUSH_ITEMS:
-        _note(offered, command[1], [item[0] for item in command[2]], result)
+        _note(offered, command[QUEUE], [item[0] for item in command[ROWS]], result)
     elif op in _RICH_PUSHES:
         if not isinstance(result, Waits):
-            bodies = [row if type(row) is bytes else row[0] for row in command[2]]
-            _note(offered, command[1], bodies, [flag for flag, _sequence in result])
+            bodies = [row if type(row) is bytes else row[0] for row in command[ROWS]]
+            _note(offered, command[QUEUE], bodies, [flag for flag, _sequence in result])
     elif op in COPIES:
         for queue, flag in result:
-            _note(offered, queue, [command[2][0]], [flag])
+            _note(offered, queue, [command[ITEM][0]], [flag])
 
 
 def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], flags: Sequence[int]) -> None:

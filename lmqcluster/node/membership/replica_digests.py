@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from ...core import Op
+from ...core import command_layout as layout
 from ...core.commands import Command
 from ...replication.errors import FatalReplicationError
 from ...replication.replica import Replica
@@ -51,9 +52,9 @@ class ReplicaDigests:
             return
         self._calls += 1
         if replica.is_leader() and self._calls % DIGEST_EVERY == 0:
-            self._propose(proposer, [Op.DIGEST, os.urandom(TOKEN_BYTES)])
+            self._propose(proposer, layout.digest(os.urandom(TOKEN_BYTES)))
         if self._token and replica.id not in self._reports and replica.id in replica.status().members:
-            self._propose(proposer, [Op.REPORT_DIGEST, self._token, replica.id.encode(), self._own])
+            self._propose(proposer, layout.report_digest(self._token, replica.id.encode(), self._own))
 
     def _propose(self, proposer: Proposer, command: Command) -> None:
         if not self._proposing:
@@ -66,10 +67,10 @@ class ReplicaDigests:
         Raises:
             FatalReplicationError: this replica differs from a majority.
         """
-        if command[0] == Op.DIGEST and type(result) is bytes:
-            self._token, self._own, self._reports, self._agreed = command[1], result, {}, False
-        elif command[0] == Op.REPORT_DIGEST and result is True and command[1] == self._token:
-            self._reports[command[2].decode()] = command[3]
+        if command[layout.OP] == Op.DIGEST and type(result) is bytes:
+            self._token, self._own, self._reports, self._agreed = command[layout.TOKEN], result, {}, False
+        elif command[layout.OP] == Op.REPORT_DIGEST and result is True and command[layout.TOKEN] == self._token:
+            self._reports[command[layout.MEMBER].decode()] = command[layout.DIGEST]
             self._judge(own_id, members)
 
     def _judge(self, own_id: str, members: Collection[str]) -> None:

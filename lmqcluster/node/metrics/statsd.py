@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ...core import Machine, Op, PushFlag
+from ...core.command_layout import OP, QUEUE
 from ...core.commands import COPIES, PULLS, Command, Delivered, Fault
 from ...core.notices import Notice, Pushed
 from ...core.transactions import single_commands
@@ -59,16 +60,16 @@ class StatsdSender:
             if isinstance(notice, Pushed) and not isinstance(notice.result, Fault):
                 self._count_pushes(notice.queue, notice.result)
         for command, result in single_commands(commands, results):
-            op = command[0]
+            op = command[OP]
             if not result:
                 continue
             if op in _PUSHES:
-                self._pushed[command[1]] += sum(flag < PushFlag.REPLAYED for flag in result)
+                self._pushed[command[QUEUE]] += sum(flag < PushFlag.REPLAYED for flag in result)
             elif op in _RICH_PUSHES:
                 if not isinstance(result, Waits):
-                    self._count_pushes(command[1], result)
+                    self._count_pushes(command[QUEUE], result)
             elif op == Op.PUSH_MARKED:
-                self._pushed[command[1]] += result
+                self._pushed[command[QUEUE]] += result
             elif op in COPIES:
                 self._pushed.update(name for name, flag in result if flag < PushFlag.REPLAYED)
             elif op in PULLS:

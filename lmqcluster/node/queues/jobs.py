@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core import Op
+from ...core import command_layout as layout
 from ...core.marks import NOTE_BYTES_MAX
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
@@ -101,7 +101,7 @@ class Jobs:
             proposals.check_push(len(content))
             size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
             size += sum(_options_bytes(row) for row in options)
-        command = [Op.PUSH_MARKED, queue, rows, stream.job, stream.name, first, note, done, stream.owner]
+        command = layout.push_marked(queue, rows, (stream.job, stream.name), first, note, done, stream.owner)
         stored: int = await proposals.propose(command, size)
         return stored
 
@@ -120,7 +120,7 @@ class Jobs:
         self._proposals.check_version()
         if len(names) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a request may name at most {PUSH_COUNT_MAX} jobs, this names {len(names)}")
-        ended: int = await self._proposals.propose([Op.END_JOBS, list(names), owner], 64 + sum(map(len, names)))
+        ended: int = await self._proposals.propose(layout.end_jobs(list(names), owner), 64 + sum(map(len, names)))
         return ended
 
     async def show(self, owner: bytes | None) -> list[JobInfo]:

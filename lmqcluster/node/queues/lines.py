@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...core import Machine, Op, Queue
+from ...core import command_layout as layout
+from ...core.command_layout import Asked
 from ...core.commands import Command, Delivered
 from ...core.poll_limits import Endpoint
 from ...replication.log_clock import LogClock
@@ -17,7 +19,7 @@ from ..proposer import Group
 from .pattern_views import PatternViews, View
 
 __all__ = [
-    "CANDIDATES_MAX", "Asked", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter",
+    "CANDIDATES_MAX", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter",
     "polls_are_suspended",
 ]  # fmt: skip
 
@@ -45,10 +47,6 @@ class Puller(Protocol):
 
 Ticket = tuple[Puller, Any, int, float | None]
 """One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
-
-
-Asked = tuple[Any, ...]
-"""What a pull asks for beyond queue and count: the operation and its further arguments."""
 
 
 class Waiter:
@@ -124,7 +122,7 @@ class QueueLine(Line):
         return (None, 0) if queue is None else (queue.head_us(), queue.due_count(self._machine().now_us))
 
     def command(self, count: int) -> Command:
-        return [Op.PULL, self.key, count]
+        return layout.pull(self.key, count)
 
     def drop(self) -> None:
         super().drop()
@@ -135,7 +133,7 @@ class QueueLine(Line):
 class LeaseLine(QueueLine):
     """A line for one queue, of pulls that ask for more than the queue's timeout: by what they ask for."""
 
-    __slots__ = ("_asked", "_by_queue", "_op")
+    __slots__ = ("_asked", "_by_queue")
 
     def __init__(
         self,
@@ -146,16 +144,16 @@ class LeaseLine(QueueLine):
     ) -> None:
         super().__init__({}, key, machine)
         self._by_queue = by_queue
-        self._op, *self._asked = asked
+        self._asked = asked
 
     def session(self) -> int | None:
         """In which session they pull, None for none."""
-        return self._asked[1] if self._op == Op.PULL_IN_SESSION else None
+        return layout.session_asked(self._asked)
 
     def head(self) -> tuple[int | None, int]:
         machine, session = self._machine(), self.session()
         queue = machine.queues.get(self.key)
-        if self._op == Op.POLL and (queue is None or polls_are_suspended(machine, queue)):
+        if layout.operation_asked(self._asked) == Op.POLL and (queue is None or polls_are_suspended(machine, queue)):
             return None, 0
         if session is None or queue is None or not queue.is_exclusive():
             return super().head()
@@ -165,14 +163,13 @@ class LeaseLine(QueueLine):
         return queue.earliest_us(), queue.due_count(machine.now_us)
 
     def command(self, count: int) -> Command:
-        return [self._op, self.key, count, *self._asked]
+        return layout.pull_asking(self._asked, self.key, count)
 
     def drop(self) -> None:
         super().drop()
         lines = self._by_queue.get(self.key, {})
-        asked = (self._op, *self._asked)
-        if lines.get(asked) is self:
-            del lines[asked]
+        if lines.get(self._asked) is self:
+            del lines[self._asked]
             if not lines:
                 del self._by_queue[self.key]
 
@@ -216,9 +213,9 @@ class PatternLine(Line):
 
     def command(self, count: int) -> Command:
         if self._machine().version < 2:
-            return [Op.PULL_ANY, self.key, count]
+            return layout.pull_any(self.key, count)
         found = self.view.first(CANDIDATES_MAX, max(self._clock.now_us(), self._machine().now_us))
-        return [Op.PULL_FIRST, [queue.name for queue in found], count]
+        return layout.pull_first([queue.name for queue in found], count)
 
     def is_needed(self) -> bool:
         return super().is_needed() or self.looking > 0

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ...core import Op
+from ...core import command_layout as layout
 from ...core.commands import Delivered, Place
 from ...core.sessions import LEASES_MAX
 from ...wire.errors import LmqError
@@ -87,7 +87,7 @@ class OpenReads:
             left_s = None if ends_s is None else max(0.0, ends_s - self._loop.time())
             session = await self._session.id()
             holder = service.sessions.number(session)
-            asked = (Op.PULL_IN_SESSION, until_us, holder, 0, -1, *service.owned(OWNER))
+            asked = layout.asks_in_session(until_us, holder, 0, -1, *service.owned(OWNER))
             start = partial(self._turns.open, asked)
             try:
                 delivered = await service.delivered(start, queue, (count, left_s), has_room, charged=False, until=until)
@@ -134,7 +134,7 @@ class OpenReads:
         service = self._service
         service.check_version(3)
         service.check_name(queue, OWNER)
-        start = partial(self._turns.open, (Op.PULL_LEASE, 0, True))
+        start = partial(self._turns.open, layout.asks_with_lease(0, settles=True))
         return await service.delivered(start, queue, (1, 0.0), None)
 
     def confirm_soon(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
@@ -158,7 +158,7 @@ class OpenReads:
     async def abort_numbers(self, queue: bytes, numbers: Sequence[int]) -> list[bool]:
         """As `abort`, with the numbers of the deliveries."""
         self._service.check_version(3)
-        command = [Op.GIVE_BACK, queue, list(numbers), int(Place.HEAD), 0]
+        command = layout.give_back(queue, list(numbers), Place.HEAD)
         settled: list[bool] | None = await self._service.propose(command, 64 + 12 * len(numbers))
         return [False] * len(numbers) if settled is None else settled
 
@@ -176,4 +176,4 @@ class OpenReads:
             # The last ones go to the head first, so that all of them stand in order there.
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
                 part = list(numbers[start : start + _NUMBERS_MAX])
-                self._service.proposer.add_first(Group([Op.GIVE_BACK, queue, part, int(Place.HEAD), 0], [], unheard))
+                self._service.proposer.add_first(Group(layout.give_back(queue, part, Place.HEAD), [], unheard))

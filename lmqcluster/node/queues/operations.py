@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 
 from ...core import Op
+from ...core import command_layout as layout
+from ...core.commands import Command
 from ...core.operations import STEP_MAX
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
@@ -43,14 +45,14 @@ class QueueOperations:
         It ends when nothing is left, or when as many are gone as the queue held when it began: what is pushed meanwhile
         stands behind those.
         """
-        command = [Op.PURGE, queue]
+        command = layout.purge(queue)
         if count is not None or self._proposals.machine().version < _WHOLE_LINES:
             return self._repeat(command, _checked_count(count))
-        return self._purge_rest(self._send([*command, _WHOLE]), command)
+        return self._purge_rest(self._send(layout.with_limit(command, _WHOLE)), command)
 
-    async def _purge_rest(self, first: asyncio.Future[int | None], command: list[Any]) -> int:
+    async def _purge_rest(self, first: asyncio.Future[int | None], command: Command) -> int:
         """What waits in no plain line goes step by step."""
-        queue: bytes = command[1]
+        queue: bytes = command[layout.QUEUE]
         gone = await first
         if gone is None:
             raise no_queue(queue)
@@ -75,7 +77,7 @@ class QueueOperations:
         self._proposals.check_name(destination, owner)
         if queue == destination:
             raise LmqError("bad_request", "a queue cannot be moved to itself")
-        return self._repeat([Op.MOVE, queue, destination], _checked_count(count))
+        return self._repeat(layout.move(queue, destination), _checked_count(count))
 
     def withdraw(self, queue: bytes, label: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
         """Remove up to `count` messages (None: all) with a label that nobody holds; returns how many there were.
@@ -85,7 +87,7 @@ class QueueOperations:
         """
         _check_label(label)
         self._proposals.check_version(3)
-        return self._repeat([Op.WITHDRAW, queue, label], _checked_count(count))
+        return self._repeat(layout.withdraw(queue, label), _checked_count(count))
 
     def redrive(
         self,
@@ -110,7 +112,7 @@ class QueueOperations:
         if label:
             _check_label(label)
         self._proposals.check_version(3)
-        return self._repeat([Op.REDRIVE, queue, destination or b"", label], _checked_count(count))
+        return self._repeat(layout.redrive(queue, destination or b"", label), _checked_count(count))
 
     def bind(self, source: bytes, target: bytes, owner: bytes = b"") -> Coroutine[Any, Any, bool]:
         """Have a copy of what is pushed to one queue stored in another in the same step; False if it was so before.
@@ -126,14 +128,14 @@ class QueueOperations:
             raise LmqError("bad_request", "a queue cannot be bound to itself")
         self._proposals.check_room()
         self._proposals.check_version(3)
-        return self._changed(self._send([Op.BIND, source, target]), "queue bound", source, target)
+        return self._changed(self._send(layout.bind(source, target)), "queue bound", source, target)
 
     def unbind(self, source: bytes, target: bytes) -> Coroutine[Any, Any, bool]:
         """End a binding; False if there is none."""
         self._proposals.check_version(3)
         if max(len(source), len(target)) > NAME_BYTES_MAX:
             raise LmqError("bad_name", f"a queue name has at most {NAME_BYTES_MAX} bytes")
-        return self._changed(self._send([Op.UNBIND, source, target]), "queue unbound", source, target)
+        return self._changed(self._send(layout.unbind(source, target)), "queue unbound", source, target)
 
     @staticmethod
     async def _changed(changed: asyncio.Future[bool], event: str, source: bytes, target: bytes) -> bool:
@@ -154,11 +156,11 @@ class QueueOperations:
 
     def suspend(self, queue: bytes) -> Coroutine[Any, Any, None]:
         """Have the queue hand out nothing until it is resumed; everything else goes on."""
-        return self._finish(queue, self._send([Op.SUSPEND, queue, True]), "queue suspended")
+        return self._finish(queue, self._send(layout.suspend(queue, True)), "queue suspended")
 
     def resume(self, queue: bytes) -> Coroutine[Any, Any, None]:
         """Have the queue hand out messages again, to those first who have waited."""
-        return self._finish(queue, self._send([Op.SUSPEND, queue, False]), "queue resumed")
+        return self._finish(queue, self._send(layout.suspend(queue, False)), "queue resumed")
 
     @staticmethod
     async def _finish(queue: bytes, found: asyncio.Future[bool | None], event: str) -> None:
@@ -166,17 +168,17 @@ class QueueOperations:
             raise no_queue(queue)
         log.info(event, queue=_shown(queue))
 
-    def _repeat(self, command: list[Any], count: int) -> Coroutine[Any, Any, int]:
-        first = self._send([*command, min(count, STEP_MAX)])
+    def _repeat(self, command: Command, count: int) -> Coroutine[Any, Any, int]:
+        first = self._send(layout.with_limit(command, min(count, STEP_MAX)))
         return self._go_on(first, command, count)
 
-    def _send(self, command: list[Any]) -> asyncio.Future[Any]:
-        if len(command[1]) > NAME_BYTES_MAX:
-            raise no_queue(command[1])
+    def _send(self, command: Command) -> asyncio.Future[Any]:
+        if len(command[layout.QUEUE]) > NAME_BYTES_MAX:
+            raise no_queue(command[layout.QUEUE])
         return self._proposals.send(command, 64 + 2 * NAME_BYTES_MAX)
 
-    async def _go_on(self, first: asyncio.Future[int | None], command: list[Any], count: int) -> int:
-        queue: bytes = command[1]
+    async def _go_on(self, first: asyncio.Future[int | None], command: Command, count: int) -> int:
+        queue: bytes = command[layout.QUEUE]
         step = min(count, STEP_MAX)
         gone = await first
         if gone is None:
@@ -191,19 +193,19 @@ class QueueOperations:
         return self._told(command, done)
 
     @staticmethod
-    def _told(command: list[Any], done: int) -> int:
-        event = f"messages {_DONE[command[0]]}"
-        log.info(event, queue=_shown(command[1]), count=done)
+    def _told(command: Command, done: int) -> int:
+        event = f"messages {_DONE[command[layout.OP]]}"
+        log.info(event, queue=_shown(command[layout.QUEUE]), count=done)
         return done
 
-    async def _next(self, command: list[Any], step: int, done: int) -> int:
+    async def _next(self, command: Command, step: int, done: int) -> int:
         try:
             # A queue that is deleted meanwhile has nothing left.
-            return int(await self._send([*command, step]) or 0)
+            return int(await self._send(layout.with_limit(command, step)) or 0)
         except LmqError as exc:
             # A part of it has been done, so this is not what a refused request looks like.
-            reason = f"{done} messages were {_DONE[command[0]]} before this: {exc.message}"
-            raise LmqError("unknown_outcome", reason, retryable=command[0] in (Op.PURGE, Op.WITHDRAW)) from exc
+            reason = f"{done} messages were {_DONE[command[layout.OP]]} before this: {exc.message}"
+            raise LmqError("unknown_outcome", reason, retryable=command[layout.OP] in (Op.PURGE, Op.WITHDRAW)) from exc
 
     def _size(self, queue: bytes) -> int:
         found = self._proposals.machine().queues.get(queue)

@@ -15,7 +15,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from ...core import Machine, Op
+from ...core import Machine
+from ...core import command_layout as layout
 from ...core.commands import Delivered
 from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError
@@ -90,7 +91,7 @@ class PatternPulls:
             if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
                 self._pull(line, [ticket])
                 return True
-            self._propose(Group([Op.BARRIER], [ticket], _Looking(self, line)), 16)
+            self._propose(Group(layout.barrier(), [ticket], _Looking(self, line)), 16)
         except LmqError:
             self._drop_if_unneeded(line)
             raise

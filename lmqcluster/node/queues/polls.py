@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core import Op, Queue
+from ...core import Queue
+from ...core import command_layout as layout
 from ...core.message_index import tag_of
 from ...core.poll_limits import POLL_COUNTERS, Endpoint, PollLimits
 from ...wire.errors import LmqError
@@ -99,7 +100,7 @@ class PolledQueues:
         self._service.check_version(3)
         self._service.check_name(queue, b"")
         pairs = [["retry", RETRY_WITHOUT_END]]
-        return bool(await self._service.propose([Op.CREATE_INDEXED, queue, pairs, owner], 96))
+        return bool(await self._service.propose(layout.create_indexed(queue, pairs, owner), 96))
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class PolledQueues:
         service.check_push(max(sizes, default=0))
         rows = self._rows(contents, hidden_s, key)
         size = sum(sizes) + _ROW_BYTES * len(rows)
-        results = await service.propose([Op.PUSH_EXISTING, queue, rows, *service.owned(owner)], size)
+        results = await service.propose(layout.push_existing(queue, rows, *service.owned(owner)), size)
         return [sequence for _flag, sequence in results]
 
     def _rows(self, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None) -> list[list[Any] | bytes]:
@@ -162,7 +163,7 @@ class PolledQueues:
             has_room: as in a pull.
         """
         self._check(queue)
-        asked = (Op.POLL, _microseconds(hide_s), takes_hidden, False)
+        asked = layout.asks_with_poll(_microseconds(hide_s), takes_hidden=takes_hidden)
         wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
         start = self._pulls().start_asking
         if not takes_hidden and await self._is_empty(queue):
@@ -207,7 +208,7 @@ class PolledQueues:
     async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> int | None:
         """Hide a message for another while; returns its new tag, None if it is not there or has another tag."""
         self._check(queue)
-        number = await self._service.propose([Op.UPDATE, queue, message, tag, _microseconds(hide_s)], 96)
+        number = await self._service.propose(layout.update(queue, message, tag, _microseconds(hide_s)), 96)
         return None if number is None else tag_of(number)
 
     async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
@@ -215,7 +216,7 @@ class PolledQueues:
         self._check(queue)
         if len(pairs) > PULL_COUNT_MAX:
             raise LmqError("too_large", f"a request may delete at most {PULL_COUNT_MAX} messages, not {len(pairs)}")
-        done: list[bool] = await self._service.propose([Op.DELETE_POLLED, queue, pairs], 64 + 20 * len(pairs))
+        done: list[bool] = await self._service.propose(layout.delete_polled(queue, pairs), 64 + 20 * len(pairs))
         return done
 
     def _check(self, queue: bytes) -> None:
@@ -229,13 +230,13 @@ class PolledQueues:
         """Suspend or resume kinds of requests on a queue, or, with an empty name, on all; returns what is suspended now."""
         self._check(queue)
         given = [switches.get(endpoint.name.lower()) for endpoint in Endpoint]
-        return _named(await self._service.propose([Op.SUSPEND_ENDPOINTS, queue, given], 64 + len(queue)))
+        return _named(await self._service.propose(layout.suspend_endpoints(queue, given), 64 + len(queue)))
 
     async def throttle(self, queue: bytes, throttle: tuple[int, int] | None) -> None:
         """Bound the polls of a queue, or, with an empty name, those of all together: so many in so many seconds."""
         self._check(queue)
         polls, seconds = throttle or (None, 1)
-        await self._service.propose([Op.THROTTLE, queue, polls, seconds * 1_000_000], 64 + len(queue))
+        await self._service.propose(layout.throttle(queue, polls, seconds * 1_000_000), 64 + len(queue))
 
     async def limits(self, queue: bytes) -> Limits:
         """What bounds requests on a queue, or, with an empty name, on all."""
@@ -301,12 +302,12 @@ class PolledQueues:
     async def set_api_key(self, key: bytes, prefix: bytes) -> None:
         """Add a key, or give it another prefix."""
         self._service.check_version(3)
-        await self._service.propose([Op.SET_API_KEY, key, prefix], 64 + len(key) + len(prefix))
+        await self._service.propose(layout.set_api_key(key, prefix), 64 + len(key) + len(prefix))
 
     async def delete_api_key(self, key: bytes) -> bool:
         """Delete a key; False if there is none."""
         self._service.check_version(3)
-        return bool(await self._service.propose([Op.DELETE_API_KEY, key], 64 + len(key)))
+        return bool(await self._service.propose(layout.delete_api_key(key), 64 + len(key)))
 
     def prefix_of(self, key: bytes) -> bytes | None:
         """What the names of the queues begin with that a key opens; None if it is not known here."""

@@ -7,8 +7,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ...core import Machine, Op
-from ...core.commands import RefusedError
+from ...core import Machine
+from ...core import command_layout as layout
+from ...core.commands import Command, RefusedError
 from ...core.quotas import Kind
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
@@ -17,6 +18,7 @@ from ...wire.queue_options import QUEUE_OPTIONS
 from ..memory import MESSAGE_OVERHEAD_BYTES
 from ..proposer import Group, Proposer
 from ..turns import Turns
+from . import requests
 from .pattern_views import PatternViews
 from .push_items import PushItem
 
@@ -71,18 +73,22 @@ class Proposals:
 
     async def barrier(self) -> None:
         """Afterwards local reads show everything that was acknowledged anywhere before the call."""
-        await self.propose([Op.BARRIER], 16)
+        await self.ask(requests.barrier())
 
     async def look_up(self) -> None:
         """As `barrier`, but without an entry of the log if the other members answer."""
         if self.fresh is None or not await self.fresh():
             await self.barrier()
 
-    async def propose(self, command: list[Any], size_bytes: int) -> Any:
+    async def ask(self, request: requests.Request) -> Any:
+        """As `propose`, for a request that was made by the functions of `requests`."""
+        return await self.send(*request)
+
+    async def propose(self, command: Command, size_bytes: int) -> Any:
         """Have a command carried out; returns what the state machine returned."""
         return await self.send(command, size_bytes)
 
-    def send(self, command: list[Any], size_bytes: int) -> asyncio.Future[Any]:
+    def send(self, command: Command, size_bytes: int) -> asyncio.Future[Any]:
         """Send a command now; what is returned tells later what the state machine returned."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self.proposer.add(Group(command, [future], self._futures), size_bytes)
@@ -115,7 +121,7 @@ class Proposals:
                 raise LmqError(exc.code, exc.reason) from exc
             # The command that needs the queue follows; should this one be refused, that one makes the queue for nobody, within
             # a quota too.
-            self.proposer.add(Group([Op.CREATE_FOR, queue, owner], [], unheard), 64 + len(queue))
+            self.proposer.add(Group(layout.create_for(queue, owner), [], unheard), 64 + len(queue))
 
     def check_room(self, more_bytes: int = 0) -> None:
         """Refuse what would be kept.
@@ -200,7 +206,7 @@ class Proposals:
         if any(name in QUEUE_OPTIONS for name, _ in properties):
             self.check_version(3)
 
-    def send_first(self, command: list[Any]) -> asyncio.Future[None]:
+    def send_first(self, command: Command) -> asyncio.Future[None]:
         """Send a small command of the node itself before all that waits, also while clients are refused.
 
         What is returned is done when the command has an outcome, whatever it is.

@@ -16,17 +16,19 @@ from itertools import chain
 from typing import Any
 
 from ...core import Machine, Op, Queue
+from ...core import command_layout as layout
+from ...core.command_layout import COUNT, OP, QUEUE, Asked
 from ...core.commands import Command, Delivered, Place
 from ...core.idle_queues import TOUCH_US
 from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError, Outcome
 from ...wire.limits import PULL_COUNT_MAX
 from ..proposer import Group, Proposer
-from .lines import Asked, LeaseLine, Line, PatternLine, Puller, QueueLine, Ticket, Waiter
+from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, Ticket, Waiter
 from .pattern_pulls import PatternPulls
 from .pattern_views import PatternViews
 
-__all__ = ["Puller", "Pulls", "Ticket", "Waiter", "is_charged"]
+__all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
 
 _CLAIM_MAX = 512
 _AGAIN_S = 0.002
@@ -82,15 +84,15 @@ class Pulls:
         if (
             tail is not None
             and tail.sink is self
-            and tail.command[1] == queue
-            and tail.command[0] == Op.PULL
-            and tail.command[2] + ticket[2] <= PULL_COUNT_MAX
+            and tail.command[QUEUE] == queue
+            and tail.command[OP] == Op.PULL
+            and tail.command[COUNT] + ticket[2] <= PULL_COUNT_MAX
         ):
-            tail.command[2] += ticket[2]
+            tail.command[COUNT] += ticket[2]
             tail.tickets.append(ticket)
             self._proposer.grew(tail, _DELIVERY_BYTES * ticket[2])
         else:
-            group = Group([Op.PULL, queue, ticket[2]], [ticket], self)
+            group = Group(layout.pull(queue, ticket[2]), [ticket], self)
             self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
 
     def start_with_lease(self, lease_us: int, queue: bytes, ticket: Ticket) -> None:
@@ -99,7 +101,7 @@ class Pulls:
         Raises:
             LmqError: the node takes no more requests.
         """
-        self.start_asking((Op.PULL_LEASE, lease_us, False), queue, ticket)
+        self.start_asking(layout.asks_with_lease(lease_us), queue, ticket)
 
     def start_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
         """As `start`, for a pull that asks for more.
@@ -107,27 +109,23 @@ class Pulls:
         Raises:
             LmqError: the node takes no more requests.
         """
-        op, *arguments = asked
         tail, size = self._proposer.tail, _DELIVERY_BYTES * ticket[2]
         if (
             tail is not None
             and tail.sink is self
-            and tail.command[1] == queue
-            and tail.command[0] == op
-            and tail.command[3:] == arguments
-            and tail.command[2] + ticket[2] <= PULL_COUNT_MAX
-            and _may_share(asked)
+            and tail.command[QUEUE] == queue
+            and tail.command[COUNT] + ticket[2] <= PULL_COUNT_MAX
+            and layout.may_share(tail.command, asked)
         ):
-            tail.command[2] += ticket[2]
+            tail.command[COUNT] += ticket[2]
             tail.tickets.append(ticket)
             self._proposer.grew(tail, size)
         else:
-            self._proposer.add(Group([op, queue, ticket[2], *arguments], [ticket], self), 64 + size)
+            self._proposer.add(Group(layout.pull_asking(asked, queue, ticket[2]), [ticket], self), 64 + size)
 
     def wait_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
         """Wait for a queue in which nothing is due, as if a pull had found that out."""
-        op, *arguments = asked
-        command = [op, queue, ticket[2], *arguments]
+        command = layout.pull_asking(asked, queue, ticket[2])
         self.queue_up(self._line(command) or self._new_line(command), [ticket])
 
     def session_ended(self, session: int) -> None:
@@ -217,16 +215,16 @@ class Pulls:
             self.queue_up(line or self._new_line(group.command), empty_handed)
 
     def _line(self, command: Command) -> QueueLine | None:
-        if command[0] != Op.PULL:
-            return self._with_lease.get(command[1], {}).get(_asked(command))
-        return self._queues.get(command[1])
+        if command[OP] != Op.PULL:
+            return self._with_lease.get(command[QUEUE], {}).get(layout.asked_of(command))
+        return self._queues.get(command[QUEUE])
 
     def _new_line(self, command: Command) -> QueueLine:
-        key = command[1]
-        if command[0] == Op.PULL:
+        key = command[QUEUE]
+        if command[OP] == Op.PULL:
             line = self._queues[key] = QueueLine(self._queues, key, self._machine)
             return line
-        asked = _asked(command)
+        asked = layout.asked_of(command)
         with_lease = LeaseLine(self._with_lease, key, asked, self._machine)
         self._with_lease.setdefault(key, {})[asked] = with_lease
         return with_lease
@@ -255,14 +253,13 @@ class Pulls:
         # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
         group.tickets = []
         if position < len(delivered):
-            self.put_back(delivered[position:], charged=is_charged(group.command))
+            self.put_back(delivered[position:], charged=layout.is_charged(group.command))
         return empty_handed
 
     def _pull_again(self, group: Group) -> None:
         """The pull met only exhausted messages, as many as one command may drop."""
         tickets, group.tickets = group.tickets, []
-        op, queue, count, *_ = group.command
-        again = Group([op, queue, count, *_asked(group.command)[1:]], tickets, self)
+        again = Group(layout.pull_again(group.command), tickets, self)
         try:
             self._proposer.add(again, 64)
         except LmqError as exc:
@@ -421,7 +418,7 @@ class Pulls:
             line.claim = None
         rest = self._serve(line, delivered) if delivered else []
         if rest:
-            self.put_back(rest, charged=is_charged(claim.command))
+            self.put_back(rest, charged=layout.is_charged(claim.command))
         if line.claim is None:
             self._end_waits_that_are_over(line, error)
         if not line.is_needed():
@@ -456,26 +453,10 @@ class Pulls:
     def put_back_numbers(self, by_queue: dict[bytes, list[int]], *, charged: bool = True) -> None:
         """Return deliveries by their numbers."""
         for name, numbers in by_queue.items():
-            command = [Op.PUT_BACK, name, numbers] if charged else [Op.GIVE_BACK, name, numbers, int(Place.KEEP), 0]
+            command = (
+                layout.settle(Op.PUT_BACK, name, numbers) if charged else layout.give_back(name, numbers, Place.KEEP)
+            )
             self._proposer.add_first(Group(command, [], self._returns))
-
-
-def _asked(command: Command) -> Asked:
-    """What a pull asks for when it is sent again for those who wait: a poll is counted once."""
-    if command[0] == Op.POLL:
-        return (command[0], *command[3:5], True)
-    return (command[0], *command[3:])
-
-
-def _may_share(asked: Asked) -> bool:
-    """Whether pulls that ask for this may share a command, as plain pulls do: none of them gives back what another one got."""
-    op, *arguments = asked
-    return bool(op == Op.PULL_LEASE or (op == Op.PULL_IN_SESSION and arguments[3] < 0))
-
-
-def is_charged(command: Command) -> bool:
-    """Whether the deliveries of a pull use up something."""
-    return command[0] != Op.PULL_IN_SESSION or bool(command[5])
 
 
 class _ClaimSink:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import Op
+from ...core import command_layout as layout
 from ...core.named_queues import NAMES_MAX
 from ...wire.errors import LmqError
 from .patterns import check_pattern
@@ -36,7 +36,9 @@ async def push_copies(proposals: Proposals, pattern: bytes, row: list[Any], clie
     check_pattern(pattern)
     proposals.check_push(size)
     if proposals.machine().version < 2:
-        stored: list[tuple[bytes, int]] = await proposals.propose([Op.PUSH_ALL, pattern, row], size + 64 + len(pattern))
+        stored: list[tuple[bytes, int]] = await proposals.propose(
+            layout.push_all(pattern, row), size + 64 + len(pattern)
+        )
         return stored
     names = await _names(proposals, pattern, client)
     proposals.check_push(size, copies=len(names))
@@ -44,7 +46,7 @@ async def push_copies(proposals: Proposals, pattern: bytes, row: list[Any], clie
     for start in range(0, len(names), NAMES_MAX):
         part = names[start : start + NAMES_MAX]
         try:
-            stored += await proposals.propose([Op.PUSH_EACH, part, row], size + 64 + sum(map(len, part)))
+            stored += await proposals.propose(layout.push_each(part, row), size + 64 + sum(map(len, part)))
         except LmqError as exc:
             if not stored:
                 raise

@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ...core import Op
+from ...core import command_layout as layout
+from ...core.command_layout import Asked
 from ...core.commands import Command
 from ...wire.errors import LmqError
 from ..proposer import Group, Proposer
-from .lines import Asked, Ticket
+from .lines import Ticket
 from .pulls import Pulls
 from .shares import Share, shares
 
@@ -81,10 +83,10 @@ class ReadTurns:
             numbers += more
             tickets += [share] * len(more)
             if len(numbers) >= _NUMBERS_MAX:
-                self._send_some([Op.ACK, queue, numbers], tickets)
+                self._send_some(layout.settle(Op.ACK, queue, numbers), tickets)
                 numbers, tickets = [], []
         if numbers:
-            self._send_some([Op.ACK, queue, numbers], tickets)
+            self._send_some(layout.settle(Op.ACK, queue, numbers), tickets)
 
     def _send_some(self, command: Command, tickets: list[Share]) -> None:
         group = Group(command, tickets, shares)

@@ -8,15 +8,18 @@ from functools import partial
 from typing import Any
 
 from ...core import Machine, Op
+from ...core import command_layout as layout
+from ...core.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
 from ...core.commands import Delivered, Place
 from ...core.hooked_names import HookedNames
 from ...core.properties import SYSTEM_DEFAULTS, Rule, settings_of
 from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
-from ...wire.properties import Properties, Rules, properties_bytes, rules_bytes
+from ...wire.properties import Properties, Rules
 from ..proposer import Group, Proposer
 from ..turns import Turns
+from . import requests
 from .deliveries import Delivery, first_of, rendered
 from .info import QueueInfo, info_of
 from .jobs import Jobs
@@ -152,12 +155,9 @@ class QueueService(Proposals):
             self.check_version(3)
         elif len(items) == 1 and not items[0].headers and items[0].key is None:
             return [Stored(await self._push_plain(queue, items[0]))]
-        size = sum(item.size_bytes() for item in items)
         if has_options or (len(items) > 1 and self.machine().version >= 3):
-            command = [Op.PUSH_TRAITS, queue, [item.row_with_options() for item in items], *self.owned(owner)]
-            return [stored(*one) for one in await self.propose(command, size)]
-        command = [Op.PUSH_ITEMS, queue, [item.row() for item in items], b"", *self.owned(owner)]
-        flags: list[int] = await self.propose(command, size)
+            return [stored(*one) for one in await self.ask(requests.push_rows(queue, items, self.owned(owner)))]
+        flags: list[int] = await self.ask(requests.push_items(queue, items, b"", self.owned(owner)))
         check_all_stored(queue, flags)
         return [Stored(flag) for flag in flags]
 
@@ -191,12 +191,12 @@ class QueueService(Proposals):
         self.check_push(max(map(len, contents)))
         share = Share(self._loop.create_future(), len(contents))
         size, tail = sum(map(len, contents)) + 8 * len(contents), self.proposer.tail
-        if tail is not None and tail.sink is shares and tail.command[1] == queue and tail.command[0] == Op.PUSH:
-            tail.command[3].extend(contents)
+        if tail is not None and tail.sink is shares and tail.command[QUEUE] == queue and tail.command[OP] == Op.PUSH:
+            tail.command[CONTENTS].extend(contents)
             tail.tickets.extend([share] * len(contents))
             self.proposer.grew(tail, size)
         else:
-            command = [Op.PUSH, queue, None, contents, None, 0]
+            command = layout.push(queue, None, contents, None, 0)
             self.proposer.add(Group(command, [share] * len(contents), shares), size + 64)
         return share.future
 
@@ -207,14 +207,14 @@ class QueueService(Proposals):
         if (
             tail is not None
             and tail.sink is self._flags
-            and tail.command[1] == queue
-            and tail.command[2] == item.content_type
+            and tail.command[QUEUE] == queue
+            and tail.command[TYPE] == item.content_type
         ):
-            tail.command[3].append(item.content)
+            tail.command[CONTENTS].append(item.content)
             tail.tickets.append(future)
             self.proposer.grew(tail, size)
         else:
-            command = [Op.PUSH, queue, item.content_type, [item.content], None, 0]
+            command = layout.push(queue, item.content_type, [item.content], None, 0)
             self.proposer.add(Group(command, [future], self._flags), size + 64)
         return future
 
@@ -259,11 +259,11 @@ class QueueService(Proposals):
         return await self._settled(queue, delivered) if settles and delivered else delivered
 
     async def _pull_in_session(
-        self, queue: bytes, arguments: tuple[Any, ...], wanted: tuple[int, float | None], has_room: HasRoom | None
+        self, queue: bytes, asked: Asked, wanted: tuple[int, float | None], has_room: HasRoom | None, *, charged: bool
     ) -> list[Delivery]:
-        """As `pull`, for `Sessions.pull`: with the further arguments of the command, for so many messages and so long."""
-        start = partial(self.pulls.start_asking, (Op.PULL_IN_SESSION, *arguments))
-        return await self._wait_for(start, queue, wanted, has_room, charged=bool(arguments[2]))
+        """As `pull`, for `Sessions.pull`: asking for this, for so many messages and so long."""
+        start = partial(self.pulls.start_asking, asked)
+        return await self._wait_for(start, queue, wanted, has_room, charged=charged)
 
     async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
         """Acknowledge deliveries that are to be handed out; returns those whose leases have not ended meanwhile."""
@@ -375,7 +375,7 @@ class QueueService(Proposals):
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
         numbers = [receipts.parse(one) for one in ids]
-        results: list[bool] | None = await self.propose([op, queue, numbers, *more], 64 + 12 * len(numbers))
+        results: list[bool] | None = await self.ask(requests.settle(op, queue, numbers, *more))
         if results is None:
             raise no_queue(queue)
         return results
@@ -392,27 +392,21 @@ class QueueService(Proposals):
         """Set some of a queue's own properties, keep the others; creates the queue."""
         self.check_name(queue, owner)
         self.check_room()
-        self.check_options(properties)
-        await self.propose(
-            [Op.SET_PROPERTIES, queue, [list(pair) for pair in properties]], 64 + properties_bytes(properties)
-        )
+        await self.ask(requests.set_properties(self, queue, properties))
 
     async def clear_properties(self, queue: bytes, owner: bytes = b"") -> None:
         """Forget a queue's own properties; creates the queue."""
         self.check_name(queue, owner)
-        await self.propose([Op.CLEAR_PROPERTIES, queue], 64)
+        await self.ask(requests.clear_properties(queue))
 
     async def delete(self, queue: bytes) -> bool:
         """Delete a queue with its messages and properties; False if it does not exist. Waiting pulls stay."""
-        return len(queue) <= NAME_BYTES_MAX and bool(await self.propose([Op.DELETE, queue], 64))
+        return len(queue) <= NAME_BYTES_MAX and bool(await self.ask(requests.delete(queue)))
 
     async def set_defaults(self, rules: Rules) -> None:
         """Replace the default rules. Raises ``bad_pattern``, and ``bad_property`` if they are too many."""
         check_rules(rules)
-        for _, properties in rules:
-            self.check_options(properties)
-        rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
-        await self.propose([Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules))
+        await self.ask(requests.set_defaults(self, rules))
 
     # --- local reads ----------------------------------------------------------------------------------------------
 
@@ -470,7 +464,7 @@ class _FlagSink:
         for future, flag in zip(group.tickets, flags, strict=True):
             if future.done():
                 continue
-            error = refusal_of(group.command[1], flag) if flag else None
+            error = refusal_of(group.command[QUEUE], flag) if flag else None
             if error is None:
                 future.set_result(flag)
             else:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Protocol
 
-from ...core import Op
+from ...core import command_layout as layout
+from ...core.command_layout import Asked
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
 from ..proposer import Group
+from . import requests
 from .deliveries import Delivery
 from .naming import no_queue
 from .notice_board import NoticeBoard
 from .proposals import Proposals, unheard
-from .times import lease_us, session_us
+from .times import lease_us
 
 __all__ = ["Sessions"]
 
 HasRoom = Callable[[int], bool]
-Pull = Callable[[bytes, tuple[Any, ...], tuple[int, float | None], HasRoom | None], Awaitable[list[Delivery]]]
-"""Pulls from a queue with the further arguments of the command, for so many messages and so long."""
+
+
+class Pull(Protocol):
+    """Pulls from a queue, asking for this, so many messages and so long."""
+
+    def __call__(
+        self, queue: bytes, asked: Asked, wanted: tuple[int, float | None], has_room: HasRoom | None, *, charged: bool
+    ) -> Awaitable[list[Delivery]]: ...
 
 
 class Sessions:
@@ -45,27 +53,26 @@ class Sessions:
     async def open(self, ttl_s: float, owner: bytes = b"") -> bytes:
         """Begin a session that ends `ttl_s` seconds after its last renewal; returns its id. Raises ``quota_exceeded``."""
         service = self._service
-        service.check_version(3)
-        service.check_room()
-        number: int = await service.propose([Op.OPEN_SESSION, session_us(ttl_s), *service.owned(owner)], 64)
+        number: int = await service.ask(requests.open_session(service, ttl_s, service.owned(owner)))
         return self._receipts().format(number)
 
     async def renew(self, session: bytes, owner: bytes = b"") -> bool:
         """Let a session live its whole time from now; False if it has ended."""
-        return bool(await self._propose(Op.RENEW_SESSION, session, owner))
+        return await self._ask(requests.renew_session, session, owner)
 
     async def end(self, session: bytes, owner: bytes = b"") -> bool:
         """End a session with all that it holds; False if it has ended before."""
-        return bool(await self._propose(Op.END_SESSION, session, owner))
+        return await self._ask(requests.end_session, session, owner)
 
     def end_soon(self, session: bytes, owner: bytes = b"") -> asyncio.Future[None]:
         """As `end`, also while clients are refused. Nobody has to wait for what is returned; it never fails."""
-        return self._service.send_first([Op.END_SESSION, self.number(session), *self._service.owned(owner)])
+        return self._service.send_first(layout.end_session(self.number(session), *self._service.owned(owner)))
 
-    async def _propose(self, op: Op, session: bytes, owner: bytes) -> object:
+    async def _ask(
+        self, request: Callable[[requests.Checks, int, list[bytes]], requests.Request], session: bytes, owner: bytes
+    ) -> bool:
         service = self._service
-        service.check_version(3)
-        return await service.propose([op, self.number(session), *service.owned(owner)], 64)
+        return bool(await service.ask(request(service, self.number(session), service.owned(owner))))
 
     def number(self, session: bytes) -> int:
         """The number of a session, 0 if the text is no id of one."""
@@ -113,8 +120,9 @@ class Sessions:
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         until_us = 0 if lease_s is None else lease_us(lease_s)
-        arguments = (until_us, self.number(session), charge, self.known(after), *service.owned(owner))
-        return await self._pull(queue, arguments, (count, wait_s), has_room)
+        number, known = self.number(session), self.known(after)
+        asked = layout.asks_in_session(until_us, number, charge, known, *service.owned(owner))
+        return await self._pull(queue, asked, (count, wait_s), has_room, charged=bool(charge))
 
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Give up the turn, or the place in line, at an exclusive queue; leases of its messages end. False if it had none."""
@@ -122,7 +130,7 @@ class Sessions:
         service.check_version(3)
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
-        command = [Op.LEAVE_QUEUE, queue, self.number(session), *service.owned(owner)]
+        command = layout.leave_queue(queue, self.number(session), *service.owned(owner))
         while (left := await service.propose(command, 64)) is None:
             pass
         return bool(left)
@@ -148,27 +156,24 @@ class Sessions:
         """
         service, number = self._service, self.number(session)
         service.check_version(3)
-        if not 0 < len(name) <= NAME_BYTES_MAX:
-            raise LmqError(
-                "bad_name", f"the name of a lock must have 1 to {NAME_BYTES_MAX} bytes, this has {len(name)}"
-            )
+        requests.check_lock_name(name)
         owned = service.owned(owner)
         waits = wait_s is None or wait_s > 0
         # From now on, because the notice may come with the same batch.
         granted = self._board.lock(name, number)
         try:
-            token: int = await service.propose([Op.LOCK, name, number, waits, *owned], 64 + len(name))
+            token: int = await service.ask(requests.lock(service, name, number, owned, waits=waits))
             if token or not waits:
                 return token or None
             return await asyncio.wait_for(granted, wait_s)
         except TimeoutError:
-            held = await service.propose([Op.LOCK, name, number, False, *owned], 64 + len(name))
+            held = await service.ask(requests.lock(service, name, number, owned, waits=False))
             if held:
                 return int(held)
-            await service.propose([Op.UNLOCK, name, number, *owned], 64 + len(name))
+            await service.ask(requests.unlock(service, name, number, owned))
             return None
         except asyncio.CancelledError:
-            service.proposer.add_first(Group([Op.UNLOCK, name, number, *owned], [], unheard))
+            service.proposer.add_first(Group(layout.unlock(name, number, *owned), [], unheard))
             raise
         finally:
             granted.cancel()
@@ -176,7 +181,4 @@ class Sessions:
     async def unlock(self, name: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Free a lock; False if the session did not have it."""
         service = self._service
-        service.check_version(3)
-        return bool(
-            await service.propose([Op.UNLOCK, name, self.number(session), *service.owned(owner)], 64 + len(name))
-        )
+        return bool(await service.ask(requests.unlock(service, name, self.number(session), service.owned(owner))))

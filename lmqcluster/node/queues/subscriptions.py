@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from ...core import Op, Queue
+from ...core import Queue
+from ...core import command_layout as layout
 from ...core.batch_leases import STEP_MAX, BatchLeases, BatchState, Reserved
 from ...core.commands import Delivered
 from ...core.message import Message, content_bytes
@@ -110,15 +111,15 @@ class Subscriptions:
         lease_us = _microseconds(lease_s)
         used = self._used(session, owner)
         if is_pattern and self._proposals.machine().version >= 2:
-            return await self._reserve_any(name, epoch, source, client, count, [lease_us, *used])
-        command = [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us, *used]
+            return await self._reserve_any(name, epoch, source, client, count, lease_us, used)
+        command = layout.reserve(name, epoch, source, is_pattern, count, lease_us, *used)
         while True:
             reserved: Reserved = await self._proposals.propose(command, _STEP_BYTES)
             if reserved.sealed:
                 return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
 
     async def _reserve_any(
-        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, tail: list[int | bytes]
+        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, lease_us: int, used: list[int | bytes]
     ) -> BatchInfo:
         """Reserve from the queues that a pattern finds; the node names those that have something, so many at a time."""
         proposals = self._proposals
@@ -129,7 +130,7 @@ class Subscriptions:
                 await proposals.views.settled(view)
                 queues = [queue.name for queue in view.first(_NAMED_MAX + 1, proposals.machine().now_us)]
                 named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
-                command = [Op.RESERVE_FROM, name, epoch, named, are_all, count, *tail]
+                command = layout.reserve_from(name, epoch, named, are_all, count, lease_us, *used)
                 reserved: Reserved = await proposals.propose(command, _STEP_BYTES + sum(map(len, named)))
                 if reserved.sealed:
                     return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
@@ -140,13 +141,14 @@ class Subscriptions:
         """Begin a new session of a subscription, which is made if need be; returns it. Every session before ends."""
         _check_name(name)
         self._proposals.check_version()
-        session: int = await self._proposals.propose([Op.CLAIM, name, owner], 64)
+        session: int = await self._proposals.propose(layout.claim(name, owner), 64)
         return session
 
     async def renew(self, name: bytes, lease_s: float, session: int | None = None) -> int:
         """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
         _check_name(name)
-        renewed: int = await self._proposals.propose([Op.RENEW, name, _microseconds(lease_s), *self._used(session)], 64)
+        command = layout.renew(name, _microseconds(lease_s), *self._used(session))
+        renewed: int = await self._proposals.propose(command, 64)
         return renewed
 
     async def settle(self, name: bytes, epoch: int, session: int | None = None, owner: bytes = b"") -> list[int]:
@@ -156,7 +158,7 @@ class Subscriptions:
         expired: list[int] = []
         more = True
         while more:
-            command = [Op.SETTLE_BATCHES, name, epoch, *self._used(session, owner)]
+            command = layout.settle_batches(name, epoch, *self._used(session, owner))
             found, more = await self._proposals.propose(command, 64)
             expired += found
         return expired
@@ -167,7 +169,7 @@ class Subscriptions:
         A subscription that has settled nothing is deleted then.
         """
         _check_name(name)
-        while await self._proposals.propose([Op.ABANDON_BATCHES, name, *self._used(session)], 64):
+        while await self._proposals.propose(layout.abandon_batches(name, *self._used(session)), 64):
             pass
 
     async def take_back(self, name: bytes) -> None:
@@ -184,7 +186,7 @@ class Subscriptions:
         more: bool | None = True
         existed = False
         while more:
-            more = await self._proposals.propose([Op.DELETE_SUBSCRIPTION, name], 64)
+            more = await self._proposals.propose(layout.delete_subscription(name), 64)
             existed = existed or more is not None
         return existed
 

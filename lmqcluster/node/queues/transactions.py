@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core import Machine, Op, PushFlag
+from ...core import command_layout as layout
 from ...core.commands import Place
 from ...core.keyed_pushes import FLAG_BITS
 from ...core.transactions import OPERATIONS_MAX, Conflict
@@ -88,7 +89,7 @@ def run_transaction(
     for step in steps:
         rows.append(_row(proposals, receipts, step, owner))
         size += len(step.queue) + (step.item.size_bytes() if isinstance(step, PushStep) else 40)
-    sent = proposals.send([Op.TRANSACTION, rows, *proposals.owned(owner)], size)
+    sent = proposals.send(layout.transaction(rows, *proposals.owned(owner)), size)
     return _outcome(sent, _Earlier(proposals.machine, rows, owner) if again else None)
 
 
@@ -119,10 +120,10 @@ class _Earlier:
         Raises:
             LmqError: the error, if there is no such attempt; ``unknown_outcome`` if that cannot be told any more.
         """
-        settled = [self._settled(*row) for row in self._rows if row[0] in _ENDING]
+        settled = [self._settled(*row) for row in self._rows if row[layout.OP] in _ENDING]
         if False in settled or (not settled and error.code != "lease_lost"):
             raise error
-        done = [self._pushed(*row) if row[0] == Op.PUSH_TRAITS else True for row in self._rows]
+        done = [self._pushed(*row) if row[layout.OP] == Op.PUSH_TRAITS else True for row in self._rows]
         if not settled or None in settled or None in done:
             reason = "whether an earlier attempt carried the transaction out is not known any more"
             raise LmqError("unknown_outcome", f"{reason}; now it cannot be: {error.message}")
@@ -146,12 +147,12 @@ def _row(proposals: Proposals, receipts: ReceiptFormat, step: Step, owner: bytes
     if isinstance(step, PushStep):
         proposals.check_name(step.queue, owner)
         proposals.check_item(step.item)
-        return [Op.PUSH_TRAITS, step.queue, step.item.row_with_options()]
+        return layout.push_step(step.queue, step.item.row_with_options())
     if len(step.queue) > NAME_BYTES_MAX:
         raise LmqError("lease_lost", "no queue has such a long name")
     number = receipts.parse(step.id)
     if isinstance(step, AckStep):
-        return [Op.ACK, step.queue, number]
+        return layout.ack_step(step.queue, number)
     if isinstance(step, NackStep):
-        return [Op.GIVE_BACK, step.queue, number, int(step.place), retry_delay_us(step.delay_s)]
-    return [Op.EXTEND_BY, step.queue, number, 0 if step.lease_s is None else lease_us(step.lease_s)]
+        return layout.give_back_step(step.queue, number, step.place, retry_delay_us(step.delay_s))
+    return layout.extend_step(step.queue, number, 0 if step.lease_s is None else lease_us(step.lease_s))

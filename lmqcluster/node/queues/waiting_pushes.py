@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from ...core import Op
+from ...core import command_layout as layout
 from ...core.waiting_push_commands import Waits
 from ...wire.errors import LmqError
 from ..proposer import Group
@@ -42,8 +42,8 @@ class WaitingPushes:
             LmqError: ``full`` if there was no room in time; otherwise as `QueueService.push`.
         """
         proposals = self._proposals
-        command = [Op.PUSH_OR_WAIT, queue, [item.row_with_options() for item in items], wait_us(wait_s)]
-        command += proposals.owned(owner)
+        rows = [item.row_with_options() for item in items]
+        command = layout.push_or_wait(queue, rows, wait_us(wait_s), *proposals.owned(owner))
         answer: asyncio.Future[Any] = self._loop.create_future()
         ticket = _Ticket(self, owner)
         proposals.proposer.add(Group(command, [answer], ticket), sum(item.size_bytes() for item in items))
@@ -72,7 +72,7 @@ class WaitingPushes:
 
     def withdraw(self, ticket: _Ticket) -> None:
         """Refuse a push, unless it is stored by now, or a repetition of it waits too."""
-        command = [Op.CANCEL_PUSH, ticket.number, *self._proposals.owned(ticket.owner)]
+        command = layout.cancel_push(ticket.number, *self._proposals.owned(ticket.owner))
         self._proposals.proposer.add_first(Group(command, [], unheard))
 
     def close(self, error: LmqError) -> None:

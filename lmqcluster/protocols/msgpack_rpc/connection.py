@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core import Op, PushFlag
+from ...core.command_layout import CONTENTS, NUMBERS, OP, QUEUE, push, settle
 from ...core.commands import Delivered
 from ...node.access.access import Principal
 from ...node.access.clients import client_of
@@ -255,13 +256,13 @@ class Connection(Stream):
         service.check_push(size)
         proposer = service.proposer
         tail = proposer.tail
-        if tail is not None and tail.sink is self and tail.command[1] == name and tail.command[0] == _PUSH:
-            tail.command[3].append(body)
+        if tail is not None and tail.sink is self and tail.command[QUEUE] == name and tail.command[OP] == _PUSH:
+            tail.command[CONTENTS].append(body)
             tail.tickets.append(msgid)
             proposer.grew(tail, size + 8)
             return
         service.check_name(name, self.kept_for())
-        command = [_PUSH, name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner]
+        command = push(name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner)
         proposer.add(Group(command, [msgid], self), size + 64)
 
     def pull(self, msgid: Any, arguments: list[Any]) -> None:
@@ -277,7 +278,7 @@ class Connection(Stream):
             raise LmqError("bad_arguments", "a queue name must be a string")
         service = self.service
         tail = service.proposer.tail
-        if tail is None or tail.sink is not service.pulls or tail.command[1] != name:
+        if tail is None or tail.sink is not service.pulls or tail.command[QUEUE] != name:
             service.check_name(name, self.kept_for())
             service.receipts()
         if len(self.waiting) >= WAITERS_MAX:
@@ -302,14 +303,14 @@ class Connection(Stream):
         number = self.service.receipts().parse(receipt)
         proposer = self.service.proposer
         tail = proposer.tail
-        if tail is not None and tail.sink is self and tail.command[0] == op and tail.command[1] == name:
-            tail.command[2].append(number)
+        if tail is not None and tail.sink is self and tail.command[OP] == op and tail.command[QUEUE] == name:
+            tail.command[NUMBERS].append(number)
             tail.tickets.append(msgid)
             proposer.grew(tail, 16)
         elif len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
         else:
-            proposer.add(Group([op, name, [number]], [msgid], self), 64)
+            proposer.add(Group(settle(op, name, [number]), [msgid], self), 64)
 
     def run(self, msgid: Any, result: Coroutine[Any, Any, bytes], *, large: bool = False) -> None:
         """Answer a request that takes several steps with the encoded result of a coroutine; see `SlowAnswers.run`.
@@ -336,14 +337,14 @@ class Connection(Stream):
         tickets, group.tickets = group.tickets, []
         if self.closed or not tickets:
             return
-        is_push = group.command[0] == _PUSH
+        is_push = group.command[OP] == _PUSH
         if result is not None and result.count(0 if is_push else True) == len(tickets) and NOTIFICATION not in tickets:
             self.write(replies.all_ok(tickets))
             return
         if is_push:
             # A push that a queue refuses holds up none of the producer's later ones: the cluster remembers its number.
             out = [
-                _pushed(group.command[1], msgid, flag)
+                _pushed(group.command[QUEUE], msgid, flag)
                 for msgid, flag in zip(tickets, result, strict=True)
                 if msgid is not NOTIFICATION
             ]
@@ -359,7 +360,7 @@ class Connection(Stream):
 
     def failed(self, group: Group, error: LmqError) -> None:
         """Refuse a group of pushes or settlements (`Sink`)."""
-        if group.command[0] == _PUSH:
+        if group.command[OP] == _PUSH:
             self.push_refused(error)
         tickets, group.tickets = group.tickets, []
         for msgid in tickets:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import Op
 from ...node.access.named_queues import check_named_queues
+from ...node.queues import requests
 from ...node.queues.rules import check_rules
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import pack
 from ...wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
-from ...wire.properties import Rules, parse_properties, parse_rules, properties_bytes, rules_bytes
+from ...wire.properties import Rules, parse_properties, parse_rules
 from . import replies
 from .arguments import arity, text, texts
 from .batch_methods import BATCH_METHODS
@@ -43,7 +43,7 @@ def _forget_keys(connection: Connection, msgid: Any, arguments: Arguments) -> No
     """``forget_keys([scope]) -> how many keys they held``."""
     arity(arguments, 1, 1)
     scopes = texts(arguments[0], PUSH_COUNT_MAX)
-    propose(connection, msgid, [Op.FORGET_KEYS, scopes, *connection.owned()], 64 + sum(map(len, scopes)), pack)
+    propose(connection, msgid, requests.forget_keys(scopes, connection.owned()), pack)
 
 
 def _delete(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -52,7 +52,7 @@ def _delete(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     if len(name) > NAME_BYTES_MAX:
         connection.succeed(msgid, replies.OK)
     else:
-        propose(connection, msgid, [Op.DELETE, name], 64, say_ok)
+        propose(connection, msgid, requests.delete(name), say_ok)
 
 
 def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -65,25 +65,21 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
     properties = parse_properties(arguments[1]) if len(arguments) == 2 else []
     check_named_queues(connection.known_principal(), properties)
     if properties:
-        connection.service.check_options(properties)
-        pairs = [list(pair) for pair in properties]
-        propose(connection, msgid, [Op.SET_PROPERTIES, name, pairs], 64 + properties_bytes(properties), say_ok)
+        propose(connection, msgid, requests.set_properties(connection.service, name, properties), say_ok)
     else:
-        propose(connection, msgid, [Op.CLEAR_PROPERTIES, name], 64, say_ok)
+        propose(connection, msgid, requests.clear_properties(name), say_ok)
 
 
 def _set_default_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 1)
     rules = parse_rules(arguments[0])
-    for _, properties in rules:
-        connection.service.check_options(properties)
+    request = requests.set_defaults(connection.service, rules)
     try:
         check_rules(rules)
     except LmqError as exc:
         # LMQ's clients know one text for every invalid rule list.
         raise LmqError("bad_property", exc.message) from exc
-    rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
-    propose(connection, msgid, [Op.SET_DEFAULTS, rows], 64 + rules_bytes(rules), say_ok)
+    propose(connection, msgid, request, say_ok)
 
 
 def _get_default_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -92,7 +88,7 @@ def _get_default_props(connection: Connection, msgid: Any, arguments: Arguments)
     def render(_result: Any) -> bytes:
         return pack(_shown_rules(connection.service.defaults()))
 
-    propose(connection, msgid, [Op.BARRIER], 16, render)
+    propose(connection, msgid, requests.barrier(), render)
 
 
 def _shown_rules(rules: Rules) -> list[Any]:

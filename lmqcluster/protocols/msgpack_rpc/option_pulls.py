@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core import Op
+from ...core.command_layout import asks_in_session
 from ...node.queues.pulls import Puller
 from ...node.queues.times import lease_us
 from ...wire.errors import LmqError
@@ -56,7 +56,7 @@ def _start(
         service.check_version(3)
         service.check_name(name, connection.kept_for())
         known = service.sessions.known(text(options[b"after"]) if b"after" in options else None)
-        asked = (Op.PULL_IN_SESSION, own_lease_us, number, 1, known, *connection.owned())
+        asked = asks_in_session(own_lease_us, number, 1, known, *connection.owned())
         service.pulls.start_asking(asked, name, ticket)
         return
     if lease_s is None:

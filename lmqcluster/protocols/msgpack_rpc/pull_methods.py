@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import Op
 from ...core.commands import Delivered
 from ...node.proposer import Group
+from ...node.queues import requests
 from ...node.queues.pulls import Waiter
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
@@ -82,7 +82,9 @@ def _cancel(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 1)
     pulls = connection.service.pulls
     if not pulls.cancel(connection, arguments[0]):
-        connection.service.proposer.add(Group([Op.BARRIER], [arguments[0]], _Cancellation(connection)), 16)
+        request = requests.barrier()
+        group = Group(request.command, [arguments[0]], _Cancellation(connection))
+        connection.service.proposer.add(group, request.size_bytes)
     connection.succeed(msgid, replies.OK)
 
 

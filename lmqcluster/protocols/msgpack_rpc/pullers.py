@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import Op
 from ...core.commands import Delivered
 from ...node.proposer import Group
+from ...node.queues import requests
 from ...node.queues.pulls import Waiter
 from ...wire.errors import LmqError, Outcome
 from . import replies
@@ -104,7 +105,8 @@ class SettlingPuller(ManyPuller):
         numbers = [number for _name, number, _remaining, _message in delivered]
         settlement = _Settlement(connection, self, delivered, encoded)
         try:
-            connection.service.proposer.add(Group([Op.ACK, name, numbers], [token], settlement), 64 + 10 * len(numbers))
+            request = requests.settle(Op.ACK, name, numbers)
+            connection.service.proposer.add(Group(request.command, [token], settlement), request.size_bytes)
         except LmqError as exc:
             connection.service.pulls.put_back(delivered)
             connection.fail(token, exc.rpc_text())

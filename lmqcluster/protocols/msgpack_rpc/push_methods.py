@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core import Op, PushFlag
+from ...core import PushFlag
+from ...node.queues import requests
 from ...node.queues.push_copies import push_copies
 from ...node.queues.push_items import PushItem, PushOptions, check_all_stored, refusal_of
 from ...wire.errors import LmqError
@@ -104,9 +105,8 @@ def _push_plain(
     connection.service.check_name(name, connection.kept_for())
     for body in bodies:
         connection.service.check_push(len(body))
-    size = sum(map(len, bodies)) + 8 * len(bodies) + 64
-    command = [Op.PUSH, name, CONTENT_TYPE, bodies, connection.producer, first or 0, *connection.producer_owner]
-    propose(connection, msgid, command, size, render)
+    producer, owned = connection.producer, connection.producer_owner
+    propose(connection, msgid, requests.push_plain(name, CONTENT_TYPE, bodies, producer, first or 0, owned), render)
 
 
 def _push_batch(
@@ -178,9 +178,7 @@ def _push_keyed(
     service.check_name(name, connection.kept_for())
     for item in items:
         service.check_item(item)
-    size = 64 + sum(item.size_bytes() for item in items)
-    command = [Op.PUSH_ITEMS, name, [item.row() for item in items], scope, *connection.owned()]
-    propose(connection, msgid, command, size, render)
+    propose(connection, msgid, requests.push_items(name, items, scope, connection.owned()), render)
 
 
 def _push_items(
@@ -197,13 +195,11 @@ def _push_items(
     service.check_name(name, connection.kept_for())
     for item in items:
         service.check_item(item)
-    command = [Op.PUSH_TRAITS, name, [item.row_with_options() for item in items]]
     if first is None or connection.producer is None:
-        command += connection.owned()
+        request = requests.push_rows(name, items, connection.owned())
     else:
-        command += [*(connection.producer_owner or [b""]), connection.producer, first]
-    size = 64 + sum(item.size_bytes() for item in items)
-    propose(connection, msgid, command, size, lambda stored: render([flag for flag, _sequence in stored]))
+        request = requests.push_rows(name, items, connection.producer_owner, (connection.producer, first))
+    propose(connection, msgid, request, lambda stored: render([flag for flag, _sequence in stored]))
 
 
 def _flag_list(queue: bytes) -> Callable[[list[int]], bytes]:

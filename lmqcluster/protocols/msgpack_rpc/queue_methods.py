@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...core import Op, Role
+from ...core import Role
+from ...node.queues import requests
 from ...node.queues.push_items import TEXT_BYTES_MAX
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import pack
@@ -111,7 +112,7 @@ def _bindings(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     def render(_result: Any) -> bytes:
         return pack([one for one in connection.service.operations.bindings(source) if principal.covers(one)])
 
-    propose(connection, msgid, [Op.BARRIER], 16, render)
+    propose(connection, msgid, requests.barrier(), render)
 
 
 def _count_labelled(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -124,7 +125,7 @@ def _count_labelled(connection: Connection, msgid: Any, arguments: Arguments) ->
     def render(_result: Any) -> bytes:
         return pack(connection.service.operations.count_labelled(queue, label))
 
-    propose(connection, msgid, [Op.BARRIER], 16, render)
+    propose(connection, msgid, requests.barrier(), render)
 
 
 def _suspend(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, str]:

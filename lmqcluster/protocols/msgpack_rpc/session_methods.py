@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...core import Op
-from ...node.queues.times import session_us
+from ...node.queues import requests
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import pack
-from ...wire.limits import NAME_BYTES_MAX
 from .arguments import arity, text, wait
 from .connection import Connection, Handler
 from .single_commands import propose
@@ -24,24 +23,22 @@ def _open_session(connection: Connection, msgid: Any, arguments: Arguments) -> N
     service, ttl_s = connection.service, arguments[0]
     if type(ttl_s) not in (int, float):
         raise LmqError("bad_arguments", "a time to live must be a number of seconds")
-    ttl_us = session_us(ttl_s)
-    service.check_version(3)
-    service.check_room()
+    request = requests.open_session(service, ttl_s, connection.owned())
     receipts = service.receipts()
 
     def render(number: int) -> bytes:
         return pack(receipts.format(number))
 
-    propose(connection, msgid, [Op.OPEN_SESSION, ttl_us, *connection.owned()], 64, render)
+    propose(connection, msgid, request, render)
 
 
-def _on_session(op: Op) -> Handler:
+def _on_session(request: Callable[[requests.Checks, int, list[bytes]], requests.Request]) -> Handler:
     """``renew_session(id) -> bool`` and ``end_session(id) -> bool``."""
 
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         arity(arguments, 1, 1)
         number = session_number(connection, arguments[0])
-        propose(connection, msgid, [op, number, *connection.owned()], 64, pack)
+        propose(connection, msgid, request(connection.service, number, connection.owned()), pack)
 
     return handler
 
@@ -72,29 +69,24 @@ def _lock(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     if wait_s:
         connection.run_packed(msgid, lambda: sessions.lock(name, session, wait_s, owner))
         return
-    _check_name(name)
-    command = [Op.LOCK, name, session_number(connection, session), False, *connection.owned()]
-    propose(connection, msgid, command, 64 + len(name), lambda token: pack(token or None))
+    number = session_number(connection, session)
+    request = requests.lock(connection.service, name, number, connection.owned(), waits=False)
+    propose(connection, msgid, request, lambda token: pack(token or None))
 
 
 def _unlock(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     """``unlock(name, session) -> bool``."""
     arity(arguments, 2, 2)
     name = text(arguments[0])
-    _check_name(name)
-    command = [Op.UNLOCK, name, session_number(connection, arguments[1]), *connection.owned()]
-    propose(connection, msgid, command, 64 + len(name), pack)
-
-
-def _check_name(name: bytes) -> None:
-    if not 0 < len(name) <= NAME_BYTES_MAX:
-        raise LmqError("bad_name", f"the name of a lock must have 1 to {NAME_BYTES_MAX} bytes, this has {len(name)}")
+    requests.check_lock_name(name)
+    number = session_number(connection, arguments[1])
+    propose(connection, msgid, requests.unlock(connection.service, name, number, connection.owned()), pack)
 
 
 SESSION_METHODS: dict[bytes, Handler] = {
     b"open_session": _open_session,
-    b"renew_session": _on_session(Op.RENEW_SESSION),
-    b"end_session": _on_session(Op.END_SESSION),
+    b"renew_session": _on_session(requests.renew_session),
+    b"end_session": _on_session(requests.end_session),
     b"leave_queue": _leave_queue,
     b"lock": _lock,
     b"unlock": _unlock,

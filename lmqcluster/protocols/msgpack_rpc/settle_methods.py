@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...core import Op
+from ...node.queues import requests
 from ...node.queues.times import lease_us, retry_delay_us
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import pack
@@ -84,7 +85,7 @@ def _settle_with_options(op: Op) -> Handler:
         if len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
         number = connection.service.receipts().parse(receipt)
-        propose(connection, msgid, [verb.op, name, [number], *verb.more], 80, _render_one)
+        propose(connection, msgid, requests.settle(verb.op, name, [number], *verb.more), _render_one)
 
     return handler
 
@@ -126,7 +127,7 @@ def _settle_many(op: Op) -> Handler:
         if len(name) > NAME_BYTES_MAX:
             connection.succeed(msgid, render(None))
             return
-        propose(connection, msgid, [verb.op, name, numbers, *verb.more], 64 + 10 * len(numbers), render)
+        propose(connection, msgid, requests.settle(verb.op, name, numbers, *verb.more), render)
 
     return handler
 

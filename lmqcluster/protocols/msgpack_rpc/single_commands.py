@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...node.proposer import Group, producer_of
+from ...core.command_layout import producer_of
+from ...node.proposer import Group
+from ...node.queues.requests import Request
 from ...wire.errors import LmqError
 from . import replies
 from .connection import Connection
@@ -42,11 +44,9 @@ class _Call:
             self.connection.fail(msgid, error.rpc_text())
 
 
-def propose(
-    connection: Connection, msgid: Any, command: list[Any], size_bytes: int, render: Callable[[Any], bytes]
-) -> None:
-    """Send a command, and answer with what `render` makes of its result; it may raise `LmqError`."""
-    connection.service.proposer.add(Group(command, [msgid], _Call(connection, render)), size_bytes)
+def propose(connection: Connection, msgid: Any, request: Request, render: Callable[[Any], bytes]) -> None:
+    """Send a request now, and answer with what `render` makes of its result; it may raise `LmqError`."""
+    connection.service.proposer.add(Group(request.command, [msgid], _Call(connection, render)), request.size_bytes)
 
 
 def say_ok(_result: Any) -> bytes:

@@ -18,7 +18,7 @@ WHOLE = {
     "a MessagePack-RPC method": r'\bb"{}"',
     "a metric": r'"{}"',
     "a console page": r"\./{}\.js",
-    "an operation of the log": r"\bOp\.{}\b",
+    "an operation of the log": r"\blayout\.{}\b",
     "an error code": r'"{}": ErrorSpec',
 }
 """What to look for in the code to find all the places of an example; nothing may be found beside the files that the map names."""

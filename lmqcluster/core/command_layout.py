@@ -1,0 +1,477 @@
+"""How commands are laid out: the functions that make them, and where their fields stand.
+
+Nothing outside the core writes a command down or counts to a field of one (`tests/unit/project/test_command_layout.py`).
+What each command does and returns is told at `Op`. The last arguments `owned` name the owner of what a command keeps, or are
+left out as long as members of an older program could not read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .commands import Command, Op, Place
+
+__all__ = [
+    "CONTENTS", "COUNT", "DIGEST", "ITEM", "MEMBER", "NUMBERS", "OP", "QUEUE", "ROWS", "SUBSCRIPTION", "TARGET", "TOKEN",
+    "TYPE", "Asked", "abandon_batches", "ack_step", "asked_of", "asks_in_session", "asks_with_lease", "asks_with_poll",
+    "barrier", "bind", "cancel_push", "claim", "clear_properties", "create_for", "create_indexed", "delete",
+    "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest", "end_jobs", "end_session",
+    "extend_step", "forget_keys", "found", "give_back", "give_back_step", "is_charged", "leave_queue", "lock", "may_share",
+    "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull", "pull_again", "pull_any",
+    "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing", "push_items", "push_marked",
+    "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session", "report_digest", "reserve",
+    "reserve_from", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_token", "settle",
+    "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock", "update", "upgrade",
+    "with_limit", "withdraw",
+]  # fmt: skip
+
+# --- where fields stand -----------------------------------------------------------------------------------------------
+
+OP: Final = 0
+QUEUE: Final = 1
+"""Of all commands on one queue."""
+SUBSCRIPTION: Final = 1
+"""Of all commands on batch leases."""
+TARGET: Final = 2
+"""Of `move` and `redrive`."""
+COUNT: Final = 2
+"""Of pulls from one queue."""
+NUMBERS: Final = 2
+"""Of `settle` and `give_back`: the deliveries."""
+ROWS: Final = 2
+"""Of `push_items`, `push_rows`, `push_existing`, `push_or_wait`, `push_marked`."""
+ITEM: Final = 2
+"""Of `push_all` and `push_each`."""
+TYPE: Final = 2
+"""Of `push`: the content type of all contents."""
+CONTENTS: Final = 3
+"""Of `push`."""
+TOKEN: Final = 1
+"""Of `digest` and `report_digest`."""
+MEMBER: Final = 2
+"""Of `report_digest`."""
+DIGEST: Final = 3
+"""Of `report_digest`."""
+
+_ASKED: Final = 3
+_PRODUCER: Final = 4
+_NUMBERED: Final = frozenset((Op.PUSH, Op.PUSH_TRAITS))
+
+Pairs = list[list[Any]]
+
+
+def producer_of(command: Command) -> bytes | None:
+    """The producer whose numbers the pushes of a command have, None if they have none."""
+    numbered = command[OP] in _NUMBERED and len(command) > _PRODUCER
+    producer: bytes | None = command[_PRODUCER] if numbered else None
+    return producer
+
+
+# --- push -------------------------------------------------------------------------------------------------------------
+
+
+def push(
+    queue: bytes, content_type: bytes | None, contents: list[bytes], producer: bytes | None, first: int, *owned: bytes
+) -> Command:
+    """Bare messages, under the numbers of a producer from `first` on if there is one."""
+    return [Op.PUSH, queue, content_type, contents, producer, first, *owned]
+
+
+def push_items(queue: bytes, rows: Sequence[Any], scope: bytes, *owned: bytes) -> Command:
+    """Messages with headers and keys."""
+    return [Op.PUSH_ITEMS, queue, rows, scope, *owned]
+
+
+def push_rows(queue: bytes, rows: Sequence[Any], *owned: bytes | int) -> Command:
+    """Messages with options; for those under the numbers of a producer `owned` is what `owner_and_number` gives."""
+    return [Op.PUSH_TRAITS, queue, rows, *owned]
+
+
+def owner_and_number(owned: Sequence[bytes], producer: bytes, first: int) -> list[bytes | int]:
+    """The last arguments of `push_rows` for messages under the numbers of a producer from `first` on."""
+    return [*(owned or [b""]), producer, first]
+
+
+def push_existing(queue: bytes, rows: Sequence[Any], *owned: bytes) -> Command:
+    """As `push_rows`, into a queue that exists."""
+    return [Op.PUSH_EXISTING, queue, rows, *owned]
+
+
+def push_or_wait(queue: bytes, rows: Sequence[Any], wait_us: int, *owned: bytes) -> Command:
+    """As `push_rows`, waiting for room."""
+    return [Op.PUSH_OR_WAIT, queue, rows, wait_us, *owned]
+
+
+def cancel_push(ticket: int, *owned: bytes) -> Command:
+    """Withdraw a push that waits."""
+    return [Op.CANCEL_PUSH, ticket, *owned]
+
+
+def push_marked(
+    queue: bytes, rows: Sequence[Any], stream: tuple[bytes, bytes], first: int, note: bytes, done: bool, owner: bytes
+) -> Command:
+    """Messages of a writer's stream, named by its job and itself, from a position on."""
+    return [Op.PUSH_MARKED, queue, rows, *stream, first, note, done, owner]
+
+
+def push_all(pattern: bytes, row: list[Any]) -> Command:
+    """A copy for every queue that a pattern finds."""
+    return [Op.PUSH_ALL, pattern, row]
+
+
+def push_each(queues: list[bytes], row: list[Any]) -> Command:
+    """A copy for each of these queues."""
+    return [Op.PUSH_EACH, queues, row]
+
+
+def forget_keys(scopes: list[bytes], *owned: bytes) -> Command:
+    """End scopes of keys."""
+    return [Op.FORGET_KEYS, scopes, *owned]
+
+
+def end_jobs(names: list[bytes], owner: bytes) -> Command:
+    """Forget a writer's jobs."""
+    return [Op.END_JOBS, names, owner]
+
+
+# --- pull -------------------------------------------------------------------------------------------------------------
+
+Asked = tuple[Any, ...]
+"""What a pull asks for beyond queue and count: the operation and its further arguments."""
+
+
+def pull(queue: bytes, count: int) -> Command:
+    """A pull with the queue's timeout."""
+    return [Op.PULL, queue, count]
+
+
+def pull_any(pattern: bytes, count: int) -> Command:
+    """A pull from the queues that a pattern finds."""
+    return [Op.PULL_ANY, pattern, count]
+
+
+def pull_first(queues: list[bytes], count: int) -> Command:
+    """A pull from one of these queues."""
+    return [Op.PULL_FIRST, queues, count]
+
+
+def pull_asking(asked: Asked, queue: bytes, count: int) -> Command:
+    """A pull that asks for more."""
+    op, *arguments = asked
+    return [op, queue, count, *arguments]
+
+
+def asks_with_lease(lease_us: int, *, settles: bool = False) -> Asked:
+    """A lease of its own; with `settles` the messages are gone at once."""
+    return (Op.PULL_LEASE, lease_us, settles)
+
+
+def asks_in_session(lease_us: int, session: int, charge: int, known: int, *owned: bytes) -> Asked:
+    """Leases that end with a session; `known` is the last number that the client has received, -1 if it says nothing of it."""
+    return (Op.PULL_IN_SESSION, lease_us, session, charge, known, *owned)
+
+
+def asks_with_poll(hidden_us: int, *, takes_hidden: bool) -> Asked:
+    """A poll by id and tag that was not counted yet."""
+    return (Op.POLL, hidden_us, takes_hidden, False)
+
+
+def operation_asked(asked: Asked) -> Op:
+    """The operation of what is asked for."""
+    op: Op = asked[0]
+    return op
+
+
+def session_asked(asked: Asked) -> int | None:
+    """The session in which a pull asks for messages, None for none."""
+    return asked[2] if asked[0] == Op.PULL_IN_SESSION else None
+
+
+def asked_of(command: Command) -> Asked:
+    """What a pull asks for when it is sent again for those who wait: a poll is counted once."""
+    if command[OP] == Op.POLL:
+        return (command[OP], *command[_ASKED : _ASKED + 2], True)
+    return (command[OP], *command[_ASKED:])
+
+
+def pull_again(command: Command) -> Command:
+    """The same pull, sent again for those who wait."""
+    return pull_asking(asked_of(command), command[QUEUE], command[COUNT])
+
+
+def may_share(command: Command, asked: Asked) -> bool:
+    """Whether a pull from the same queue that asks for this may share the command: none gives back what the other one got."""
+    op, *arguments = asked
+    if command[OP] != op or command[_ASKED:] != arguments:
+        return False
+    return bool(op == Op.PULL_LEASE or (op == Op.PULL_IN_SESSION and arguments[3] < 0))
+
+
+def is_charged(command: Command) -> bool:
+    """Whether the deliveries of a pull use up something."""
+    return command[OP] != Op.PULL_IN_SESSION or bool(command[5])
+
+
+# --- settle -----------------------------------------------------------------------------------------------------------
+
+
+def settle(op: Op, queue: bytes, numbers: list[int], *more: int) -> Command:
+    """``ACK``, ``NACK``, ``EXTEND``, ``PUT_BACK``; ``GIVE_BACK`` and ``EXTEND_BY`` with `more`."""
+    return [op, queue, numbers, *more]
+
+
+def give_back(queue: bytes, numbers: list[int], place: Place, delay_us: int = 0) -> Command:
+    """Deliveries return to a place in line."""
+    return [Op.GIVE_BACK, queue, numbers, int(place), delay_us]
+
+
+def transaction(steps: list[Command], *owned: bytes) -> Command:
+    """Several operations in one step, made by the four functions below."""
+    return [Op.TRANSACTION, steps, *owned]
+
+
+def push_step(queue: bytes, row: list[Any]) -> Command:
+    """Store a message."""
+    return [Op.PUSH_TRAITS, queue, row]
+
+
+def ack_step(queue: bytes, number: int) -> Command:
+    """Acknowledge a delivery."""
+    return [Op.ACK, queue, number]
+
+
+def give_back_step(queue: bytes, number: int, place: Place, delay_us: int) -> Command:
+    """Give a message back."""
+    return [Op.GIVE_BACK, queue, number, int(place), delay_us]
+
+
+def extend_step(queue: bytes, number: int, lease_us: int) -> Command:
+    """Restart a lease, for the queue's timeout if it is 0."""
+    return [Op.EXTEND_BY, queue, number, lease_us]
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def create_for(queue: bytes, owner: bytes) -> Command:
+    """Make a queue for its owner."""
+    return [Op.CREATE_FOR, queue, owner]
+
+
+def create_indexed(queue: bytes, pairs: Pairs, owner: bytes) -> Command:
+    """Make a queue whose messages are found by id."""
+    return [Op.CREATE_INDEXED, queue, pairs, owner]
+
+
+def set_properties(queue: bytes, pairs: Pairs) -> Command:
+    """Set some properties."""
+    return [Op.SET_PROPERTIES, queue, pairs]
+
+
+def clear_properties(queue: bytes) -> Command:
+    """Forget a queue's own properties."""
+    return [Op.CLEAR_PROPERTIES, queue]
+
+
+def set_defaults(rows: list[list[Any]]) -> Command:
+    """Replace the default rules."""
+    return [Op.SET_DEFAULTS, rows]
+
+
+def delete(queue: bytes) -> Command:
+    """Delete a queue."""
+    return [Op.DELETE, queue]
+
+
+def purge(queue: bytes) -> Command:
+    """Remove messages; wants a limit, see `with_limit`."""
+    return [Op.PURGE, queue]
+
+
+def move(queue: bytes, destination: bytes) -> Command:
+    """Move messages; wants a limit."""
+    return [Op.MOVE, queue, destination]
+
+
+def withdraw(queue: bytes, label: bytes) -> Command:
+    """Remove the messages with a label; wants a limit."""
+    return [Op.WITHDRAW, queue, label]
+
+
+def redrive(queue: bytes, destination: bytes, label: bytes) -> Command:
+    """Send messages back; wants a limit."""
+    return [Op.REDRIVE, queue, destination, label]
+
+
+def with_limit(command: Command, limit: int) -> Command:
+    """A command that is repeated, for so many messages."""
+    return [*command, limit]
+
+
+def suspend(queue: bytes, suspended: bool) -> Command:
+    """Suspend or resume a queue."""
+    return [Op.SUSPEND, queue, suspended]
+
+
+def bind(source: bytes, target: bytes) -> Command:
+    """Bind a queue to another."""
+    return [Op.BIND, source, target]
+
+
+def unbind(source: bytes, target: bytes) -> Command:
+    """End a binding."""
+    return [Op.UNBIND, source, target]
+
+
+# --- queues whose messages are named by id and tag ---------------------------------------------------------------------
+
+
+def update(queue: bytes, message: int, tag: int, hidden_us: int) -> Command:
+    """Hide a message for another while."""
+    return [Op.UPDATE, queue, message, tag, hidden_us]
+
+
+def delete_polled(queue: bytes, pairs: Sequence[tuple[int, int]]) -> Command:
+    """Delete messages by id and tag."""
+    return [Op.DELETE_POLLED, queue, pairs]
+
+
+def suspend_endpoints(queue: bytes, given: list[bool | None]) -> Command:
+    """Suspend or resume kinds of requests."""
+    return [Op.SUSPEND_ENDPOINTS, queue, given]
+
+
+def throttle(queue: bytes, polls: int | None, window_us: int) -> Command:
+    """Bound polls."""
+    return [Op.THROTTLE, queue, polls, window_us]
+
+
+def set_api_key(key: bytes, prefix: bytes) -> Command:
+    """Add an API key."""
+    return [Op.SET_API_KEY, key, prefix]
+
+
+def delete_api_key(key: bytes) -> Command:
+    """Delete an API key."""
+    return [Op.DELETE_API_KEY, key]
+
+
+# --- sessions and locks -----------------------------------------------------------------------------------------------
+
+
+def open_session(ttl_us: int, *owned: bytes) -> Command:
+    """Begin a session."""
+    return [Op.OPEN_SESSION, ttl_us, *owned]
+
+
+def renew_session(session: int, *owned: bytes) -> Command:
+    """Let a session live on."""
+    return [Op.RENEW_SESSION, session, *owned]
+
+
+def end_session(session: int, *owned: bytes) -> Command:
+    """End a session."""
+    return [Op.END_SESSION, session, *owned]
+
+
+def leave_queue(queue: bytes, session: int, *owned: bytes) -> Command:
+    """Give up a place in line."""
+    return [Op.LEAVE_QUEUE, queue, session, *owned]
+
+
+def lock(name: bytes, session: int, waits: bool, *owned: bytes) -> Command:
+    """Get a lock."""
+    return [Op.LOCK, name, session, waits, *owned]
+
+
+def unlock(name: bytes, session: int, *owned: bytes) -> Command:
+    """Free a lock."""
+    return [Op.UNLOCK, name, session, *owned]
+
+
+# --- batch leases -----------------------------------------------------------------------------------------------------
+
+
+def reserve(
+    name: bytes, epoch: int, source: bytes, is_pattern: bool, count: int, lease_us: int, *used: bytes | int
+) -> Command:
+    """Lease a batch for an epoch; `used` are session and owner."""
+    return [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us, *used]
+
+
+def reserve_from(
+    name: bytes, epoch: int, queues: list[bytes], are_all: bool, count: int, lease_us: int, *used: bytes | int
+) -> Command:
+    """As `reserve`, from these queues."""
+    return [Op.RESERVE_FROM, name, epoch, queues, are_all, count, lease_us, *used]
+
+
+def claim(name: bytes, owner: bytes) -> Command:
+    """Begin a session of a subscription."""
+    return [Op.CLAIM, name, owner]
+
+
+def renew(name: bytes, lease_us: int, *used: bytes | int) -> Command:
+    """Let batches live on."""
+    return [Op.RENEW, name, lease_us, *used]
+
+
+def settle_batches(name: bytes, epoch: int, *used: bytes | int) -> Command:
+    """Acknowledge batches up to an epoch."""
+    return [Op.SETTLE_BATCHES, name, epoch, *used]
+
+
+def abandon_batches(name: bytes, *used: bytes | int) -> Command:
+    """Give batches back."""
+    return [Op.ABANDON_BATCHES, name, *used]
+
+
+def delete_subscription(name: bytes) -> Command:
+    """Forget a subscription."""
+    return [Op.DELETE_SUBSCRIPTION, name]
+
+
+# --- cluster ----------------------------------------------------------------------------------------------------------
+
+
+def barrier() -> Command:
+    """Changes nothing."""
+    return [Op.BARRIER]
+
+
+def found(salt: bytes) -> Command:
+    """The first salt of message ids."""
+    return [Op.FOUND, salt]
+
+
+def renew_salt(salt: bytes) -> Command:
+    """Another salt of message ids."""
+    return [Op.RENEW_SALT, salt]
+
+
+def upgrade(version: int) -> Command:
+    """Another machine version."""
+    return [Op.UPGRADE, version]
+
+
+def digest(token: bytes) -> Command:
+    """Begin a comparison of replicas."""
+    return [Op.DIGEST, token]
+
+
+def report_digest(token: bytes, member: bytes, own: bytes) -> Command:
+    """What a member has."""
+    return [Op.REPORT_DIGEST, token, member, own]
+
+
+def set_token(
+    name: bytes, secret: bytes, role: int, pattern: bytes, lifetime_us: int, without_admin: bool, *time_of_day_us: int
+) -> Command:
+    """Add a token; the time of day from machine version 2 on."""
+    return [Op.SET_TOKEN, name, secret, role, pattern, lifetime_us, without_admin, *time_of_day_us]
+
+
+def delete_token(name: bytes, without_admin: bool) -> Command:
+    """Delete a token."""
+    return [Op.DELETE_TOKEN, name, without_admin]
