@@ -12,16 +12,17 @@ import msgpack
 
 from ..core import Machine
 from ..core import command_layout as layout
-from ..core.snapshot import with_salt
-from ..wire.values import Scan
 from .backup_check import check_outline
 from .membership import MEMBERSHIP, REGULAR, apply_change, encode_change
 from .meta import FILE_NAMES, NodeMeta
-from .node_storage import JOURNAL, NO_OP, SNAPSHOTS, Disks, NodeStorage, void_data
+from .node_storage import JOURNAL, NO_OP, PAGES, SNAPSHOTS, Disks, NodeStorage, void_data
+from .restored_snapshot import copy_restored
 from .storage.disk import DamagedFileError, Disk
 from .storage.disk_journal import DiskJournal
+from .storage.page_files import PageFiles
 from .storage.snapshot_store import SnapshotStore
 from .storage.stored_snapshot import StoredSnapshot
+from .storage.worker import AtOnce
 
 __all__ = ["Remains", "discard_data", "recover", "remains", "restore", "verify"]
 
@@ -135,7 +136,7 @@ def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -
         meta = NodeMeta.open(disks(""), node_id, {node_id: address})
         # Until everything is there, a start finds an empty node.
         meta.begin_again(node_id, {node_id: address}, joining=False)
-        _copy(stored, SnapshotStore(disks(SNAPSHOTS), sync=True), meta)
+        _copy(stored, disks, meta)
         journal = DiskJournal.open(disks(JOURNAL), meta, NO_OP, sync=True)
         journal.reset(info.index, info.term)
         journal.sync()
@@ -173,20 +174,20 @@ def _read_all(records: Iterator[Any]) -> None:
         pass
 
 
-def _copy(stored: StoredSnapshot, store: SnapshotStore, meta: NodeMeta) -> None:
-    salt = secrets.token_bytes(SALT_BYTES)
-
-    def rewrite(payload: bytes) -> bytes:
-        """The first records with another salt; what stands behind the header is not looked at."""
-        end = Scan().feed(payload)
-        header = with_salt(msgpack.unpackb(payload[:end], strict_map_key=False), salt)
-        return bytes(msgpack.packb(header)) + payload[end:]
-
+def _copy(stored: StoredSnapshot, disks: Disks, meta: NodeMeta) -> None:
+    store = SnapshotStore(disks(SNAPSHOTS), sync=True)
+    pages = PageFiles(disks(PAGES), AtOnce(), sync=True)
     writer = store.create(stored.info.index, stored.info.term, meta.members, 0)
-    writer.copy_work(stored, rewrite)()
+    copy_restored(stored, writer, pages, secrets.token_bytes(SALT_BYTES))
+    pages.sync(_raise_it)
     writer.finish_work()()
     store.adopt(writer)
     store.close()
+
+
+def _raise_it(error: Exception | None) -> None:
+    if error is not None:
+        raise error
 
 
 @contextmanager

@@ -298,6 +298,11 @@ class BlockPacker:
         if self._size >= RAW_BYTES:
             self._close()
 
+    def add_piece(self, piece: bytes, *, is_last: bool) -> None:
+        """Take a piece of the next record, which a block has room for."""
+        self._close()
+        self._complete.append(Packed(Kind.LAST_PIECE if is_last else Kind.PIECE, [piece], int(is_last)))
+
     def take(self) -> list[Packed]:
         """The blocks that are complete, each of which is given out once."""
         complete, self._complete = self._complete, []

@@ -164,14 +164,13 @@ class SnapshotWriter(_Output):
         packed = self._packer.take()
         return self._work(lambda: self._write_packed(packed)) if packed else None
 
-    def copy_work(self, stored: StoredSnapshot, rewrite: Callable[[bytes], bytes]) -> Work:
-        """What writes the records of another snapshot behind this one's header, block by block, without decoding them.
+    def add_encoded(self, record: bytes) -> None:
+        """Take the next record as MessagePack."""
+        self._packer.add(record)
 
-        Args:
-            stored: the other one.
-            rewrite: makes of the payload of the first block of records what is to stand there; as many records.
-        """
-        return self._work(lambda: self._copy(stored, rewrite))
+    def add_piece(self, piece: bytes, *, is_last: bool) -> None:
+        """Take a piece of the next record, as it stands in the block of another snapshot."""
+        self._packer.add_piece(piece, is_last=is_last)
 
     def finish_work(self) -> Work:
         """What writes the rest and makes the snapshot complete under its name; then it can be adopted."""
@@ -188,17 +187,6 @@ class SnapshotWriter(_Output):
         for kind, parts, records in packed:
             self._write_block(kind, parts[0] if len(parts) == 1 else b"".join(parts))
             self._records += records
-
-    def _copy(self, stored: StoredSnapshot, rewrite: Callable[[bytes], bytes]) -> None:
-        self._write_packed([])
-        for block in stored.blocks():
-            if block.head.kind == Kind.END:
-                self._records = End.unpack(block.payload()).records
-            elif block.head.number == 1:
-                self._write_block(block.head.kind, rewrite(block.payload()))
-            elif block.head.kind != Kind.HEADER:
-                self._chain.add(block.head)
-                self._write([block.stored])
 
     def _finish(self, packed: list[Packed]) -> None:
         self._write_packed(packed)

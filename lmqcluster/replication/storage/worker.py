@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["ThreadWorker", "Work", "Worker"]
+__all__ = ["AtOnce", "ThreadWorker", "Work", "Worker"]
 
 Work = Callable[[], None]
 Done = Callable[[Exception | None], None]
@@ -22,6 +22,21 @@ class Worker(Protocol):
 
     def close(self) -> None:
         """Wait for the work under way; what has not begun is dropped, and no `done` is called any more."""
+
+
+class AtOnce:
+    """A `Worker` for where nothing else goes on: work is done, and told, before `run` returns."""
+
+    def run(self, work: Work, done: Done) -> None:
+        error: Exception | None = None
+        try:
+            work()
+        except Exception as exc:  # noqa: BLE001 - it is handed to whoever gave the work
+            error = exc
+        done(error)
+
+    def close(self) -> None:
+        """There is nothing to wait for."""
 
 
 class ThreadWorker:
