@@ -240,7 +240,7 @@ class Replica:
         return bool(self._inbox or self._actions or unapplied or alone)
 
     def _tend_files(self) -> None:
-        """Make the log's next file ready in time, and take a snapshot when the log has grown enough."""
+        """Make the log's next file ready in time, and take a snapshot when the log has grown enough, or pages are of no use."""
         if not self.storage.durable:
             return
         spare = self.journal.prepare_spare()
@@ -249,6 +249,8 @@ class Replica:
         latest = self.snapshots.latest()
         if self._unsaved_bytes > max(self._settings.snapshot_log_bytes, 0 if latest is None else latest.size_bytes):
             self.snapshots.request()
+        else:
+            self.snapshots.request_for_space()
 
     def _spare_made(self, error: Exception | None) -> None:
         if error is not None:

@@ -30,6 +30,10 @@ RECORDS_PER_SLICE = 4
 """Records packed or loaded in one turn of the event loop; each holds at most 500 messages or about 256 KiB."""
 RETRY_S = 5.0
 """Pause after a snapshot could not be written, because the disk is full for example."""
+IDLE_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of pages that are of no use any more, and of which only a snapshot frees the disk."""
+SPACE_PAUSE_S = 10.0
+"""From one snapshot for the sake of space to the next."""
 BACKLOG_BLOCKS_MAX = 8
 """With so many received blocks waiting for the disk, no more are asked for; the sender's window bounds what still comes."""
 
@@ -96,6 +100,7 @@ class SnapshotKeeper:
         self._receiving_pages: list[bytes] = []
         self._taking: _Taking | None = None
         self._not_before_s = 0.0
+        self._no_space_before_s = 0.0
         self._waiting: list[asyncio.Future[SnapshotInfo]] = []
         self._held: dict[SnapshotInfo, float] = {}
         self._portable: dict[int, asyncio.Task[StoredSnapshot]] = {}
@@ -138,6 +143,18 @@ class SnapshotKeeper:
         self._taking = _Taking(index, machine.freeze_view(pages=True), writer)
         self._began_s = time.monotonic()
         self._loop.call_soon(self._slice)
+
+    def request_for_space(self) -> None:
+        """Take a snapshot if that frees more of the disk than it takes. Call it in a step."""
+        files, needed = len(self._pages), len(self._owner.machine.backlogs)
+        if files <= needed or self._loop.time() < self._no_space_before_s:
+            return
+        latest = self._store.latest
+        idle_bytes = self._pages.size_bytes * (files - needed) // files
+        if idle_bytes > max(IDLE_BYTES_MAX, 0 if latest is None else latest.size_bytes):
+            # What is sent, or held for a backup, keeps its pages, so that the next one may free nothing.
+            self._no_space_before_s = self._loop.time() + SPACE_PAUSE_S
+            self.request()
 
     async def take(self) -> SnapshotInfo:
         """Take a snapshot now, or wait for the one under way.
