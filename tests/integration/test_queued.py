@@ -452,12 +452,14 @@ def waiting(node: NodeProcess) -> int:
 # --- all queues together ----------------------------------------------------------------------------------------------
 
 
-def test_limits_of_all_queues_hold_besides_those_of_each_and_survive_a_restart(tmp_path: Path) -> None:
+def test_limits_of_all_queues_hold_besides_those_of_each_and_survive_a_restart_as_keys_do(tmp_path: Path) -> None:
     with NodeProcess(tmp_path) as node:
         node.wait_upgraded()
         api = QueuedHttp(node.queued, "msgpack")
-        for name in ("a", "b"):
+        for name in ("a", "b", "keyed"):
             api("PUT", f"/queue/{name}")
+        keyed = {"messages": [{"contents": "once", "visibility_timeout_secs": 0}]}
+        stored = api.ok("POST", "/queue/keyed/messages/push", keyed, Idempotency_Key="k")
         setting = {"throttle": {"max_polls_per_time_window": 3, "time_window_sec": 1 << 30}}
         assert api.ok("POST", "/throttle", setting) == setting
         switches = api.ok("POST", "/suspend", {"push": True})
@@ -478,6 +480,9 @@ def test_limits_of_all_queues_hold_besides_those_of_each_and_survive_a_restart(t
         poll = {"count": 1, "visibility_timeout_secs": 1}
         # Polls of all queues count together.
         assert [api("POST", f"/queue/{name}/messages/poll", poll).status for name in "abab"] == [200, 200, 200, 429]
+        api.ok("POST", "/suspend", {"push": False})
+        assert api.ok("POST", "/queue/keyed/messages/push", keyed, Idempotency_Key="k") == stored
+        assert node.get_json("/v1/queues/keyed")["size"] == 1
 
 
 def test_a_client_that_vanishes_leaves_nothing_half_done(node: NodeProcess, queue_name: str) -> None:
