@@ -63,6 +63,7 @@ def _thresholds(
 @_thresholds("lag", "many log entries behind", warning=1000, critical=100_000)
 @_thresholds("memory", "much of memory_bytes_max", unit="%", warning=80, critical=95)
 @_thresholds("disk", "full a disk", unit="%", warning=85, critical=95)
+@_thresholds("disk-limit", "much of disk_bytes_max", unit="%", warning=80, critical=95)
 @target_options
 def check_cluster(target: Target, **limits: float | None) -> int:
     """Check the cluster as this node sees it, and the node's own memory and disk.
@@ -89,6 +90,12 @@ def _cluster_findings(checks: Mapping[str, Any], limits: Thresholds) -> Iterator
     yield graded("memory", round(used, 1), memory["detail"], _limits(limits, "memory"), unit="%")
     full = 100 - 100 * disk["figures"]["free_bytes"] / disk["figures"]["total_bytes"]
     yield graded("disk", round(full, 1), disk["detail"], _limits(limits, "disk"), unit="%")
+    kept = checks.get("disk limit")
+    # A node of an older program does not tell it.
+    if kept is not None:
+        used, most = kept["figures"]["used_bytes"], kept["figures"]["max_bytes"]
+        share = 100 * used / most if most else 100.0
+        yield graded("disk_limit", round(share, 1), kept["detail"], _limits(limits, "disk_limit"), unit="%")
 
 
 @check.command(

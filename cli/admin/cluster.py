@@ -31,8 +31,14 @@ _NODE_COLUMNS: Final = [
     Column("Up", "uptime_s", right=True, unit="seconds", digits=0, rank=1),
     Column("Memory", "process_bytes", right=True, unit="bytes", rank=1),
     Column("Disk free", "disk_free_bytes", right=True, unit="bytes", rank=1),
+    Column("Messages", "stored_bytes", right=True, unit="bytes", rank=5),
+    Column("Memory limit", "stored_bytes_max", right=True, unit="bytes", rank=5),
+    Column("Kept", "kept_bytes", right=True, unit="bytes", rank=5),
+    Column("Disk limit", "kept_bytes_max", right=True, unit="bytes", rank=5),
 ]
-_FIGURES: Final = ("uptime_s", "process_bytes", "disk_free_bytes")
+_FIGURES: Final = (
+    "uptime_s", "process_bytes", "disk_free_bytes", "stored_bytes", "stored_bytes_max", "kept_bytes", "kept_bytes_max",
+)  # fmt: skip
 _LOOKS_MAX: Final = 10
 """A node waits a tenth of a second for what the others tell of themselves; a busy one may need longer."""
 _WINDOWS: Final = (("one", "1min"), ("five", "5min"), ("fifteen", "15min"), ("day", "1day"))
@@ -60,7 +66,8 @@ def _members(api: Api, _incomplete: str) -> list[object]:
 def status(target: Target, as_lmq: bool) -> Report:
     """Show the nodes of the cluster.
 
-    Lag is how many committed log entries a node has not applied yet. Exits with 69 if there is no quorum.
+    Lag is how many committed log entries a node has not applied yet. Messages is what counts for memory_bytes_max, Kept the
+    snapshots and pages that count for disk_bytes_max; a wide terminal shows them. Exits with 69 if there is no quorum.
 
     \b
     Example:

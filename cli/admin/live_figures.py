@@ -41,6 +41,7 @@ NODE_COLUMNS: Final = [
     Column("Messages", "stored_bytes", right=True, unit="bytes", rank=1),
     Column("Process", "process_bytes", right=True, unit="bytes", rank=3),
     Column("Log", "log_bytes", right=True, unit="bytes", rank=3),
+    Column("Kept", "kept_bytes", right=True, unit="bytes", rank=3),
     Column("Disk free", "disk_free_bytes", right=True, unit="bytes", rank=1),
     Column("Round trip (ms)", "round_trip_ms", right=True, digits=1, rank=2),
     Column("HTTP", "http", rank=2),

@@ -36,6 +36,10 @@ _QUEUE_COLUMNS: Final = [
     Column("Oldest (s)", "oldest_age_s", right=True, digits=1, rank=2),
     Column("Pushed", "pushed_total", right=True, rank=1),
     Column("Pulled", "pulled_total", right=True, rank=1),
+    Column("Push/s", "push_rate", right=True, digits=1, rank=4),
+    Column("Pull/s", "pull_rate", right=True, digits=1, rank=4),
+    Column("Redelivered", "redelivered_total", right=True, rank=4),
+    Column("Dropped", "dropped_total", right=True, rank=4),
     Column("Dead letters", "dead_letters", right=True, rank=3),
     Column("State", "state", rank=2),
 ]
@@ -49,6 +53,10 @@ _SORTS: Final = {
     "oldest_age_s": "oldest",
     "pushed_total": "pushed",
     "pulled_total": "pulled",
+    "push_rate": "push_rate",
+    "pull_rate": "pull_rate",
+    "redelivered_total": "redelivered",
+    "dropped_total": "dropped",
     "dead_letters": "dead_letters",
 }
 _WHAT_COLUMNS: Final = [Column("What", "what"), Column("Value", "value"), Column("Set", "set")]

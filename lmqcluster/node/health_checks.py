@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..replication.status import ReplicaStatus
 from .config import NodeConfig
+from .disk_budget import DiskBudget
 from .membership.standing import impasse, outside
 
 __all__ = ["Check", "run_checks"]
@@ -28,11 +29,14 @@ class Check(NamedTuple):
     figures: dict[str, int]
 
 
-def run_checks(status: ReplicaStatus, config: NodeConfig, stored_bytes: int) -> tuple[list[Check], bool]:
+def run_checks(
+    status: ReplicaStatus, config: NodeConfig, stored_bytes: int, budget: DiskBudget
+) -> tuple[list[Check], bool]:
     """All checks of this node and of the cluster as it sees it, and whether the others could go on without this node.
 
     Args:
         stored_bytes: what the stored messages take in memory.
+        budget: what the node keeps on its disk.
     """
     stop = _stop(status)
     return [
@@ -40,6 +44,7 @@ def run_checks(status: ReplicaStatus, config: NodeConfig, stored_bytes: int) -> 
         _members(status),
         _lag(status),
         _disk(config.data_dir),
+        _kept(budget),
         _memory(stored_bytes, config.memory_bytes_max),
         _snapshot(status),
         stop,
@@ -85,6 +90,15 @@ def _disk(folder: Path) -> Check:
     ok = usage.free >= min(DISK_FREE_BYTES_MIN, int(usage.total * DISK_FREE_SHARE_MIN))
     figures = {"free_bytes": usage.free, "total_bytes": usage.total}
     return Check("disk", ok, f"{usage.free / _GIB:.1f} GiB of {usage.total / _GIB:.1f} GiB free", figures)
+
+
+def _kept(budget: DiskBudget) -> Check:
+    """What counts for ``disk_bytes_max``."""
+    used, limit = budget.used_bytes, budget.limit_bytes
+    text = f"snapshots and pages take {used / _MIB:.0f} MiB, {limit / _MIB:.0f} MiB are allowed"
+    if budget.shortage:
+        text = f"{text}; pushes are refused: {budget.shortage}"
+    return Check("disk limit", not budget.is_near, text, {"used_bytes": used, "max_bytes": limit})
 
 
 def _memory(used: int, limit: int) -> Check:

@@ -82,6 +82,7 @@ class Node:
         statsd: what sends LMQ's metrics to StatsD, None if that is off.
         statsd_servers: those that are sent to.
         stats: rates and waiting times of the queues.
+        disk: what is kept on the disk, and what may be.
         observed: what is counted for the metrics.
         totals: sums over all queues.
         history: the last hour of all queues together, and of the busiest.
@@ -95,6 +96,7 @@ class Node:
         self.config = config
         self.version = version("lmqcluster")
         self.stats = Stats()
+        self.disk = DiskBudget(config.data_dir, config.disk_bytes_max)
         self.observed = Observed()
         self.totals = Totals(self._machine)
         self.history = History(self._machine, self.totals, self.stats)
@@ -174,7 +176,7 @@ class Node:
             self._present,
             self.service,
             memory_bytes_max=config.memory_bytes_max,
-            disk=DiskBudget(config.data_dir, config.disk_bytes_max),
+            disk=self.disk,
             loop_lag=self.observed.loop_lag,
             stats=self.stats,
             membership=self.membership,
@@ -219,6 +221,7 @@ class Node:
         self.open_reads = OpenReads(self.service, self.session)
         self.timed_reads = TimedReads(self.open_reads)
         self.service.fresh = self._is_fresh
+        self.service.rates = self.stats.recent
         self.membership = Membership(
             self._present,
             self.service,
@@ -469,7 +472,7 @@ class Node:
 
     def run_checks(self) -> tuple[list[Check], bool]:
         """What an operator asks before touching anything; and whether the others could go on without this node."""
-        return run_checks(self.replica.status(), self.config, self.service.stored_bytes)
+        return run_checks(self.replica.status(), self.config, self.service.stored_bytes, self.disk)
 
     def _figures(self) -> dict[str, Any]:
         """How this node is, for whoever looks at the cluster."""
@@ -477,6 +480,7 @@ class Node:
             self.replica.status(),
             self.config,
             self.service,
+            self.disk,
             version=self.version,
             uptime_s=self.totals.uptime_s(),
             connections=sum(gate.connections for gate in self.gates.clients),

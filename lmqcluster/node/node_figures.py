@@ -20,6 +20,7 @@ from ..replication.messages import FrameError
 from ..replication.replica import Replica
 from ..replication.status import ReplicaStatus
 from .config import NodeConfig
+from .disk_budget import DiskBudget
 from .queues.service import QueueService
 
 __all__ = ["VERB", "PeerFigures", "own_figures"]
@@ -37,6 +38,7 @@ def own_figures(
     status: ReplicaStatus,
     config: NodeConfig,
     service: QueueService,
+    budget: DiskBudget,
     *,
     version: str,
     uptime_s: float,
@@ -57,6 +59,8 @@ def own_figures(
         "connections": connections,
         "disk_free_bytes": disk.free,
         "disk_total_bytes": disk.total,
+        "kept_bytes": budget.used_bytes,
+        "kept_bytes_max": budget.limit_bytes,
         "log_bytes": status.log_bytes,
         "snapshot_index": status.snapshot_index,
         "waiting_pulls": service.pulls.waiting(),

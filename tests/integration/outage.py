@@ -24,7 +24,10 @@ ENDS = (EOFError, OSError)
 def queues(node: NodeProcess) -> Any:
     """What the node's own replica holds, queue by queue; ages pass with time and are left out."""
     rows = node.get_json("/v1/queues")["queues"]
-    return [{key: value for key, value in row.items() if key != "oldest_age_s"} for row in rows]
+    return [
+        {key: value for key, value in row.items() if key not in {"oldest_age_s", "push_rate", "pull_rate"}}
+        for row in rows
+    ]
 
 
 def in_step(cluster: Cluster, nodes: Sequence[NodeProcess] | None = None) -> None:

@@ -17,7 +17,9 @@ from lmqcluster import Client
 from .cluster import Cluster, NodeProcess, wait_for
 from .programs import run, run_in_terminal
 
-FIGURES = ["lag", "uptime_s", "process_bytes", "disk_free_bytes"]
+FIGURES = [
+    "lag", "uptime_s", "process_bytes", "disk_free_bytes", "stored_bytes", "stored_bytes_max", "kept_bytes", "kept_bytes_max",
+]  # fmt: skip
 NODE_KEYS = ["node", "state", "http", "rpc", "raft", "match_index", *FIGURES]
 
 

@@ -123,7 +123,7 @@ def state(admin: Admin) -> list[Any]:
     columns = {"queue ls": ["--columns", "queue,ready,leased"], "status": ["--columns", "node,state,raft"]}
     shown = [admin(*words.split(), *columns.get(words, ["--json"])).out for words in commands]
     batches = json.loads(admin("subscription", "ls", "--json").out)["subscriptions"]
-    return [re.sub(r'"oldest_age_s": [^,}]+', "", text) for text in shown] + [
+    return [re.sub(r'"(oldest_age_s|push_rate|pull_rate)": [^,}]+', "", text) for text in shown] + [
         [one["name"], len(one["batches"])] for one in batches
     ]
 

@@ -41,6 +41,7 @@ def test_overview_adds_up_all_queues_and_knows_all_nodes(shared_cluster: Cluster
         assert isinstance(member["vitals"], dict)
         assert member["vitals"]["stored_bytes_max"] > 0
         assert member["vitals"]["disk_free_bytes"] > 0
+        assert 0 <= member["vitals"]["kept_bytes"] < member["vitals"]["kept_bytes_max"]
 
 
 def test_overview_has_a_history_if_asked(node: NodeProcess) -> None:

@@ -297,6 +297,8 @@ def test_one_queue(api: Api, queue_name: str) -> None:
     ids = [m["id"] for m in api.ok("POST", f"/v1/queues/{queue_name}/pull")["messages"]]
     queue = api.ok("GET", f"/v1/queues/{queue_name}")
     assert queue.pop("oldest_age_s") >= 0
+    assert queue.pop("push_rate") >= 0
+    assert queue.pop("pull_rate") >= 0
     assert queue == {
         "name": queue_name, "suspended": False, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0,
         "pushes_waiting": 0, "dead_letters": 0, "size": 2, "bytes": 5, "exclusive_holder": None, "standing_by": 0,

@@ -32,6 +32,7 @@ const ROLE = [
 const STOCK = [
   { label: "Node", cell: nameCell },
   { label: "Messages in memory", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, `of ${bytes(node.vitals?.stored_bytes_max)}`) },
+  { label: "Messages on disk", title: "Snapshots and pages, and how much they may take (disk_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.kept_bytes, node.vitals?.kept_bytes_max, `of ${bytes(node.vitals?.kept_bytes_max)}`) },
   { label: "Disk", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free`) },
   { label: "Process", numeric: true, title: "Memory of the process", text: (node) => bytes(node.vitals?.process_bytes) },
   { label: "Processor", numeric: true, title: "Share of one processor core, over the last seconds", text: (node) => (node.recent ? percent(node.recent.processor_s, 1) : "–") },

@@ -7,7 +7,6 @@ import { debounce, h, setText, syncRows, table, textRow } from "./dom.js";
 import { csv, save } from "./export.js";
 import { bytes, count, duration, plural, rate } from "./format.js";
 import { quoted, segmentOf, textOf } from "./names.js";
-import { now, Rates } from "./rates.js";
 
 export const label = "Queues";
 
@@ -25,16 +24,16 @@ const COLUMNS = [
   { label: "Bodies", sort: "bytes", numeric: true, text: (queue) => bytes(queue.bytes) },
   { label: "Oldest", sort: "oldest", numeric: true, title: "Age of the oldest message", text: (queue) => duration(queue.oldest_age_s) },
   { label: "Pushed", sort: "pushed", numeric: true, title: "Messages pushed so far", text: (queue) => count(queue.pushed_total) },
-  { label: "Pushed/s", numeric: true, text: (_queue, rates) => rate(rates?.pushed_total) },
+  { label: "Pushed/s", sort: "push_rate", numeric: true, title: "Messages pushed a second, over the last five seconds", text: (queue) => rate(queue.push_rate) },
   { label: "Delivered", sort: "pulled", numeric: true, title: "Deliveries so far", text: (queue) => count(queue.pulled_total) },
-  { label: "Delivered/s", numeric: true, text: (_queue, rates) => rate(rates?.pulled_total) },
+  { label: "Delivered/s", sort: "pull_rate", numeric: true, title: "Deliveries a second, over the last five seconds", text: (queue) => rate(queue.pull_rate) },
   { label: "Redelivered", sort: "redelivered", numeric: true, title: "Deliveries after a lease that ended without an answer", text: (queue) => count(queue.redelivered_total) },
   { label: "Dead letters", sort: "dead_letters", numeric: true, title: "Messages that the cluster has put here", text: (queue) => count(queue.dead_letters) },
   { label: "Dropped", sort: "dropped", numeric: true, title: "Messages that went after their last delivery", text: (queue) => count(queue.dropped_total) },
 ];
 
 // What lmq-admin calls the columns.
-const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total", redelivered: "redelivered_total", dropped: "dropped_total", dead_letters: "dead_letters" };
+const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total", push_rate: "push_rate", pull_rate: "pull_rate", redelivered: "redelivered_total", dropped: "dropped_total", dead_letters: "dead_letters" };
 
 export function open({ query }) {
   const view = {
@@ -55,7 +54,6 @@ export function open({ query }) {
   const choice = columnChoice("queues", COLUMNS, grid);
   const complaint = h("p", { class: "complaint", role: "alert" });
   const line = commandBox("");
-  const rates = new Map();
   let asked = null;
   let total = 0;
 
@@ -81,7 +79,6 @@ export function open({ query }) {
     const parameters = new URLSearchParams();
     for (const [key, value] of Object.entries(view)) if (value !== "" && value !== 0) parameters.set(key, value);
     history.replaceState(null, "", `#/queues?${parameters}`);
-    rates.clear();
     try {
       await refresh();
       complain(null);
@@ -108,18 +105,11 @@ export function open({ query }) {
   }
 
   function showRows(queues) {
-    const at = now();
-    const items = queues.map((queue) => {
-      const segment = segmentOf(queue.name);
-      let counter = rates.get(segment);
-      if (counter === undefined) rates.set(segment, (counter = new Rates(["pushed_total", "pulled_total"])));
-      counter.add(at, queue);
-      return { queue, segment, rates: counter.recent() };
-    });
+    const items = queues.map((queue) => ({ queue, segment: segmentOf(queue.name) }));
     syncRows(grid.body, items, (item) => item.segment, ({ segment }) => {
       const paused = h("span", { class: "badge warn", hidden: true }, "suspended");
       const first = h("span", {}, h("a", { href: `#/queue/${segment}` }, textOf(segment)), " ", paused);
-      const row = textRow(COLUMNS, (item) => COLUMNS.map((column) => (column.text ? column.text(item.queue, item.rates) : "")), first);
+      const row = textRow(COLUMNS, (item) => COLUMNS.map((column) => (column.text ? column.text(item.queue) : "")), first);
       return { element: row.element, update: (item) => ((paused.hidden = !item.queue.suspended), row.update(item)) };
     });
   }

@@ -153,6 +153,8 @@ class _Scrape:
         page.value("lmq_pages_read_total", replica.pages.read_total)
         page.value("lmq_pages_read_late_total", replica.pages.late_total)
         page.value("lmq_pages_fetched_total", replica.page_exchange.fetched_total)
+        page.value("lmq_disk_used_bytes", node.disk.used_bytes)
+        page.value("lmq_disk_limit_bytes", node.disk.limit_bytes)
         disk = shutil.disk_usage(node.config.data_dir)
         page.value("lmq_disk_free_bytes", disk.free)
         page.value("lmq_disk_size_bytes", disk.total)

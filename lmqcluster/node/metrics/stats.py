@@ -33,14 +33,18 @@ _PERCENTILES = (("50", 0.5), ("75", 0.75), ("90", 0.9), ("95", 0.95), ("99", 0.9
 
 
 class _Meter:
-    """Rates of one ever-growing total, per second. `updated` is the tick at which `rates` held."""
+    """Rates of one ever-growing total, per second.
 
-    __slots__ = ("born", "rates", "total", "updated")
+    `updated` is the tick at which `rates` held, and `latest` is the rate of the five seconds before it.
+    """
+
+    __slots__ = ("born", "latest", "rates", "total", "updated")
 
     def __init__(self, tick: int) -> None:
         self.born = tick
         self.total = 0
         self.updated = tick
+        self.latest = 0.0
         self.rates: tuple[float, ...] = (0.0,) * 4
 
     def advance(self, total: int, tick: int) -> None:
@@ -50,7 +54,7 @@ class _Meter:
         if total < self.total:
             # The queue was deleted and recreated: its old rates are not its own.
             self.total, self.born = 0, tick - 1
-        now = (total - self.total) / TICK_S
+        now = self.latest = (total - self.total) / TICK_S
         if self.born == tick - 1:
             # The first rate is taken as it is, so that a young queue does not seem slow for a day.
             self.rates = (now,) * 4
@@ -197,6 +201,13 @@ class Stats:
             "pull": self._pull.get(queue, nothing).describe(self._ticks, pulled_total),
             "retention": describe(window.values(second) if window else ()),
         }
+
+    def recent(self, queue: bytes) -> tuple[float, float]:
+        """Pushes, and pulls, of a queue a second in the last five seconds that are complete."""
+        return self._latest(self._push.get(queue)), self._latest(self._pull.get(queue))
+
+    def _latest(self, meter: _Meter | None) -> float:
+        return meter.latest if meter is not None and meter.updated == self._ticks else 0.0
 
     def rate(self, queue: bytes) -> float:
         """Pushes and pulls of a queue a second, over the last five minutes."""

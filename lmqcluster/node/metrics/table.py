@@ -236,6 +236,16 @@ SECTIONS: Final = (
             Definition("lmq_pages_read_total", "counter", "Pages read before they were needed."),
             Definition("lmq_pages_read_late_total", "counter", "Pages that had to be read when they were needed."),
             Definition("lmq_pages_fetched_total", "counter", "Pages that came from other nodes."),
+            Definition(
+                "lmq_disk_used_bytes",
+                "gauge",
+                "Snapshots and pages on the disk, as counted for the limit.",
+            ),
+            Definition(
+                "lmq_disk_limit_bytes",
+                "gauge",
+                "The option disk_bytes_max, or what may be kept now if it is 0: beyond it pushes are refused as overload.",
+            ),
             Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data folder is."),
             Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data folder is."),
             Definition(

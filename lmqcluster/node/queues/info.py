@@ -9,7 +9,16 @@ from operator import attrgetter
 from ...core import Queue
 from ...core.queue_counters import COUNTERS
 
-__all__ = ["QueueInfo", "age_s", "counts_of", "dead_letters", "info_of"]
+__all__ = ["QueueInfo", "Rates", "age_s", "counts_of", "dead_letters", "info_of", "no_rates"]
+
+Rates = Callable[[bytes], tuple[float, float]]
+"""Pushes and deliveries of a queue a second, over the last seconds, as this node has seen them."""
+
+
+def no_rates(_queue: bytes) -> tuple[float, float]:
+    """Where nobody counts."""
+    return 0.0, 0.0
+
 
 counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*COUNTERS)
 """The counters of a queue, in the order of `COUNTERS`."""
@@ -32,6 +41,7 @@ class QueueInfo:
         size: all messages, an open window counting as one.
         bytes: bytes of all bodies.
         oldest_age_s: for how many seconds the message that is next to be delivered has been due; None if none is.
+        push_rate, pull_rate: messages pushed, and deliveries, a second.
         counters: by the names of `COUNTERS`; they are those of the whole cluster.
     """
 
@@ -48,14 +58,17 @@ class QueueInfo:
     size: int
     bytes: int
     oldest_age_s: float | None
+    push_rate: float
+    pull_rate: float
     counters: Mapping[str, int]
 
 
-def info_of(queue: Queue, now_us: int) -> QueueInfo:
+def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
     """Statistics of a queue at a log time."""
     ready = queue.due_count(now_us)
     window = queue.window
     rich = queue.rich
+    push_rate, pull_rate = rates(queue.name)
     parts = len(window.content) if window is not None and window.due_us > now_us else 0
     return QueueInfo(
         name=queue.name,
@@ -71,6 +84,8 @@ def info_of(queue: Queue, now_us: int) -> QueueInfo:
         size=len(queue),
         bytes=queue.body_bytes,
         oldest_age_s=age_s(queue.earliest_us(), now_us),
+        push_rate=push_rate,
+        pull_rate=pull_rate,
         counters=dict(zip(COUNTERS, counts_of(queue), strict=True)),
     )
 

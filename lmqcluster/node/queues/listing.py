@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ...core import Machine, Queue
 from ...wire.errors import LmqError
 from ..turns import Turns
-from .info import QueueInfo, age_s, dead_letters, info_of
+from .info import QueueInfo, Rates, age_s, dead_letters, info_of, no_rates
 from .patterns import client_pattern
 
 __all__ = ["SORT_KEYS", "STATES", "QueueList", "QueuePage", "list_queues"]
@@ -18,22 +18,24 @@ __all__ = ["SORT_KEYS", "STATES", "QueueList", "QueuePage", "list_queues"]
 _TOGETHER = 1_000
 """How many matches are gathered at least before those that cannot be on the page are dropped."""
 
-SORT_KEYS: dict[str, Callable[[Queue, int], float]] = {
-    "name": lambda _queue, _now_us: 0,
-    "ready": lambda queue, now_us: queue.due_count(now_us),
-    "delayed": lambda queue, now_us: queue.waiting() - queue.due_count(now_us),
-    "leased": lambda queue, _now_us: len(queue.leases),
-    "size": lambda queue, _now_us: len(queue),
-    "bytes": lambda queue, _now_us: queue.body_bytes,
-    "oldest": lambda queue, now_us: -1.0 if (age := age_s(queue.earliest_us(), now_us)) is None else age,
-    "pushed": lambda queue, _now_us: queue.pushed_total,
-    "pulled": lambda queue, _now_us: queue.pulled_total,
-    "redelivered": lambda queue, _now_us: queue.redelivered_total,
-    "dropped": lambda queue, _now_us: queue.dropped_total,
-    "dead_lettered": lambda queue, _now_us: queue.dead_lettered_total,
-    "dead_letters": lambda queue, _now_us: dead_letters(queue),
+SORT_KEYS: dict[str, Callable[[Queue, int, Rates], float]] = {
+    "name": lambda _queue, _now_us, _rates: 0,
+    "ready": lambda queue, now_us, _rates: queue.due_count(now_us),
+    "delayed": lambda queue, now_us, _rates: queue.waiting() - queue.due_count(now_us),
+    "leased": lambda queue, _now_us, _rates: len(queue.leases),
+    "size": lambda queue, _now_us, _rates: len(queue),
+    "bytes": lambda queue, _now_us, _rates: queue.body_bytes,
+    "oldest": lambda queue, now_us, _rates: -1.0 if (age := age_s(queue.earliest_us(), now_us)) is None else age,
+    "pushed": lambda queue, _now_us, _rates: queue.pushed_total,
+    "pulled": lambda queue, _now_us, _rates: queue.pulled_total,
+    "push_rate": lambda queue, _now_us, rates: rates(queue.name)[0],
+    "pull_rate": lambda queue, _now_us, rates: rates(queue.name)[1],
+    "redelivered": lambda queue, _now_us, _rates: queue.redelivered_total,
+    "dropped": lambda queue, _now_us, _rates: queue.dropped_total,
+    "dead_lettered": lambda queue, _now_us, _rates: queue.dead_lettered_total,
+    "dead_letters": lambda queue, _now_us, _rates: dead_letters(queue),
 }
-"""What a list can be sorted by, at a log time. Equal queues stand in the order of their names."""
+"""What a list can be sorted by, at a log time and with rates. Equal queues stand in the order of their names."""
 
 STATES: dict[str, Callable[[Queue, int], bool]] = {
     "ready": lambda queue, now_us: queue.due_count(now_us) > 0,
@@ -91,7 +93,9 @@ class QueuePage(NamedTuple):
 _Row = tuple[float, bytes, Queue]
 
 
-async def list_queues(machine: Callable[[], Machine], wanted: QueueList, turns: Turns, client: bytes) -> QueuePage:
+async def list_queues(
+    machine: Callable[[], Machine], wanted: QueueList, turns: Turns, client: bytes, rates: Rates = no_rates
+) -> QueuePage:
     """A page of the list of queues. It takes several slices of the event loop if there are many.
 
     Raises:
@@ -101,15 +105,17 @@ async def list_queues(machine: Callable[[], Machine], wanted: QueueList, turns: 
         raise LmqError("bad_request", f"queues can be sorted by {', '.join(SORT_KEYS)}, not by {wanted.sort[:40]!r}")
     if wanted.after is not None and wanted.sort != "name":
         raise LmqError("bad_request", "only a list sorted by name can go on after a name; use an offset")
-    best, total = await _best(machine(), wanted, turns, client)
+    best, total = await _best(machine(), wanted, turns, client, rates)
     page = best[wanted.offset : wanted.offset + wanted.limit]
     now_us = machine().now_us
-    infos = [info_of(queue, now_us) async for _, _, queue in turns.each(page, client)]
+    infos = [info_of(queue, now_us, rates) async for _, _, queue in turns.each(page, client)]
     goes_on = wanted.sort == "name" and len(best) > wanted.offset + wanted.limit
     return QueuePage(infos, total, page[-1][1] if page and goes_on else None)
 
 
-async def _best(machine: Machine, wanted: QueueList, turns: Turns, client: bytes) -> tuple[list[_Row], int]:
+async def _best(
+    machine: Machine, wanted: QueueList, turns: Turns, client: bytes, rates: Rates
+) -> tuple[list[_Row], int]:
     """The first matches, one more than the page needs, and how many matches there are."""
     matches = _matcher(wanted)
     key, sign, now_us = SORT_KEYS[wanted.sort], -1 if wanted.descending else 1, machine.now_us
@@ -125,7 +131,7 @@ async def _best(machine: Machine, wanted: QueueList, turns: Turns, client: bytes
         total += 1
         if after is not None and not (queue.name < after if backwards else queue.name > after):
             continue
-        best.append((sign * key(queue, now_us), queue.name, queue))
+        best.append((sign * key(queue, now_us, rates), queue.name, queue))
         if len(best) >= 2 * count + _TOGETHER:
             best = pick(count, best)
     return pick(count, best), total

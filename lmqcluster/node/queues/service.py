@@ -21,7 +21,7 @@ from ..proposer import Group, Proposer
 from ..turns import Turns
 from . import requests
 from .deliveries import Delivery, first_of, rendered
-from .info import QueueInfo, info_of
+from .info import QueueInfo, Rates, info_of, no_rates
 from .jobs import Jobs
 from .listing import QueueList, QueuePage, list_queues
 from .naming import no_queue
@@ -63,6 +63,7 @@ class QueueService(Proposals):
         sessions: pulls, exclusive queues and locks that end with their client.
         board: who waits for something other than messages.
         events: who waits for something to happen to a queue.
+        rates: what the node counts of queues.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class QueueService(Proposals):
         self.polled = PolledQueues(self, self.receipts, lambda: self.pulls, self._wait_for)
         self.sessions = Sessions(self, self.board, self.receipts, self._pull_in_session)
         self.session_list = SessionList(machine, self.receipts)
+        self.rates: Rates = no_rates
         self._waiting_pushes = WaitingPushes(self, self.board)
 
     def receipts(self) -> ReceiptFormat:
@@ -426,7 +428,7 @@ class QueueService(Proposals):
 
     async def list_queues(self, wanted: QueueList, client: bytes) -> QueuePage:
         """A page of the list of queues, see `list_queues`."""
-        return await list_queues(self.machine, wanted, self.turns, client)
+        return await list_queues(self.machine, wanted, self.turns, client, self.rates)
 
     def own_properties(self, queue: bytes) -> dict[str, Any]:
         """Properties set on the queue itself, keys in alphabetical order; see `properties`."""
@@ -437,7 +439,7 @@ class QueueService(Proposals):
         """Statistics of a queue, None if it does not exist."""
         machine = self.machine()
         queue = machine.queues.get(name)
-        return None if queue is None else info_of(queue, machine.now_us)
+        return None if queue is None else info_of(queue, machine.now_us, self.rates)
 
     def preserved_headers(self) -> tuple[HookedNames, frozenset[bytes]]:
         """Lower-case names of request headers that the hooks of any queue, and those of any rule, ask to keep."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import zlib
 
 import pytest
 from lmqcluster_cli.admin import queues as cli_queues
 
 from lmqcluster.core import Op
+from lmqcluster.node.queues.info import Rates, no_rates
 from lmqcluster.node.queues.listing import SORT_KEYS, STATES, QueueList, QueuePage, list_queues
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
@@ -36,9 +38,9 @@ def driver() -> Driver:
     return driver
 
 
-def page(driver: Driver, **wanted: object) -> QueuePage:
+def page(driver: Driver, rates: Rates = no_rates, **wanted: object) -> QueuePage:
     async def main() -> QueuePage:
-        return await list_queues(lambda: driver.machine, QueueList(**wanted), Turns(), b"c")  # type: ignore[arg-type]
+        return await list_queues(lambda: driver.machine, QueueList(**wanted), Turns(), b"c", rates)  # type: ignore[arg-type]
 
     return asyncio.run(main())
 
@@ -51,12 +53,16 @@ def names(found: QueuePage) -> list[bytes]:
 @pytest.mark.parametrize("descending", [False, True])
 def test_pages_put_together_are_the_sorted_list(driver: Driver, sort: str, descending: bool) -> None:
     now_us = driver.machine.now_us
-    rows = sorted((SORT_KEYS[sort](queue, now_us), name) for name, queue in driver.machine.queues.items())
+
+    def rates(name: bytes) -> tuple[float, float]:
+        return zlib.crc32(name) % 7, zlib.crc32(name) % 11
+
+    rows = sorted((SORT_KEYS[sort](queue, now_us, rates), name) for name, queue in driver.machine.queues.items())
     if descending:
         rows = rows[::-1] if sort == "name" else sorted(rows, key=lambda row: (-row[0], row[1]))
     got: list[bytes] = []
     while len(got) < COUNT:
-        found = page(driver, sort=sort, descending=descending, offset=len(got), limit=700)
+        found = page(driver, rates, sort=sort, descending=descending, offset=len(got), limit=700)
         assert found.total == COUNT
         got += names(found)
     assert got == [name for _, name in rows]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.disk_budget import DiskBudget
 from lmqcluster.node.health_checks import run_checks
 from lmqcluster.node.membership.standing import cluster_status, health, impasse, outside
 from lmqcluster.replication.about import About
@@ -161,14 +162,19 @@ def test_a_node_in_no_cluster_says_why() -> None:
 def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     config = NodeConfig(name="n", data_dir=tmp_path, memory_bytes_max=100_000_000)
 
-    def checks(status: ReplicaStatus, stored_bytes: int = 0) -> dict[str, tuple[bool, str]]:
-        found, safe_to_stop = run_checks(status, config, stored_bytes)
+    def checks(status: ReplicaStatus, stored_bytes: int = 0, kept_bytes: int = 0) -> dict[str, tuple[bool, str]]:
+        budget = DiskBudget(tmp_path, 100 << 20)
+        budget.look(kept_bytes)
+        found, safe_to_stop = run_checks(status, config, stored_bytes, budget)
         shown = {one.name: (one.ok, one.detail) for one in found}
         assert shown["safe to stop"][0] == safe_to_stop
         return shown
 
     assert all(ok for name, (ok, _detail) in checks(WELL).items() if name != "disk")
     assert checks(WELL, 81_000_000)["memory"] == (False, "messages take 77 MiB of 95 MiB")
+    assert checks(WELL, 0, 80 << 20)["disk limit"] == (True, "snapshots and pages take 80 MiB, 100 MiB are allowed")
+    assert not checks(WELL, 0, 81 << 20)["disk limit"][0]
+    assert "pushes are refused" in checks(WELL, 0, 101 << 20)["disk limit"][1]
     lone = checks(replace(WELL, connected=frozenset({"b"})))
     assert lone["members"] == (False, "not reachable or not up to date: n-c")
     assert lone["safe to stop"][0] is False

@@ -286,3 +286,15 @@ def test_equal_samples_have_one_bin_and_no_shape() -> None:
 def test_zero_waits_have_zero_geometric_and_harmonic_means() -> None:
     shown = describe([0, 0, 1, 2, 3])
     assert (shown["geometric_mean"], shown["harmonic_mean"]) == (0, 0)
+
+
+def test_the_rate_of_the_last_five_seconds_is_over_when_nothing_comes() -> None:
+    stats = Stats()
+    stats.baseline([(b"q", 100, 40)])
+    stats.tick([(b"q", 100, 40)])
+    assert stats.recent(b"q") == (0.0, 0.0)
+    stats.tick([(b"q", 150, 45)])
+    assert stats.recent(b"q") == (10.0, 1.0)
+    stats.tick([(b"q", 150, 45)])
+    assert stats.recent(b"q") == (0.0, 0.0)
+    assert stats.recent(b"unknown") == (0.0, 0.0)

@@ -43,6 +43,8 @@ _VITALS: Final = _object(
         "connections": {**_COUNT, "description": "Connections of clients, on all ports."},
         "disk_free_bytes": _COUNT,
         "disk_total_bytes": _COUNT,
+        "kept_bytes": {**_COUNT, "description": "Snapshots and pages on the disk, as counted against the limit."},
+        "kept_bytes_max": {**_COUNT, "description": "`disk_bytes_max`, or what may be kept now where that is 0."},
         "log_bytes": {**_COUNT, "description": "Log entries that no snapshot replaces yet."},
         "snapshot_index": _COUNT,
         "waiting_pulls": _COUNT,

@@ -37,6 +37,7 @@ _STALE: Final[Json] = {
 _BOOLEAN: Final[Json] = {"type": "boolean"}
 _COUNT: Final[Json] = {"type": "integer", "minimum": 0}
 _NUMBER: Final[Json] = {"type": "number"}
+_RATE: Final[Json] = {"type": "number", "minimum": 0}
 _ID: Final[Json] = {"type": "string", "format": "uuid", "description": "Id of one delivery; changes with each."}
 _ADDRESS: Final[Json] = {"type": ["string", "null"], "description": "HOST:PORT, or null where it is off or unknown."}
 _CHECK_FIGURES: Final[Json] = {
@@ -75,6 +76,8 @@ _QUEUE: Final[Json] = {
         "minimum": 0,
         "description": "For how many seconds the message that is next to be delivered has been due; null if none is.",
     },
+    "push_rate": {**_RATE, "description": "Messages pushed a second, over the last five seconds, as this node saw it."},
+    "pull_rate": {**_RATE, "description": "Deliveries a second, likewise."},
     **{counter: {**_COUNT, "description": what} for counter, what in COUNTERS.items()},
 }
 _PEEKED: Final[Json] = {

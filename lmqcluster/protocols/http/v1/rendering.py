@@ -19,7 +19,7 @@ __all__ = ["QUEUE_FIELDS", "delivered_message", "peeked_message", "queue_row"]
 
 QUEUE_FIELDS = (
     "suspended", "ready", "delayed", "leased", "accumulating", "pushes_waiting", "dead_letters", "size", "bytes",
-    "oldest_age_s", *COUNTERS,
+    "oldest_age_s", "push_rate", "pull_rate", *COUNTERS,
 )  # fmt: skip
 """What a queue shows beside its name."""
 

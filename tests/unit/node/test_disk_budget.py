@@ -1,0 +1,40 @@
+"""How much a node may keep on its disk: with a limit of its own, and with what leaves the reserve free."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lmqcluster.node.disk_budget import RESERVE_BYTES, DiskBudget
+
+GIB = 1 << 30
+
+
+def test_a_limit_of_its_own(tmp_path: Path) -> None:
+    budget = DiskBudget(tmp_path, 1000)
+    budget.look(800)
+    assert (budget.used_bytes, budget.limit_bytes, budget.is_near, budget.shortage) == (800, 1000, False, "")
+    budget.look(1000)
+    assert (budget.is_near, budget.shortage) == (True, "")
+    budget.look(1001)
+    assert "the limit is 1000 (disk_bytes_max)" in budget.shortage
+    budget.look(3)
+    assert (budget.is_near, budget.shortage) == (False, "")
+
+
+@pytest.mark.parametrize(("total", "reserve"), [(50 * GIB, 5 * GIB), (500 * GIB, RESERVE_BYTES)])
+def test_without_one_the_reserve_stays_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total: int, reserve: int
+) -> None:
+    free = reserve + 3
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(total=total, free=free))
+    budget = DiskBudget(tmp_path, 0)
+    budget.look(100)
+    assert (budget.used_bytes, budget.limit_bytes, budget.is_near, budget.shortage) == (100, 103, False, "")
+    free = reserve - 1
+    budget.look(100)
+    assert (budget.limit_bytes, budget.is_near) == (100, True)
+    assert f"{reserve} are kept free" in budget.shortage
