@@ -31,10 +31,10 @@ _NODE_COLUMNS: Final = [
     Column("Up", "uptime_s", right=True, unit="seconds", digits=0, rank=1),
     Column("Memory", "process_bytes", right=True, unit="bytes", rank=1),
     Column("Disk free", "disk_free_bytes", right=True, unit="bytes", rank=1),
-    Column("Messages", "stored_bytes", right=True, unit="bytes", rank=5),
-    Column("Memory limit", "stored_bytes_max", right=True, unit="bytes", rank=5),
-    Column("Kept", "kept_bytes", right=True, unit="bytes", rank=5),
-    Column("Disk limit", "kept_bytes_max", right=True, unit="bytes", rank=5),
+    Column("Messages", "stored_bytes", right=True, unit="bytes", extra=True),
+    Column("Memory limit", "stored_bytes_max", right=True, unit="bytes", extra=True),
+    Column("Kept", "kept_bytes", right=True, unit="bytes", extra=True),
+    Column("Disk limit", "kept_bytes_max", right=True, unit="bytes", extra=True),
 ]
 _FIGURES: Final = (
     "uptime_s", "process_bytes", "disk_free_bytes", "stored_bytes", "stored_bytes_max", "kept_bytes", "kept_bytes_max",
@@ -67,11 +67,12 @@ def status(target: Target, as_lmq: bool) -> Report:
     """Show the nodes of the cluster.
 
     Lag is how many committed log entries a node has not applied yet. Messages is what counts for memory_bytes_max, Kept the
-    snapshots and pages that count for disk_bytes_max; a wide terminal shows them. Exits with 69 if there is no quorum.
+    snapshots and pages that count for disk_bytes_max. Exits with 69 if there is no quorum.
 
     \b
     Example:
       lmq-admin status --watch 2
+      lmq-admin status --columns node,stored_bytes,stored_bytes_max,kept_bytes,kept_bytes_max
     """
     if as_lmq:
         return Report(None, [], [], text="\n".join(_lmq_status(target.api.get("/stats"))))

@@ -74,6 +74,7 @@ class Column:
         unit: ``bytes`` is shown to people as KiB, MiB, ..., ``seconds`` as hours, minutes and seconds; scripts get the number.
         rank: 0 is always shown; where a terminal is too narrow, all columns of the highest rank go first.
         digits: decimals of fractional numbers.
+        extra: whether people see it only if they name it or sort by it; scripts always get it.
         cut: whether people see only the beginning of a text that does not fit; scripts get all of it.
     """
 
@@ -84,6 +85,7 @@ class Column:
     rank: int = 0
     digits: int = 3
     cut: bool = False
+    extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +118,17 @@ class View:
             click.UsageError: it names a column that is not there.
         """
         places = {column.key: place for place, column in enumerate(columns)}
-        wanted = [_place(places, key, "--columns") for key in self.columns] or list(range(len(columns)))
+        wanted = [_place(places, key, "--columns") for key in self.columns] or self._usual(columns)
         lines = [list(row) for row in rows]
         if self.sort:
             by = _place(places, self.sort.removeprefix("-"), "--sort")
             lines = _sorted(lines, by, descending=self.sort.startswith("-"))
         return [columns[place] for place in wanted], [[line[place] for place in wanted] for line in lines]
+
+    def _usual(self, columns: Sequence[Column]) -> list[int]:
+        is_for_people = self.effective_form is Form.TABLE
+        by = self.sort.removeprefix("-")
+        return [place for place, one in enumerate(columns) if not (one.extra and is_for_people and one.key != by)]
 
 
 def _place(places: dict[str, int], key: str, option: str) -> int:

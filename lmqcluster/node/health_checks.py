@@ -95,15 +95,19 @@ def _disk(folder: Path) -> Check:
 def _kept(budget: DiskBudget) -> Check:
     """What counts for ``disk_bytes_max``."""
     used, limit = budget.used_bytes, budget.limit_bytes
-    text = f"snapshots and pages take {used / _MIB:.0f} MiB, {limit / _MIB:.0f} MiB are allowed"
+    text = f"snapshots and pages take {_size(used)}, {_size(limit)} are allowed"
     if budget.shortage:
         text = f"{text}; pushes are refused: {budget.shortage}"
     return Check("disk limit", not budget.is_near, text, {"used_bytes": used, "max_bytes": limit})
 
 
 def _memory(used: int, limit: int) -> Check:
-    text = f"messages take {used / _MIB:.0f} MiB of {limit / _MIB:.0f} MiB"
+    text = f"messages take {_size(used)} of {_size(limit)}"
     return Check("memory", used <= MEMORY_SHARE_MAX * limit, text, {"used_bytes": used, "max_bytes": limit})
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / _GIB:.1f} GiB" if size_bytes >= 10 * _GIB else f"{size_bytes / _MIB:.0f} MiB"
 
 
 def _snapshot(status: ReplicaStatus) -> Check:
@@ -113,7 +117,7 @@ def _snapshot(status: ReplicaStatus) -> Check:
         )
     index, log_bytes = status.snapshot_index, status.log_bytes
     text = f"newest snapshot is of entry {index}" if index else "no snapshot yet"
-    text = f"{status.durability}; {text}, the log holds {log_bytes / _MIB:.0f} MiB"
+    text = f"{status.durability}; {text}, the log holds {_size(log_bytes)}"
     return Check("durability", True, text, {"log_bytes": log_bytes})
 
 

@@ -31,9 +31,9 @@ const ROLE = [
 ];
 const STOCK = [
   { label: "Node", cell: nameCell },
-  { label: "Messages in memory", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, `of ${bytes(node.vitals?.stored_bytes_max)}`) },
-  { label: "Messages on disk", title: "Snapshots and pages, and how much they may take (disk_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.kept_bytes, node.vitals?.kept_bytes_max, `of ${bytes(node.vitals?.kept_bytes_max)}`) },
-  { label: "Disk", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free`) },
+  { label: "Messages in memory", title: "What messages take in memory, and how much they may take (memory_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, "of memory_bytes_max") },
+  { label: "Messages on disk", title: "Snapshots and pages, and how much they may take (disk_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.kept_bytes, node.vitals?.kept_bytes_max, "of disk_bytes_max") },
+  { label: "Disk", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free, ${percent(used(node.vitals), node.vitals?.disk_total_bytes)}`) },
   { label: "Process", numeric: true, title: "Memory of the process", text: (node) => bytes(node.vitals?.process_bytes) },
   { label: "Processor", numeric: true, title: "Share of one processor core, over the last seconds", text: (node) => (node.recent ? percent(node.recent.processor_s, 1) : "–") },
   { label: "Entries/s", numeric: true, title: "Log entries that the node applies a second: batches of operations", text: (node) => rate(node.recent?.applied_index) },
@@ -118,5 +118,5 @@ function gauge(cell, part, whole, word, text = null) {
   meter.value = known ? part / whole : 0;
   meter.title = known ? `${bytes(part)} of ${bytes(whole)}` : "";
   meter.setAttribute("aria-label", known ? `${percent(part, whole)} ${word}` : "not known");
-  setText(caption, known ? ` ${text ?? bytes(part)}, ${percent(part, whole)}` : "–");
+  setText(caption, known ? ` ${text ?? `${bytes(part)} of ${bytes(whole)}`}` : "–");
 }

@@ -178,7 +178,7 @@ export function open({ query }) {
       h("h1", {}, "Queues"),
       h("div", { class: "bar" }, search.element, states.element, size.element, choice.element, h("div", { class: "spring" }), h("button", { type: "button", onclick: exportAll }, "Export"), actionButton("New queue", "write", newQueue)),
       complaint,
-      h("div", { class: "bar" }, summary, h("div", { class: "spring" }), back, forth),
+      h("div", { class: "bar" }, summary, h("div", { class: "spring" }), h("div", { class: "pages" }, back, forth)),
       grid.element,
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), line),
     ],

@@ -132,6 +132,16 @@ def test_a_table_on_request_where_no_terminal_is(capsys: pytest.CaptureFixture[s
     assert "\x1b" not in out
 
 
+def test_people_see_an_extra_column_only_if_they_ask_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column("Queue", "queue"), Column("Rate", "rate", right=True, extra=True)]
+    views = [View(), View(Form.TABLE), View(Form.TABLE, sort="-rate"), View(Form.TABLE, columns=("queue", "rate"))]
+    shown = []
+    for view in views:
+        print_table(columns, [["q", 1]], view=view)
+        shown.append(capsys.readouterr().out.splitlines()[0].split())
+    assert shown == [["queue", "rate"], ["Queue"], ["Queue", "Rate"], ["Queue", "Rate"]]
+
+
 def test_fractions_have_the_digits_of_their_column(capsys: pytest.CaptureFixture[str]) -> None:
     columns = [Column("Rate", "rate", digits=1), Column("Wait", "wait")]
     print_table(columns, [[1234.56, 0.12345]])
