@@ -8,6 +8,7 @@ alone, so that replicas have the same pages; which of them are in memory is ever
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator
 from heapq import nsmallest
@@ -116,6 +117,7 @@ class Backlogs:
         sizes: of chunks.
         store: keeps pages; without one everything stays in memory.
         resident_bytes: about what the chunks in line take that are in memory.
+        resident_bytes_max: while they take more, `page_out` turns them into pages.
         paged_messages, paged_bytes: how many messages the others hold, and bytes of their bodies.
         loads_total, pages_total: chunks that were loaded from their pages, and turned into pages.
     """
@@ -125,6 +127,7 @@ class Backlogs:
         self.sizes = CHUNK_SIZES
         self.store: PageStore | None = None
         self.resident_bytes = 0
+        self.resident_bytes_max = sys.maxsize
         self.paged_messages = 0
         self.paged_bytes = 0
         self.loads_total = 0
@@ -157,26 +160,28 @@ class Backlogs:
             if len(self._resident) > 2 * len(self._in_line) + 64:
                 self._resident = [one for one in self._resident if one.in_line and one.messages is not None]
 
-    def page_out(self, resident_bytes_max: int, limit: int) -> int:
-        """Turn up to `limit` chunks into pages while those in memory take more than that; returns how many."""
+    def page_out(self, limit: int) -> int:
+        """Turn up to `limit` chunks into pages while those in memory take too much; returns how many."""
         done = 0
         store = self.store
-        while store is not None and self._resident and done < limit and self.resident_bytes > resident_bytes_max:
-            if store.is_busy():
-                break
-            chunk = self._resident.pop()
+        while store is not None and self._resident and done < limit and self.resident_bytes > self.resident_bytes_max:
+            chunk = self._resident[-1]
             if chunk.in_line and chunk.messages is not None:
+                if not chunk.page and store.is_busy():
+                    break
                 self.save(chunk)
-                self.resident_bytes -= chunk.memory_bytes()
-                chunk.messages = None
-                self._count_paged(chunk, 1)
+                self._let_go(chunk)
                 done += 1
+            self._resident.pop()
         return done
 
     def save(self, chunk: Chunk) -> None:
         """Have the store keep a chunk in line, unless it does."""
         if not chunk.page and chunk.messages is not None:
             self.save_columns(chunk, columns_of(chunk.messages))
+            if self.resident_bytes > 2 * self.resident_bytes_max:
+                # `page_out` lags behind what comes, so it does not matter which chunk is needed last.
+                self._let_go(chunk)
 
     def save_columns(self, chunk: Chunk, columns: Columns) -> None:
         """Have the store keep a chunk whose columns these are."""
@@ -221,6 +226,13 @@ class Backlogs:
         """The chunk's turn comes soon."""
         if chunk.messages is None and self.store is not None:
             self.store.want(chunk.page)
+
+    def _let_go(self, chunk: Chunk) -> None:
+        """Keep a chunk in line, which has a page, in memory no more."""
+        if chunk.messages is not None:
+            self.resident_bytes -= chunk.memory_bytes()
+            chunk.messages = None
+            self._count_paged(chunk, 1)
 
     def _count_resident(self, chunk: Chunk) -> None:
         self.resident_bytes += chunk.memory_bytes()

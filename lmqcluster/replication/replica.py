@@ -47,7 +47,7 @@ __all__ = ["Replica", "ReplicaListener"]
 log = structlog.get_logger("lmq.replica")
 
 PAGES_PER_BATCH = 4
-"""Most pages that are made after one batch, so that it does not take long."""
+"""Most pages that are made after one batch, or one step, so that it does not take long."""
 _WITHOUT_OLD_HANDSHAKE = 2
 """The machine version from which on all members know the present handshake."""
 _FRESH_READS = 3
@@ -143,7 +143,13 @@ class Replica:
         self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable)
         self.page_exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self._send_at_once)
         self.snapshots = SnapshotKeeper(
-            self, storage.snapshots, self.pages, self.page_exchange, self._file_worker, compile_pattern
+            self,
+            storage.snapshots,
+            self.pages,
+            self.page_exchange,
+            self._file_worker,
+            compile_pattern,
+            backlog_bytes=settings.backlog_bytes,
         )
         self.machine, lacking = self.snapshots.restore(storage.latest)
         members = meta.members if storage.latest is None else dict(storage.latest.members)
@@ -164,6 +170,7 @@ class Replica:
             forgetful=storage.forgetful,
         )
         self.core.link_changed = self._link_changed
+        self.pages.on_written = self.wake
         self._lost_pages = LostPages(self, self.pages, self.page_exchange, lacking)
         self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
 
@@ -235,9 +242,11 @@ class Replica:
         self._fresh_reads.applied()
         self._note_changes()
         self._tend_files()
+        # What could not become pages while batches came does so now, as fast as the disk takes them.
+        paging = self.machine.backlogs.page_out(PAGES_PER_BATCH) > 0
         unapplied = core.applied_index() < core.commit_index() and not core.is_installing()
         alone = core.is_leader() and len(core.members()) == 1 and core.commit_index() < self.journal.last_index
-        return bool(self._inbox or self._actions or unapplied or alone)
+        return bool(self._inbox or self._actions or unapplied or alone or paging)
 
     def _tend_files(self) -> None:
         """Make the log's next file ready in time, and take a snapshot when the log has grown enough, or pages are of no use."""
@@ -473,9 +482,7 @@ class Replica:
         self.applied_batches += 1
         self.applied_bytes += len(command)
         self._unsaved_bytes += len(command)
-        backlogs = self.machine.backlogs
-        if backlogs.resident_bytes > self._settings.backlog_bytes:
-            backlogs.page_out(self._settings.backlog_bytes, PAGES_PER_BATCH)
+        self.machine.backlogs.page_out(PAGES_PER_BATCH)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     # --- what is known of the members ------------------------------------------------------------------------------

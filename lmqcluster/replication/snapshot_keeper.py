@@ -86,7 +86,10 @@ class SnapshotKeeper:
         exchange: PageExchange,
         worker: Worker,
         compile_pattern: Compile,
+        *,
+        backlog_bytes: int,
     ) -> None:
+        """`backlog_bytes` is what a machine keeps of its backlogs in memory."""
         self._owner = owner
         self._store = store
         self._pages = pages
@@ -95,6 +98,7 @@ class SnapshotKeeper:
         self._pages_of: dict[SnapshotInfo, list[bytes]] = {}
         self._worker = worker
         self._compile = compile_pattern
+        self._backlog_bytes = backlog_bytes
         self._loop = asyncio.get_running_loop()
         # Those of the snapshot that is being loaded.
         self._receiving_pages: list[bytes] = []
@@ -178,6 +182,10 @@ class SnapshotKeeper:
         """Pack some records, then let the worker write what has gathered, then the next slice."""
         taking = self._taking
         if taking is None:
+            return
+        if self._pages.is_writing and self._pages.is_busy():
+            # Pages that wait for the disk take memory.
+            self._pages.when_written(self._slice)
             return
         exhausted = not taking.pack(RECORDS_PER_SLICE)
         if exhausted:
@@ -394,6 +402,7 @@ class SnapshotKeeper:
     def _empty_machine(self) -> Machine:
         machine = Machine(self._compile)
         machine.backlogs.store = self._pages
+        machine.backlogs.resident_bytes_max = self._backlog_bytes
         return machine
 
     def restore(self, info: SnapshotInfo | None) -> tuple[Machine, list[bytes]]:

@@ -21,7 +21,7 @@ LATENCY_MODE: Final = "one at a time"
 RATE_MODES: Final = ("pipelined", "batched")
 _BAR: Final = 0.8
 _COLOURS: Final = ("#2a78c2", "#e08a1e", "#3d9a57", "#a3479b")
-_STYLE: Final[dict[Any, Any]] = {
+STYLE: Final[dict[Any, Any]] = {
     # Alike in each run, and readable without fonts of this machine.
     "svg.hashsalt": "lmqcluster",
     "svg.fonttype": "none",
@@ -47,7 +47,7 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
 
 def _bars(path: Path, rows: list[dict[str, Any]], systems: list[str], mode: str) -> None:
     field, label = ("p50_ms", "p50 in milliseconds") if mode == LATENCY_MODE else ("rate", "messages a second")
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(8, 0.6 + 0.22 * len(rows) * len(systems)), layout="constrained")
         thickness = _BAR / len(systems)
         for place, system in enumerate(systems):

@@ -39,10 +39,11 @@ class PagedMachineAgainstModel(MachineAgainstModel):
         super().__init__()
         self.pages = MemoryPages()
         self.machine.backlogs.store = self.pages
+        self.machine.backlogs.resident_bytes_max = 0
 
     def _send(self, node: bytes, incarnation: int, sequence: int, commands: list[list[Any]]) -> str:
         status = super()._send(node, incarnation, sequence, commands)
-        self.machine.backlogs.page_out(0, 1 + sequence % 3)
+        self.machine.backlogs.page_out(1 + sequence % 3)
         return status
 
     @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH | PULL, min_size=3, max_size=8))
@@ -83,6 +84,7 @@ class PagedMachineAgainstModel(MachineAgainstModel):
 def _empty(store: MemoryPages) -> Machine:
     machine = Machine(compile_pattern)
     machine.backlogs.store = store
+    machine.backlogs.resident_bytes_max = 0
     return machine
 
 
@@ -107,7 +109,51 @@ def test_a_lost_page_stops_the_machine() -> None:
     push = [Op.PUSH, b"q", None, [b"x", b"y", b"z", b"u", b"v", b"w"], None, 0]
     machine.apply(1, b"n", 1, 1, [[Op.UPGRADE, 3]])
     machine.apply(1, b"n", 1, 2, [push, push])
-    assert machine.backlogs.page_out(0, 10)
+    assert machine.backlogs.page_out(10)
     pages.payloads.clear()
     with pytest.raises(PageError):
         machine.apply(2, b"n", 1, 3, [[Op.PULL, b"q", 12]])
+
+
+class BusyPages(MemoryPages):
+    """A store whose disk is behind."""
+
+    busy = True
+
+    def is_busy(self) -> bool:
+        return self.busy
+
+
+def _long_line(pages: MemoryPages) -> Machine:
+    machine = _empty(pages)
+    machine.apply(1, b"n", 1, 1, [[Op.UPGRADE, 3]])
+    pushes = [[Op.PUSH, b"q", None, [b"%d" % number], None, 0] for number in range(40)]
+    machine.apply(1, b"n", 1, 2, pushes)
+    return machine
+
+
+def test_while_the_disk_is_behind_only_chunks_that_have_pages_leave_memory() -> None:
+    pages = BusyPages()
+    machine = _long_line(pages)
+    backlogs = machine.backlogs
+    resident = backlogs.resident_bytes
+    assert backlogs.page_out(10) == 0
+    backlogs.resident_bytes_max = resident
+    with machine.freeze_view(pages=True) as view:
+        assert list(view.records())
+    assert backlogs.resident_bytes == resident
+    backlogs.resident_bytes_max = 0
+    assert backlogs.page_out(3) == 3
+    assert backlogs.page_out(1_000) == len(backlogs) - 3
+    assert backlogs.resident_bytes == 0
+    pulled = machine.apply(2, b"n", 1, 3, [[Op.PULL, b"q", 40]]).results[0]
+    assert len(pulled) == 40
+
+
+def test_a_snapshot_lets_go_of_what_it_names_if_far_too_much_is_in_memory() -> None:
+    machine = _long_line(BusyPages())
+    backlogs = machine.backlogs
+    backlogs.resident_bytes_max = backlogs.resident_bytes // 5
+    with machine.freeze_view(pages=True) as view:
+        assert list(view.records())
+    assert 0 < backlogs.resident_bytes <= 2 * backlogs.resident_bytes_max

@@ -66,6 +66,8 @@ class PageFiles:
 
     Attributes:
         on_lost: called with the name of a page that cannot be read though it will be needed.
+        on_written: called when pages that waited for the disk have been written.
+        is_writing: whether pages are being written.
         lost: pages that could not be read.
         written_total, written_bytes_total, read_total, removed_total: counters of files.
         late_total: pages that had to be read at the moment when they were needed.
@@ -85,10 +87,13 @@ class PageFiles:
         self._read_bytes = 0
         self._pack = msgpack.Packer().pack
         self._failure: Exception | None = None
-        self._is_writing = False
+        self.is_writing = False
+        # Who waits for the end of that.
+        self._awaiting: list[Callable[[], None]] = []
         # Files that were written in this life and are not known to be damaged. The thread's.
         self._whole: set[bytes] = set()
         self.on_lost: Callable[[bytes], None] = _nothing
+        self.on_written: Callable[[], None] = _nobody
         self.lost: set[bytes] = set()
         self._unreadable: set[bytes] = set()
         self.size_bytes = 0
@@ -144,6 +149,10 @@ class PageFiles:
     def is_busy(self) -> bool:
         """See `PageStore`."""
         return len(self._unwritten) >= UNWRITTEN_MAX
+
+    def when_written(self, done: Callable[[], None]) -> None:
+        """Call `done` when what is being written is there, or could not be written."""
+        self._awaiting.append(done)
 
     def load(self, page: bytes) -> list[Any]:
         """See `PageStore`."""
@@ -287,13 +296,13 @@ class PageFiles:
 
     def _keep(self, page: bytes, payload: bytes) -> None:
         self._unwritten[page] = payload
-        if not self._is_writing:
+        if not self.is_writing:
             self._write()
 
     def _write(self) -> None:
         """Write what waits, all of it at once, and what comes meanwhile afterwards."""
         batch, sizes = dict(self._unwritten), dict[bytes, int]()
-        self._is_writing = bool(batch)
+        self.is_writing = bool(batch)
         if batch:
             self._worker.run(lambda: self._write_files(batch, sizes), lambda error: self._written(sizes, error))
 
@@ -315,11 +324,15 @@ class PageFiles:
         if error is None:
             self._failure = None
             self._write()
-            return
-        if self._failure is None:
-            log.error("page not written, it stays in memory", reason=str(error))
-        # The next page, or the next snapshot, tries again.
-        self._failure, self._is_writing = error, False
+            self.on_written()
+        else:
+            if self._failure is None:
+                log.error("page not written, it stays in memory", reason=str(error))
+            # The next page, or the next snapshot, tries again.
+            self._failure, self.is_writing = error, False
+        awaiting, self._awaiting = self._awaiting, []
+        for done in awaiting:
+            done()
 
     def _have_written(self, sizes: dict[bytes, int]) -> None:
         for page, size in sizes.items():
@@ -381,6 +394,10 @@ def _file_name(page: bytes) -> str:
 def _removed(error: Exception | None) -> None:
     if error is not None:
         log.warning("pages not removed", reason=str(error))
+
+
+def _nobody() -> None:
+    """Nobody waits for pages."""
 
 
 def _nothing(_page: bytes) -> None:
