@@ -31,7 +31,7 @@ PREFIX = b"\x93LMQPAGE" + struct.pack("<I", 1)
 SUFFIX = ".page"
 PAGE_BYTES_MAX = 128 * 1024 * 1024
 """No page is larger before compression: it holds a few hundred KiB, or one message."""
-UNWRITTEN_MAX = 16
+UNWRITTEN_MAX = 64
 """With so many pages waiting for the disk no more are made for the sake of memory."""
 _DAMAGED = ".damaged"
 _READ_BYTES_MAX = 64 * 1024 * 1024
