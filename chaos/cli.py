@@ -15,14 +15,14 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from .checker import judge
 from .drill import Result, run_drill
 from .errors import DrillError, ScenarioError
-from .history import read_history
-from .report_json import as_table, summary
-from .report_page import page
-from .report_table import print_results, print_rows
-from .running import RunningCluster
+from .judges.checker import judge
+from .load.history import read_history
+from .nodes.running import RunningCluster
+from .reports.json_report import as_table, summary
+from .reports.page import page
+from .reports.table import print_results, print_rows
 from .scenario import Scenario, find, library, read
 
 __all__ = ["ExitCode", "main"]

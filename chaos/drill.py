@@ -14,22 +14,22 @@ from typing import Any
 
 from lmqcluster import LmqError
 
-from .checker import Judgement, judge
-from .cluster import Cluster
-from .digest import Digest, digests_agree
 from .errors import DrillError
-from .figures import Latency, Window, errors_of, latencies, longest_pause_s, operations
-from .history import Event, History, now_us
-from .node_process import NodeProcess
-from .programs import last_release, parse_program
-from .running import RunningCluster
+from .judges.checker import Judgement, judge
+from .judges.digest import Digest, digests_agree
+from .judges.verdict import Evidence, Verdict, decide
+from .load.history import Event, History, now_us
+from .load.short_histories import ShortHistories, judge_short
+from .load.workload import ClientFactory, Workload, plain_client
+from .nodes.cluster import Cluster
+from .nodes.node_process import NodeProcess
+from .nodes.programs import last_release, parse_program
+from .nodes.running import RunningCluster
+from .reports.figures import Latency, Window, errors_of, latencies, longest_pause_s, operations
+from .reports.watch import Election, Sample, Watch
 from .scenario import Limits, Scenario
-from .short_histories import ShortHistories, judge_short
 from .stage import Stage
 from .timeline import Mended, Timeline
-from .verdict import Evidence, Verdict, decide
-from .watch import Election, Sample, Watch
-from .workload import ClientFactory, Workload, plain_client
 
 __all__ = ["Result", "run_drill"]
 

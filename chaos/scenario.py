@@ -23,32 +23,24 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from . import (
-    client_faults,
-    disk_faults,
-    feature_work,
-    member_faults,
-    network_faults,
-    open_reads,
-    process_faults,
-    upgrade_faults,
-)
 from .errors import ScenarioError
-from .faults import KINDS, Fault
-from .upgrade_faults import RollingUpgrade
-from .workload import Load
+from .faults import client, disk, member, network, process, upgrade
+from .faults.base import KINDS, Fault
+from .faults.upgrade import RollingUpgrade
+from .load import feature_work, open_reads
+from .load.workload import Load
 
 __all__ = ["ClusterPlan", "Limits", "Mix", "Plan", "Scenario", "find", "library", "read"]
 
 FAULT_MODULES: Final = (
-    client_faults,
-    disk_faults,
+    client,
+    disk,
     feature_work,
-    member_faults,
-    network_faults,
+    member,
+    network,
     open_reads,
-    process_faults,
-    upgrade_faults,
+    process,
+    upgrade,
 )
 """Importing them fills `KINDS`."""
 _NODES_MAX = 7

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .cluster import Cluster
-from .history import History
-from .node_process import NodeProcess
+from .load.history import History
+from .nodes.cluster import Cluster
+from .nodes.node_process import NodeProcess
 
 __all__ = ["TARGETS", "Stage"]
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Sequence
 
 from .errors import BrokenPromiseError, DrillError
-from .figures import Window
-from .history import now_us
+from .load.history import now_us
+from .reports.figures import Window
+from .reports.watch import Watch
 from .scenario import Plan
 from .stage import Stage
-from .watch import Watch
 
 __all__ = ["Mended", "Timeline"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lmqcluster_chaos.history import Event, Op, Outcome
+from lmqcluster_chaos.load.history import Event, Op, Outcome
 
 SECOND: Final = 1_000_000
 LEASE_S: Final = 4.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lmqcluster_chaos.history import Event, Op, Outcome
+from lmqcluster_chaos.load.history import Event, Op, Outcome
 
 SECOND = 1_000_000
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lmqcluster_chaos.checker import FAULTS, judge
 from lmqcluster_chaos.drill import run_drill
-from lmqcluster_chaos.history import Event
+from lmqcluster_chaos.judges.checker import FAULTS, judge
+from lmqcluster_chaos.load.history import Event
 from lmqcluster_chaos.scenario import read
 from pyspark.sql import SparkSession
 

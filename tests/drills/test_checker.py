@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
-from lmqcluster_chaos.checker import FAULTS, judge
 from lmqcluster_chaos.errors import DrillError
-from lmqcluster_chaos.history import History, read_history
+from lmqcluster_chaos.judges.checker import FAULTS, judge
+from lmqcluster_chaos.load.history import History, read_history
 
 from .model_queue import BUGS, GRACE_S, model_history
 from .planted import GUILTY, INNOCENT, Writer, history

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from lmqcluster_chaos.feature_work import miscounted
-from lmqcluster_chaos.open_reads import misplaced
+from lmqcluster_chaos.load.feature_work import miscounted
+from lmqcluster_chaos.load.open_reads import misplaced
 
 WANTED = [b"a", b"b", b"c"]
 

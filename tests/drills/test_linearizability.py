@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import permutations, product
 
 import pytest
-from lmqcluster_chaos.history import Event
-from lmqcluster_chaos.linearizability import is_linearizable
+from lmqcluster_chaos.judges.linearizability import is_linearizable
+from lmqcluster_chaos.load.history import Event
 
 from .planted import Writer
 

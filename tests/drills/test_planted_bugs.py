@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lmqcluster_chaos.checker import FAULTS
 from lmqcluster_chaos.drill import Result, run_drill
+from lmqcluster_chaos.judges.checker import FAULTS
+from lmqcluster_chaos.load.workload import ClientFactory, plain_client
 from lmqcluster_chaos.scenario import read
-from lmqcluster_chaos.workload import ClientFactory, plain_client
 
 from lmqcluster import AsyncClient
 

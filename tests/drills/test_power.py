@@ -10,9 +10,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from lmqcluster_chaos.control import Control
-from lmqcluster_chaos.power import PowerFailure, cut_power
-from lmqcluster_chaos.tools import interposer
+from lmqcluster_chaos.injection.control import Control
+from lmqcluster_chaos.injection.power import PowerFailure, cut_power
+from lmqcluster_chaos.injection.tools import interposer
 
 SEEDS = range(12)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lmqcluster_chaos.drill import run_drill
 from lmqcluster_chaos.errors import DrillError
-from lmqcluster_chaos.programs import from_git, last_release, next_release, parse_program
+from lmqcluster_chaos.nodes.programs import from_git, last_release, next_release, parse_program
 from lmqcluster_chaos.scenario import find, read
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lmqcluster_chaos.drill import run_drill
-from lmqcluster_chaos.running import RunningCluster
+from lmqcluster_chaos.nodes.running import RunningCluster
 from lmqcluster_chaos.scenario import read
 
 from lmqcluster import Client

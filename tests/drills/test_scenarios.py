@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from lmqcluster_chaos.errors import ScenarioError
-from lmqcluster_chaos.faults import KINDS
+from lmqcluster_chaos.faults.base import KINDS
 from lmqcluster_chaos.scenario import find, library, read
 
 WANTED = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from lmqcluster_chaos.drill import Result, run_drill
-from lmqcluster_chaos.report_json import as_table
-from lmqcluster_chaos.report_page import page
+from lmqcluster_chaos.reports.json_report import as_table
+from lmqcluster_chaos.reports.page import page
 from lmqcluster_chaos.scenario import find, library
 
 TIME_FACTOR = 10.0

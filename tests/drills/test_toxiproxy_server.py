@@ -12,8 +12,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from lmqcluster_chaos import toxiproxy_server as tool
 from lmqcluster_chaos.errors import MissingToolError
+from lmqcluster_chaos.injection import toxiproxy_server as tool
 
 PROGRAM = b"#!/bin/sh\necho 'toxiproxy-server version 2.12.0'\n"
 SHA256 = hashlib.sha256(PROGRAM).hexdigest()

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 
-from chaos.tools import interposer
+from chaos.injection.tools import interposer
 
 from .cluster import Cluster, NodeProcess, ports
 

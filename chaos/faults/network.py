@@ -1,0 +1,282 @@
+"""Faults of the network, each on the proxies of the links concerned."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import ClassVar
+
+from ..injection.toxics import DOWN, UP, Link
+from ..stage import Stage
+from .base import Fault, TargetedFault, names
+
+__all__ = ["Bandwidth", "Flap", "Latency", "Partition", "Reset", "Ring", "Slicer", "Tear"]
+
+_LINKS = ("peers", "clients", "all")
+_DIRECTIONS = ("both", "in", "out")
+_SITES = ("inside", "outside")
+
+
+@dataclass
+class _Cuts(Fault):
+    """Cuts some directed links between nodes: what one sends does not reach the other, and nobody is told."""
+
+    cut_links: list[tuple[Link, str]] = field(default_factory=list, init=False)
+
+    def begin(self, stage: Stage) -> None:
+        """Cut."""
+        self.cut_links = list(self.links(stage))
+        self.cut()
+
+    def end(self, stage: Stage) -> None:
+        """Join again."""
+        self.join()
+
+    def cut(self) -> None:
+        """Nothing gets through any more."""
+        for link, stream in self.cut_links:
+            link.cut(stream)
+
+    def join(self) -> None:
+        """Everything gets through again, on new connections."""
+        for link, stream in self.cut_links:
+            link.mend(stream)
+
+    @abstractmethod
+    def links(self, stage: Stage) -> Iterator[tuple[Link, str]]:
+        """What is cut, and in which direction of the link."""
+
+
+@dataclass
+class Partition(_Cuts):
+    """Some nodes are cut off from the others.
+
+    Attributes:
+        target: the nodes on one side.
+        direction: ``both``; ``out``: what they send is lost; ``in``: what they are sent is lost.
+        clients: where the clients beside the cut-off nodes are: ``inside``, cut off from the other nodes, as those on the other
+            side are from these; ``outside``: the cut is between nodes only.
+    """
+
+    kind: ClassVar[str] = "partition"
+    target: str = "leader"
+    direction: str = "both"
+    clients: str = "outside"
+
+    def check(self) -> str | None:
+        """Known words only."""
+        if self.direction not in _DIRECTIONS:
+            return f"direction must be one of {', '.join(_DIRECTIONS)}"
+        return None if self.clients in _SITES else f"clients must be one of {', '.join(_SITES)}"
+
+    def links(self, stage: Stage) -> Iterator[tuple[Link, str]]:
+        """Links between the sides."""
+        cluster = stage.cluster
+        inside = names(stage.choose(self.target))
+        self.hit = inside
+        outside = [node.name for node in cluster.nodes if node.name not in inside]
+        for here in inside:
+            for there in outside:
+                if self.direction != "in":
+                    yield cluster.peer_link(here, there), UP
+                if self.direction != "out":
+                    yield cluster.peer_link(there, here), UP
+                if self.clients == "inside":
+                    for site, node in ((here, there), (there, here)):
+                        for link in cluster.client_links(site, node):
+                            yield link, UP
+                            yield link, DOWN
+
+
+@dataclass
+class Ring(_Cuts):
+    """Every node reaches its two neighbours only, so that each one sees another majority. Makes sense with five nodes."""
+
+    kind: ClassVar[str] = "ring"
+
+    def links(self, stage: Stage) -> Iterator[tuple[Link, str]]:
+        """Links between nodes that are not neighbours."""
+        nodes = names(stage.cluster.nodes)
+        self.hit = nodes
+        for (i, here), (j, there) in permutations(enumerate(nodes), 2):
+            if (i - j) % len(nodes) not in {1, len(nodes) - 1}:
+                yield stage.cluster.peer_link(here, there), UP
+
+
+@dataclass
+class Flap(Partition):
+    """A partition that comes and goes.
+
+    Attributes:
+        period_s: seconds from one cut to the next; half of them cut, half joined.
+    """
+
+    kind: ClassVar[str] = "flap"
+    period_s: float = 1.0
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def check(self) -> str | None:
+        """Also a period that can be kept."""
+        return super().check() or (None if self.period_s >= 0.2 else "period_s must be at least 0.2")
+
+    def begin(self, stage: Stage) -> None:
+        """Begin to flap."""
+        self.cut_links = list(self.links(stage))
+        self._thread = threading.Thread(target=self._flap, name="flap")
+        self._thread.start()
+
+    def _flap(self) -> None:
+        while not self._stop.is_set():
+            self.cut()
+            self._stop.wait(self.period_s / 2)
+            self.join()
+            self._stop.wait(self.period_s / 2)
+
+    def end(self, stage: Stage) -> None:
+        """Stop flapping, joined."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+@dataclass
+class _Slowness(TargetedFault):
+    """A toxic on all links of some nodes.
+
+    Attributes:
+        links: ``peers``, ``clients`` or ``all``.
+    """
+
+    target: str = "all"
+    links: str = "all"
+    _poisoned: list[tuple[Link, str]] = field(default_factory=list, init=False)
+
+    def check(self) -> str | None:
+        """Known words only."""
+        return None if self.links in _LINKS else f"links must be one of {', '.join(_LINKS)}"
+
+    @property
+    @abstractmethod
+    def toxic(self) -> tuple[str, dict[str, int]]:
+        """Toxiproxy's kind and attributes."""
+
+    def strike(self, stage: Stage) -> None:
+        """Poison the links in both directions."""
+        kind, attributes = self.toxic
+        for link in _links_of(stage, self.hit, self.links):
+            for stream in (UP, DOWN):
+                link.poison(kind, stream, attributes)
+                self._poisoned.append((link, stream))
+
+    def end(self, stage: Stage) -> None:
+        """Cure them."""
+        kind, _attributes = self.toxic
+        for link, stream in self._poisoned:
+            link.cure(kind, stream)
+
+
+@dataclass
+class Latency(_Slowness):
+    """Everything arrives later.
+
+    Attributes:
+        latency_ms: one way.
+        jitter_ms: more or less by up to so much.
+    """
+
+    kind: ClassVar[str] = "latency"
+    latency_ms: int = 100
+    jitter_ms: int = 0
+
+    @property
+    def toxic(self) -> tuple[str, dict[str, int]]:
+        """Toxiproxy's ``latency``."""
+        return "latency", {"latency": self.latency_ms, "jitter": self.jitter_ms}
+
+
+@dataclass
+class Bandwidth(_Slowness):
+    """Links are thin.
+
+    Attributes:
+        kb_s: kilobytes each second, per connection and direction.
+    """
+
+    kind: ClassVar[str] = "bandwidth"
+    kb_s: int = 64
+
+    @property
+    def toxic(self) -> tuple[str, dict[str, int]]:
+        """Toxiproxy's ``bandwidth``."""
+        return "bandwidth", {"rate": self.kb_s}
+
+
+@dataclass
+class Slicer(_Slowness):
+    """Data arrives in small pieces.
+
+    Attributes:
+        piece_bytes: on average.
+        pause_us: between pieces.
+    """
+
+    kind: ClassVar[str] = "slicer"
+    piece_bytes: int = 32
+    pause_us: int = 200
+
+    @property
+    def toxic(self) -> tuple[str, dict[str, int]]:
+        """Toxiproxy's ``slicer``."""
+        sizes = {"average_size": self.piece_bytes, "size_variation": self.piece_bytes // 2}
+        return "slicer", {**sizes, "delay": self.pause_us}
+
+
+@dataclass
+class Reset(_Slowness):
+    """Connections are reset as soon as something is sent on them, again and again.
+
+    Attributes:
+        after_ms: how long a connection lives.
+    """
+
+    kind: ClassVar[str] = "reset"
+    after_ms: int = 300
+
+    @property
+    def toxic(self) -> tuple[str, dict[str, int]]:
+        """Toxiproxy's ``reset_peer``."""
+        return "reset_peer", {"timeout": self.after_ms}
+
+
+@dataclass
+class Tear(_Slowness):
+    """Connections end in the middle of whatever is being sent, again and again.
+
+    Attributes:
+        after_bytes: how much gets through on a connection, in each direction.
+    """
+
+    kind: ClassVar[str] = "tear"
+    after_bytes: int = 20_000
+
+    @property
+    def toxic(self) -> tuple[str, dict[str, int]]:
+        """Toxiproxy's ``limit_data``."""
+        return "limit_data", {"bytes": self.after_bytes}
+
+
+def _links_of(stage: Stage, nodes: list[str], which: str) -> Iterator[Link]:
+    cluster = stage.cluster
+    everyone = names(cluster.nodes)
+    if which != "clients":
+        for here, there in permutations(everyone, 2):
+            if here in nodes or there in nodes:
+                yield cluster.peer_link(here, there)
+    if which != "peers":
+        for site in cluster.sites:
+            for node in nodes:
+                yield from cluster.client_links(site, node)

@@ -1,0 +1,1 @@
+"""How faults work: the proxies of links, and the library that stands between a node and its system."""

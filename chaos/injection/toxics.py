@@ -1,0 +1,148 @@
+"""The network between nodes, and between clients and nodes: a real toxiproxy-server, one proxy for every directed link.
+
+The client package toxiproxy-python does the talking. What it lacks is added here: names of several toxics on one link, taking
+all of them away, and a server of one's own on a free port.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from toxiproxy import Toxiproxy
+from toxiproxy.api import APIConsumer
+from toxiproxy.proxy import Proxy
+
+from ..errors import DrillError
+from ..nodes.ports import Ports
+from ..nodes.reaper import Reaper
+from .toxiproxy_server import toxiproxy_server
+
+__all__ = ["DOWN", "UP", "Link", "Network"]
+
+UP: Final = "upstream"
+"""The direction from the dialling side to the listening one."""
+DOWN: Final = "downstream"
+_START_S = 30.0
+_POLL_S = 0.05
+_HOST = "127.0.0.1"
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Link:
+    """One proxy: what is dialled at `port` is carried to the target, with whatever is wrong at the time."""
+
+    def __init__(self, proxy: Proxy, port: int) -> None:
+        self.name: str = proxy.name
+        self.port = port
+        self._proxy = proxy
+        self._toxics: set[str] = set()
+
+    def poison(self, kind: str, stream: str, attributes: Mapping[str, int]) -> None:
+        """Add a toxic of toxiproxy's, in place of one of the same kind and stream.
+
+        Args:
+            kind: ``latency``, ``bandwidth``, ``slicer``, ``timeout``, ``reset_peer``, ``slow_close``, ``limit_data``.
+            stream: `UP` or `DOWN`.
+            attributes: as toxiproxy documents them.
+        """
+        self.cure(kind, stream)
+        name = f"{kind}_{stream}"
+        self._proxy.add_toxic(type=kind, stream=stream, name=name, attributes=dict(attributes))
+        self._toxics.add(name)
+
+    def cure(self, kind: str, stream: str) -> None:
+        """Take one toxic away. A connection that a ``timeout`` held up is closed by that."""
+        name = f"{kind}_{stream}"
+        if name in self._toxics:
+            self._proxy.destroy_toxic(name)
+            self._toxics.discard(name)
+
+    def cut(self, stream: str) -> None:
+        """A black hole: nothing gets through in this direction, and nobody is told."""
+        self.poison("timeout", stream, {"timeout": 0})
+
+    def mend(self, stream: str) -> None:
+        """End a `cut`."""
+        self.cure("timeout", stream)
+
+    def shut(self) -> None:
+        """Close all connections and refuse new ones."""
+        self._proxy.disable()
+
+    def open(self) -> None:
+        """End a `shut`."""
+        self._proxy.enable()
+
+    def cure_all(self) -> None:
+        """Take all toxics away and accept connections."""
+        for name in sorted(self._toxics):
+            self._proxy.destroy_toxic(name)
+        self._toxics.clear()
+        if not self._proxy.enabled:
+            self.open()
+
+
+class Network:
+    """A toxiproxy-server of the drill's own."""
+
+    def __init__(self, ports: Ports, reaper: Reaper, log: Path) -> None:
+        self._ports = ports
+        self._reaper = reaper
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._server = Toxiproxy()
+        self.links: dict[str, Link] = {}
+
+    def __enter__(self) -> Self:
+        port = self._ports.take()
+        command = [str(toxiproxy_server()), "-host", _HOST, "-port", str(port)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._reaper.watch(self._process.pid)
+        # The package keeps the server's address in a class, and asks through the proxy of the environment.
+        APIConsumer.host, APIConsumer.port = _HOST, port
+        direct = [name for name in os.environ.get("NO_PROXY", "").split(",") if name and name != _HOST]
+        os.environ["NO_PROXY"] = ",".join([*direct, _HOST])
+        self._wait_until_it_answers(port)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._reaper.forget(self._process.pid)
+
+    def link(self, name: str, target_port: int) -> Link:
+        """A new proxy to a loopback port."""
+        port = self._ports.take()
+        proxy: Any = self._server.create(f"{_HOST}:{target_port}", name, f"{_HOST}:{port}")
+        self.links[name] = Link(proxy, port)
+        return self.links[name]
+
+    def cure_all(self) -> None:
+        """Nothing is wrong any more."""
+        for link in self.links.values():
+            link.cure_all()
+
+    def _wait_until_it_answers(self, port: int) -> None:
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                with _direct.open(f"http://{_HOST}:{port}/version", timeout=1):
+                    return
+            except (urllib.error.URLError, OSError) as exc:
+                if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
+                    raise DrillError(f"toxiproxy-server did not start on port {port}, see {self._log}: {exc}") from exc
+                time.sleep(_POLL_S)

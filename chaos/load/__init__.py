@@ -1,0 +1,1 @@
+"""What clients do, and the history of it."""

@@ -1,0 +1,1 @@
+"""The cluster of a drill and its processes."""

@@ -1,0 +1,112 @@
+"""Programs of two versions for a rolling upgrade: the last release out of git's history, or else the next one as it would be.
+
+Only releases promise that their nodes can serve together with those of this version, so other revisions are used when they are
+asked for and not otherwise. All of them run on the packages that are installed here.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from ..errors import DrillError
+
+__all__ = ["from_git", "last_release", "next_release", "parse_program"]
+
+_PACKAGE: Final = "lmqcluster"
+_GIT: Final = "git:"
+_GIT_S: Final = 60.0
+_NOW: Final = """\
+from runpy import run_module
+
+if __name__ == "__main__":
+    run_module("lmqcluster_cli.lmq", run_name="__main__")
+"""
+_NEXT: Final = """\
+from runpy import run_module
+
+from lmqcluster.core.machine import Machine
+
+if __name__ == "__main__":
+    Machine.VERSION_MAX += 1
+    run_module("lmqcluster_cli.lmq", run_name="__main__")
+"""
+
+
+def parse_program(text: str, folder: Path) -> tuple[str, ...]:
+    """The command line that ``--old-program`` means; what ``git:REVISION`` needs is built in `folder`.
+
+    Raises:
+        DrillError: there is no such revision, or nothing to run.
+    """
+    if text.startswith(_GIT):
+        return from_git(text.removeprefix(_GIT), folder)
+    command = tuple(shlex.split(text))
+    if not command:
+        raise DrillError("--old-program names no program")
+    return command
+
+
+def last_release(folder: Path, checkout: Path | None = None) -> tuple[str, ...] | None:
+    """The newest release before this version, built in `folder`; None where git's history has none, as in a shallow clone.
+
+    Args:
+        folder: new.
+        checkout: a working copy, by default the one that this program was installed from.
+    """
+    root = checkout or _root()
+    if not (root / ".git").exists() or shutil.which("git") is None:
+        return None
+    tag = _git(root, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^")
+    return None if tag.returncode != 0 else from_git(tag.stdout.decode().strip(), folder, root)
+
+
+def from_git(revision: str, folder: Path, checkout: Path | None = None) -> tuple[str, ...]:
+    """The program of a revision, built in `folder`.
+
+    Raises:
+        DrillError: this is no working copy, or it has no such revision.
+    """
+    root = checkout or _root()
+    archive = _git(root, "archive", "--format=zip", revision, "--", _PACKAGE, "cli", "pyproject.toml")
+    if archive.returncode != 0:
+        raise DrillError(f"git has no program of revision {revision!r} in {root}: {archive.stderr.decode().strip()}")
+    with zipfile.ZipFile(io.BytesIO(archive.stdout)) as files:
+        files.extractall(folder)
+    (folder / "cli").rename(folder / f"{_PACKAGE}_cli")
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return _launcher(folder, _NOW, f"{project['version']} of {revision}")
+
+
+def next_release(folder: Path) -> tuple[str, ...]:
+    """The installed program as its next release would be: it understands one machine version more. Built in `folder`."""
+    return _launcher(folder, _NEXT, f"{version(_PACKAGE)}+next")
+
+
+def _launcher(folder: Path, script: str, told: str) -> tuple[str, ...]:
+    """A script whose folder comes first when modules, and the version of the package, are looked for."""
+    about = folder / f"{_PACKAGE}-0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: {told}\n", encoding="utf-8")
+    path = folder / "lmq.py"
+    path.write_text(script, encoding="utf-8")
+    return sys.executable, str(path)
+
+
+def _root() -> Path:
+    return Path(__file__).resolve().parents[2]
+
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, timeout=_GIT_S, check=False)  # noqa: S607
+    except FileNotFoundError as exc:
+        raise DrillError("git is not installed") from exc
