@@ -182,6 +182,12 @@ def test_list_is_searched_sorted_and_paged_by_the_node(open_console: OpenConsole
     expect(summary).to_have_text("1 to 50 of 10,000 queues.")
     console.press("Next page")
     expect(summary).to_have_text("51 to 100 of 10,000 queues.")
+    console.press("Next")
+    expect(summary).to_have_text("101 to 150 of 10,000 queues.")
+    console.press("Pushed/s")
+    expect(summary).to_have_text("1 to 50 of 10,000 queues.")
+    assert "--sort=-push_rate" in console.main.locator(".command code").inner_text()
+    assert "\N{EN DASH}" not in console.column("Queues", 8), "the node tells the rates, so they are there at once"
     console.press("Ready")
     expect(console.row("Queues", "queue-00007")).to_be_visible()
     assert understood(console.main.locator(".command code").inner_text()) == ["queue", "ls"]

@@ -48,18 +48,24 @@ export function open({ query }) {
   const states = field("state", "Show", h("select", {}, STATES.map(([value, text]) => h("option", { value, selected: value === view.state }, text))));
   const size = field("limit", "Rows", h("select", { }, PAGE_SIZES.map((one) => h("option", { value: one, selected: one === view.limit }, String(one)))));
   const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
-  const back = h("button", { type: "button", onclick: () => turn(-view.limit) }, "Previous page");
-  const forth = h("button", { type: "button", onclick: () => turn(view.limit) }, "Next page");
+  const pagers = [pager("Previous page", "Next page"), pager("Previous", "Next")];
   const grid = table("Queues", COLUMNS.map((column) => ({ ...column, head: heading(column) })));
   const choice = columnChoice("queues", COLUMNS, grid);
   const complaint = h("p", { class: "complaint", role: "alert" });
   const line = commandBox("");
+  const below = h("div", { class: "bar", hidden: true }, h("div", { class: "spring" }), pagers[1].element);
   let asked = null;
   let total = 0;
 
   function heading(column) {
     if (!column.sort) return column.label;
     return h("button", { type: "button", class: "sort", dataset: { sort: column.sort }, onclick: () => sortBy(column) }, column.label);
+  }
+
+  function pager(before, behind) {
+    const back = h("button", { type: "button", onclick: () => turn(-view.limit) }, before);
+    const forth = h("button", { type: "button", onclick: () => turn(view.limit) }, behind);
+    return { back, forth, element: h("div", { class: "pages" }, back, " ", forth) };
   }
 
   function sortBy({ sort, order = "desc" }) {
@@ -119,8 +125,12 @@ export function open({ query }) {
     const named = view.name ? ` with ${JSON.stringify(view.name)} in their name` : "";
     const what = `${kind && !kind.includes(" ") ? `${kind} ` : ""}queues${kind?.includes(" ") ? ` ${kind}` : ""}${named}`;
     setText(summary, total === 0 ? (view.name || view.state ? `No ${what}.` : "There are no queues yet. A queue comes into being with its first message.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
-    back.disabled = view.offset === 0;
-    forth.disabled = view.offset + shown >= total;
+    for (const { back, forth } of pagers) {
+      back.disabled = view.offset === 0;
+      forth.disabled = view.offset + shown >= total;
+    }
+    // Where all fits on one page, one pager is enough.
+    below.hidden = shown === total;
     grid.element.hidden = total === 0;
     for (const cell of grid.head.children) {
       const sort = cell.firstElementChild?.dataset.sort;
@@ -178,8 +188,9 @@ export function open({ query }) {
       h("h1", {}, "Queues"),
       h("div", { class: "bar" }, search.element, states.element, size.element, choice.element, h("div", { class: "spring" }), h("button", { type: "button", onclick: exportAll }, "Export"), actionButton("New queue", "write", newQueue)),
       complaint,
-      h("div", { class: "bar" }, summary, h("div", { class: "spring" }), h("div", { class: "pages" }, back, forth)),
+      h("div", { class: "bar" }, summary, h("div", { class: "spring" }), pagers[0].element),
       grid.element,
+      below,
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), line),
     ],
     period: PERIOD_MS,
