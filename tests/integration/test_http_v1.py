@@ -222,19 +222,22 @@ def test_a_vanished_batch_puller_consumes_nothing(api: Api, queue_name: str) -> 
 def test_compound_messages_have_parts(api: Api, queue_name: str) -> None:
     hooks = {"pre_http_push": [["lmq_hook_preserve_header", ["x-foo"]]]}
     api.ok("PATCH", f"/v1/queues/{queue_name}/properties", {"accum": 1, "hooks": hooks})
+    opened = api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "a"}]})
     call(api.address, "POST", f"/messages/{queue_name}", b"\xff", {"X-Foo": "1", "Content-Type": "text/x"})
     pushed = api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "b"}]})
-    assert pushed == {"results": [{"accum": "yes"}]}
     message = api.ok("POST", f"/v1/queues/{queue_name}/pull", {"timeout": 10})["messages"][0]
+    assert pushed == {"results": [{"accum": "yes"}]}
+    assert opened["results"] == [{"accum": "new", "sequence": message["sequence"]}]
     assert (message["type"], message["content_type"]) == ("compound", "multipart/mixed")
     assert message["content"] == [
+        {"content": "a", "content_type": "application/octet-stream", "headers": {}},
         {"content": {"base64": "/w=="}, "content_type": "text/x", "headers": {"x-foo": "1"}},
         {"content": "b", "content_type": "application/octet-stream", "headers": {}},
     ]
     answer = api("POST", f"/v1/queues/{queue_name}/nack", {"ids": [message["id"]]})
     assert answer.status == 200
     again = api("POST", f"/v1/queues/{queue_name}/pull", {"timeout": 10}, headers={"Accept": MSGPACK})
-    assert [part["content"] for part in msgpack.unpackb(again.body)["messages"][0]["content"]] == [b"\xff", b"b"]
+    assert [part["content"] for part in msgpack.unpackb(again.body)["messages"][0]["content"]] == [b"a", b"\xff", b"b"]
 
 
 # --- idempotency --------------------------------------------------------------------------------------------------------

@@ -96,13 +96,16 @@ def test_a_delivery_tells_its_number_and_when_it_was_pushed(api: Api, queue_name
     assert abs(first["pushed_at"] - before_s) < 600
 
 
-def test_a_push_with_options_tells_the_sequence(api: Api, queue_name: str) -> None:
+def test_a_push_tells_the_sequence(api: Api, queue_name: str) -> None:
     (plain,) = push(api, queue_name, "plain")
     (labelled,) = push(api, queue_name, "labelled", label="x", key="k")
     (again,) = push(api, queue_name, "labelled", label="x", key="k")
-    assert "sequence" not in plain
+    (keyed,) = push(api, queue_name, "keyed", key="k2")
+    (keyed_again,) = push(api, queue_name, "keyed", key="k2")
     assert again == {**labelled, "replayed": True}
-    assert [message["sequence"] for message in pull(api, queue_name)][1] == labelled["sequence"]
+    assert keyed_again == {**keyed, "replayed": True}
+    delivered = [message["sequence"] for message in pull(api, queue_name)]
+    assert delivered == [one["sequence"] for one in (plain, labelled, keyed)]
 
 
 @pytest.mark.parametrize(

@@ -135,11 +135,18 @@ class QueueService(Proposals):
     # --- push -----------------------------------------------------------------------------------------------------
 
     async def push(
-        self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"", *, wait_s: float | None = None
+        self,
+        queue: bytes,
+        items: Sequence[PushItem],
+        owner: bytes = b"",
+        *,
+        wait_s: float | None = None,
+        tells_sequence: bool = False,
     ) -> list[Stored]:
         """Store messages, all of them or none; returns what became of each, in order.
 
-        With `wait_s` they wait so long for room in a full queue, in the order of arrival.
+        A message that comes alone and without options shares a command with others, which does not tell its sequence, unless
+        `tells_sequence` asks for that. With `wait_s` they wait so long for room in a full queue, in the order of arrival.
 
         Their keys belong to `owner`. Raises ``key_reused`` if a key came with another body before, ``full`` or ``too_large`` if a
         queue does not take them; nothing is stored then.
@@ -155,9 +162,10 @@ class QueueService(Proposals):
             return await self.push_or_wait(queue, items, wait_s, owner)
         if has_options:
             self.check_version(3)
-        elif len(items) == 1 and not items[0].headers and items[0].key is None:
+        as_rows = has_options or ((len(items) > 1 or tells_sequence) and self.machine().version >= 3)
+        if not as_rows and len(items) == 1 and not items[0].headers and items[0].key is None:
             return [Stored(await self._push_plain(queue, items[0]))]
-        if has_options or (len(items) > 1 and self.machine().version >= 3):
+        if as_rows:
             return [stored(*one) for one in await self.ask(requests.push_rows(queue, items, self.owned(owner)))]
         flags: list[int] = await self.ask(requests.push_items(queue, items, b"", self.owned(owner)))
         check_all_stored(queue, flags)

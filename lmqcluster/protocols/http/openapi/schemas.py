@@ -148,7 +148,7 @@ SCHEMAS: Final[dict[str, Json]] = {
             },
             "sequence": {
                 **_COUNT,
-                "description": "Number of the message in the cluster; for a push of several messages or with options.",
+                "description": "Number of the message, the same with every delivery; not of one that joined a window.",
             },
         },
         "replayed",

@@ -129,7 +129,7 @@ class QueueRoutes:
 
     async def _stored(self, request: Request, name: bytes, items: list[PushItem], wait_s: float | None) -> list[Stored]:
         principal = request.principal
-        operation = self._service.push(name, items, principal.owner, wait_s=wait_s)
+        operation = self._service.push(name, items, principal.owner, wait_s=wait_s, tells_sequence=True)
         if not wait_s:
             return await operation
         stored: list[Stored] | None = await self._waits.run(principal, operation, None)
