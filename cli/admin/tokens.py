@@ -100,7 +100,7 @@ def token_list(target: Target) -> Report:
 @destructive_options
 @target_options
 def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Delete a token. Whoever uses it is refused from now on, and his connections end.
+    """Delete a token. Clients that use it are refused from now on, and their connections end.
 
     \b
     Example:

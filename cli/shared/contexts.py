@@ -1,7 +1,7 @@
 """Named contexts: which node to talk to, and how, kept in files of the user's.
 
 A context names files with secrets, it holds none. Its own file must belong to the user and be closed to others: whoever could
-write to it could have a token sent to an address of his own.
+write to it could have a token sent to an address of their own.
 """
 
 from __future__ import annotations

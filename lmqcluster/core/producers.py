@@ -20,7 +20,7 @@ class Producers:
     connection sends the unresolved ones again from the lowest on. So a sequence not above the highest stored one has been
     stored already, unless `refused` knows better. Sequences may skip: a push that was refused is retried under a new one.
 
-    Producers belong to owners. Whoever has too many loses the least recently used one of his own.
+    Producers belong to owners. An owner that has too many loses the least recently used one of its own.
 
     Attributes:
         refused: the sequences that full queues refused.

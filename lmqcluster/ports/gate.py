@@ -42,7 +42,7 @@ class Bounds:
 
     @property
     def strangers(self) -> int:
-        """Connections on which nobody has said who he is."""
+        """Connections that have not authenticated."""
         return max(1, min(STRANGERS_MAX, self.connections // 2))
 
 
@@ -56,7 +56,7 @@ class Gate:
         bounds: what it keeps.
         memory: the budget of the node.
         connections: how many are open.
-        strangers: those on which nobody has said who he is, the oldest first.
+        strangers: those that have not authenticated, the oldest first.
     """
 
     def __init__(self, port: str, bounds: Bounds, memory: Memory, must_authenticate: Callable[[object], bool]) -> None:

@@ -14,7 +14,7 @@ __all__ = ["AUTHENTICATION_S", "PeerSecurity", "Way"]
 
 
 AUTHENTICATION_S = 5.0
-"""How long whoever has dialled may take to show that he is a peer."""
+"""How long a dialling node may take to prove that it is a peer."""
 CONNECTIONS_MAX = 256
 MEMORY_BYTES = 256 * 1024 * 1024
 """Bounds of a port that is not one of a node with bounds for all its ports."""

@@ -395,7 +395,7 @@ def test_keys_and_tokens(secret_cluster: Cluster) -> None:
         assert holder(method, path).status == 401, path
     assert QueuedHttp(second.http, headers={"Authorization": "Bearer k/1"})("GET", "/v1/queues").status == 401
     assert admin("DELETE", "/api-key/k%2F1").status == 200
-    wait_for(lambda: holder("GET", "/queue/orders-1/suspend").status == 401, "the key is good no more")
+    wait_for(lambda: holder("GET", "/queue/orders-1/suspend").status == 401, "the key is refused")
 
 
 def entries(node: NodeProcess) -> int:

@@ -287,7 +287,7 @@ class Access:
         return next((one for _, one in self._principals.values() if one.name == name), None)
 
     def refusal(self, reason: str | None = None) -> LmqError:
-        """The error for somebody of whom it is not known who he is."""
+        """The error for an unknown principal."""
         if self.outside is not None:
             return self.outside
         if self._uncertain:

@@ -1,4 +1,4 @@
-"""Properties that name other queues: who sets them must be allowed to write there, as messages will go there in his name."""
+"""Properties that name other queues: a client that sets them must be allowed to write there, where messages go in its name."""
 
 from __future__ import annotations
 
