@@ -141,28 +141,24 @@ def test_items_come_when_they_are_due(face: Face, queue_name: str) -> None:
                 queue.put("x", **wrong)
 
 
-def test_a_thousand_items_a_millisecond_apart_come_in_about_that_order(face: Face, queue_name: str) -> None:
+def test_a_thousand_items_a_millisecond_apart_come_in_that_order(face: Face, queue_name: str) -> None:
     got = Collector()
     order = list(range(1000))
     random.Random(7).shuffle(order)
     with face.make("DistributedDelayQueue", queue_name) as queue:
         for ahead_s in (4, 16, 64):
             start = time.time() + ahead_s
-            began = time.monotonic()
             for number in order:
                 queue.put(str(number), start + number / 1000)
             queue.put_multi(["1000", "1001"], start + 1)
             assert queue.flush_puts(120)
-            took_ms = 1000 * (time.monotonic() - began)
             if time.time() < start:
                 break
             face.run(face.client.purge, queue_name)  # The machine was too slow: some were due when they were put.
         within(lambda: time.time() > start + 1, "all are due")
     with face.make("DistributedDelayQueue", queue_name, got, safe=True, prefetch=100):
         came = [int(item) for item in got.wait(1002)]
-    assert sorted(came) == list(range(1002))
-    # A due time is as exact as the time between a push and its place in the log, and so is their order.
-    assert all(abs(number - place) <= took_ms for place, number in enumerate(came))
+    assert came == list(range(1002))
 
 
 def test_a_failed_item_waits_for_the_retry_delay(face: Face, queue_name: str) -> None:

@@ -134,13 +134,18 @@ class PolledQueues:
             for place, (body, delay_s) in enumerate(zip(contents, hidden_s, strict=True)):
                 own_key = b"%s %d" % (key, place)
                 self._service.check_key(own_key)
-                rows.append(_row(body, own_key, delay_s))
+                rows.append(self._row(body, own_key, delay_s))
             return rows
         before_s: float | None = None
         for body, delay_s in zip(contents, hidden_s, strict=True):
-            rows.append(body if delay_s == before_s else _row(body, None, delay_s))
+            rows.append(body if delay_s == before_s else self._row(body, None, delay_s))
             before_s = delay_s
         return rows
+
+    def _row(self, body: bytes, key: bytes | None, delay_s: float) -> list[Any]:
+        # The delay is always told, also that of 0: a queue with the property delay obeys its producer.
+        item = PushItem(body, key=key, options=PushOptions(delay_s=min(delay_s, DELAY_S_MAX)))
+        return item.row_with_options(self._service.due_times)
 
     async def poll(
         self,
@@ -312,11 +317,6 @@ class PolledQueues:
     def prefix_of(self, key: bytes) -> bytes | None:
         """What the names of the queues begin with that a key opens; None if it is not known here."""
         return self._service.machine().api_keys.prefix(key)
-
-
-def _row(body: bytes, key: bytes | None, delay_s: float) -> list[Any]:
-    # The delay is always told, also that of 0: a queue with the property delay obeys its producer.
-    return PushItem(body, key=key, options=PushOptions(delay_s=min(delay_s, DELAY_S_MAX))).row_with_options()
 
 
 def _microseconds(seconds: int) -> int:

@@ -19,6 +19,7 @@ from ..memory import MESSAGE_OVERHEAD_BYTES
 from ..proposer import Group, Proposer
 from ..turns import Turns
 from . import requests
+from .due_times import DueTimes
 from .pattern_views import PatternViews
 from .push_items import PushItem
 
@@ -38,6 +39,7 @@ class Proposals:
         machine: returns the local replica's machine.
         views: what the patterns of clients find.
         turns: slices of the event loop for long work.
+        due_times: converts the due times of pushes.
         message_bytes_max: largest body.
         memory_bytes_max: above it pushes are refused.
 
@@ -54,10 +56,12 @@ class Proposals:
         views: PatternViews,
         turns: Turns,
         *,
+        due_times: DueTimes,
         message_bytes_max: int,
         memory_bytes_max: int,
     ) -> None:
         self.proposer = proposer
+        self.due_times = due_times
         self.machine = machine
         self.views = views
         self.turns = turns

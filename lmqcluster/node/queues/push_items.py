@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core import PushFlag
 from ...wire.errors import LmqError
+from .due_times import DueTimes
 
 __all__ = ["PushItem", "PushOptions", "Stored", "check_all_stored", "refusal_of", "stored"]
 
@@ -58,13 +58,12 @@ class PushOptions:
             if len(text) > TEXT_BYTES_MAX:
                 raise _wrong(f"a {name} has at most {TEXT_BYTES_MAX} bytes, not {len(text)}")
 
-    def row(self) -> list[Any]:
-        """The traits of a command; log time differs from Unix time, so a due time is sent as a delay."""
+    def row(self, due_times: DueTimes) -> list[Any]:
+        """The traits of a command."""
         delay_us = -1 if self.delay_s is None else round(self.delay_s * 1e6)
-        if self.due_s is not None:
-            delay_us = max(0, round((self.due_s - time.time()) * 1e6))
+        due_us = 0 if self.due_s is None else due_times.log_us(self.due_s)
         ttl_us = 0 if self.ttl_s is None else max(1, round(self.ttl_s * 1e6))
-        return [delay_us, 0, ttl_us, self.priority, self.label, self.group]
+        return [delay_us, due_us, ttl_us, self.priority, self.label, self.group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +92,9 @@ class PushItem:
         """As in the command ``PUSH_ITEMS``."""
         return [self.content, self.content_type, [list(header) for header in self.headers], self.key]
 
-    def row_with_options(self) -> list[Any]:
+    def row_with_options(self, due_times: DueTimes) -> list[Any]:
         """As in the command ``PUSH_TRAITS``."""
-        return [*self.row(), [] if self.options is None else self.options.row()]
+        return [*self.row(), [] if self.options is None else self.options.row(due_times)]
 
     def size_bytes(self) -> int:
         """About how many bytes it takes in the log."""

@@ -18,6 +18,7 @@ from ...wire.properties import Properties, Rules, properties_bytes, rules_bytes
 from .times import session_us
 
 if TYPE_CHECKING:
+    from .due_times import DueTimes
     from .push_items import PushItem
 
 __all__ = [
@@ -68,10 +69,14 @@ def push_items(queue: bytes, items: Sequence[PushItem], scope: bytes, owned: Seq
 
 
 def push_rows(
-    queue: bytes, items: Sequence[PushItem], owned: Sequence[bytes], numbered: tuple[bytes, int] | None = None
+    due_times: DueTimes,
+    queue: bytes,
+    items: Sequence[PushItem],
+    owned: Sequence[bytes],
+    numbered: tuple[bytes, int] | None = None,
 ) -> Request:
     """Store messages with options, all of them or none; under the numbers of a producer from one on, if that is given."""
-    rows = [item.row_with_options() for item in items]
+    rows = [item.row_with_options(due_times) for item in items]
     last = list(owned) if numbered is None else layout.owner_and_number(owned, *numbered)
     return Request(layout.push_rows(queue, rows, *last), _SMALL_BYTES + _size(items))
 

@@ -21,6 +21,7 @@ from ..proposer import Group, Proposer
 from ..turns import Turns
 from . import requests
 from .deliveries import Delivery, first_of, rendered
+from .due_times import DueTimes
 from .info import QueueInfo, Rates, info_of, no_rates
 from .jobs import Jobs
 from .listing import QueueList, QueuePage, list_queues
@@ -82,6 +83,7 @@ class QueueService(Proposals):
             machine,
             views,
             turns,
+            due_times=DueTimes(pulls.clock.now_us),
             message_bytes_max=message_bytes_max,
             memory_bytes_max=memory_bytes_max,
         )
@@ -166,7 +168,10 @@ class QueueService(Proposals):
         if not as_rows and len(items) == 1 and not items[0].headers and items[0].key is None:
             return [Stored(await self._push_plain(queue, items[0]))]
         if as_rows:
-            return [stored(*one) for one in await self.ask(requests.push_rows(queue, items, self.owned(owner)))]
+            return [
+                stored(*one)
+                for one in await self.ask(requests.push_rows(self.due_times, queue, items, self.owned(owner)))
+            ]
         flags: list[int] = await self.ask(requests.push_items(queue, items, b"", self.owned(owner)))
         check_all_stored(queue, flags)
         return [Stored(flag) for flag in flags]

@@ -147,7 +147,7 @@ def _row(proposals: Proposals, receipts: ReceiptFormat, step: Step, owner: bytes
     if isinstance(step, PushStep):
         proposals.check_name(step.queue, owner)
         proposals.check_item(step.item)
-        return layout.push_step(step.queue, step.item.row_with_options())
+        return layout.push_step(step.queue, step.item.row_with_options(proposals.due_times))
     if len(step.queue) > NAME_BYTES_MAX:
         raise LmqError("lease_lost", "no queue has such a long name")
     number = receipts.parse(step.id)

@@ -42,7 +42,7 @@ class WaitingPushes:
             LmqError: ``full`` if there was no room in time; otherwise as `QueueService.push`.
         """
         proposals = self._proposals
-        rows = [item.row_with_options() for item in items]
+        rows = [item.row_with_options(proposals.due_times) for item in items]
         command = layout.push_or_wait(queue, rows, wait_us(wait_s), *proposals.owned(owner))
         answer: asyncio.Future[Any] = self._loop.create_future()
         ticket = _Ticket(self, owner)

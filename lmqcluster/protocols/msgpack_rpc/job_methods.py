@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any
 
+from ...node.queues.due_times import DueTimes
 from ...node.queues.jobs import Jobs, Stream
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE
@@ -45,7 +46,7 @@ async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments)
         [body_of(content) if kind is None else content, kind or CONTENT_TYPE, header]
         for content, kind, header in zip(contents, types, headers, strict=True)
     ]
-    _add_options(rows, options.get(b"options"))
+    _add_options(rows, options.get(b"options"), connection.service.due_times)
     stream = Stream(text(options[b"job"]), text(options[b"stream"]), connection.known_principal().owner)
     return await jobs.push(queue, rows, stream, first, note=text(options.get(b"note", b"")), done=done)
 
@@ -78,7 +79,7 @@ async def _jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> lis
     return [asdict(one) for one in await jobs.show(None if principal.is_root else principal.owner)]
 
 
-def _add_options(rows: list[list[Any]], value: object) -> None:
+def _add_options(rows: list[list[Any]], value: object, due_times: DueTimes) -> None:
     if value is None:
         return
     if type(value) is not list or len(value) != len(rows):
@@ -86,7 +87,7 @@ def _add_options(rows: list[list[Any]], value: object) -> None:
     for row, one in zip(rows, value, strict=True):
         wanted = None if one is None else push_options(given(one, PUSH_OPTIONS))
         if wanted is not None:
-            row.append(wanted.row())
+            row.append(wanted.row(due_times))
 
 
 JOB_METHODS: dict[bytes, Handler] = {

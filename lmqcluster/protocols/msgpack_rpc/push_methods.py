@@ -196,9 +196,10 @@ def _push_items(
     for item in items:
         service.check_item(item)
     if first is None or connection.producer is None:
-        request = requests.push_rows(name, items, connection.owned())
+        request = requests.push_rows(service.due_times, name, items, connection.owned())
     else:
-        request = requests.push_rows(name, items, connection.producer_owner, (connection.producer, first))
+        numbered = (connection.producer, first)
+        request = requests.push_rows(service.due_times, name, items, connection.producer_owner, numbered)
     propose(connection, msgid, request, lambda stored: render([flag for flag, _sequence in stored]))
 
 
