@@ -92,7 +92,7 @@ class Backlog:
         await asyncio.to_thread(self.cluster[0].get_json, f"/v1/queues/{self.queues[0]}")
         counted_s = time.monotonic() - begun_s
         begun_s = time.monotonic()
-        await asyncio.to_thread(_post, self.cluster[0], f"/v1/queues/{self.queues[0]}/purge", {})
+        await asyncio.to_thread(post, self.cluster[0], f"/v1/queues/{self.queues[0]}/purge", {})
         return counted_s, time.monotonic() - begun_s
 
     async def snapshots(self) -> list[tuple[str, float, float]]:
@@ -110,7 +110,7 @@ class Backlog:
             for node in self.cluster:
                 waits.clear()
                 begun_s = time.monotonic()
-                await asyncio.to_thread(_post, node, "/v1/snapshots", {"portable": False})
+                await asyncio.to_thread(post, node, "/v1/snapshots", {"portable": False})
                 rows.append((node.name, time.monotonic() - begun_s, max(waits)))
             stop.set()
         return rows
@@ -153,7 +153,7 @@ class Backlog:
         producer = asyncio.create_task(self._push_at(rate, stop))
         fresh = await asyncio.to_thread(self.cluster.add_node)
         begun_s = time.monotonic()
-        await asyncio.to_thread(_post, fresh, "/v1/cluster/join", {"peer": self.cluster[0].http})
+        await asyncio.to_thread(post, fresh, "/v1/cluster/join", {"peer": self.cluster[0].http})
         await asyncio.to_thread(wait_for, lambda: self._in_step(fresh), "the fresh node in step", ADMIN_S)
         seconds = time.monotonic() - begun_s
         stop.set()
@@ -195,7 +195,7 @@ def _bodies(count: int, size: int) -> list[bytes]:
     return [noise[start : start + size] for start in range(0, count * size, size)]
 
 
-def _post(node: NodeProcess, path: str, body: dict[str, Any]) -> Any:
+def post(node: NodeProcess, path: str, body: dict[str, Any]) -> Any:
     request = urllib.request.Request(
         f"http://{node.http}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )

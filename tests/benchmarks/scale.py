@@ -26,7 +26,7 @@ from lmqcluster import AsyncClient, LmqError
 from tests.integration.canary import rss_bytes
 from tests.integration.cluster import Cluster, fetch, wait_for
 
-from .backlog import Backlog
+from .backlog import Backlog, post
 from .scale_report import Depth, Report, percentile
 
 if TYPE_CHECKING:
@@ -252,6 +252,7 @@ class Scale:
         """Restarts, the loss of the leader, and a new node."""
         messages = self._sizes.depths[-1]
         backlog = Backlog(self._cluster, ["deep"], BODY)
+        await self._snapshots(backlog, messages)
         one_s = await asyncio.to_thread(backlog.restart_one)
         all_s = await asyncio.to_thread(backlog.restart_all)
         self._report.row(
@@ -283,6 +284,27 @@ class Scale:
             f"a fourth node in step with {messages:,} messages, under {pushed:,.0f} pushes/s; a push meanwhile, p99",
             "60 s (of 1 GB)",
             f"{joined_s:.1f} s; {percentile(waits, 0.99):.0f} ms",
+        )
+
+    async def _snapshots(self, backlog: Backlog, messages: int) -> None:
+        longest_s = max(longest_s for _name, _took_s, longest_s in await backlog.snapshots())
+        self._report.row(
+            "N4",
+            f"longest push, pull and ack while nodes with {messages:,} messages take snapshots",
+            "100 ms",
+            f"{longest_s * MILLI:.0f} ms",
+        )
+        async with self._client() as client:
+            await rate(1_000, lambda _: client.push("deep", BODY))
+        node = self._cluster[0]
+        before = metric(self._cluster, "lmq_page_files_bytes")[0]
+        info = await asyncio.to_thread(post, node, "/v1/snapshots", {"portable": False})
+        pages = metric(self._cluster, "lmq_page_files_bytes")[0] - before
+        self._report.row(
+            "N4",
+            "a snapshot after 1,000 more pushes writes",
+            "20 MB",
+            f"{info['size_bytes'] / 1e6:.2f} MB, and {pages / 1e6:.2f} MB of pages",
         )
 
     async def n5(self) -> None:
