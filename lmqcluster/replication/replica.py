@@ -140,7 +140,8 @@ class Replica:
         journal_worker = ThreadWorker("journal") if storage.durability == "disk" else None
         self.steps = Steps(self, self.journal, self.transport, journal_worker)
         self._page_worker: Worker = ThreadWorker("pages")
-        self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable)
+        self._page_reader: Worker = ThreadWorker("page reads")
+        self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable, reader=self._page_reader)
         self.page_exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self._send_at_once)
         self.snapshots = SnapshotKeeper(
             self,
@@ -201,6 +202,7 @@ class Replica:
         self.steps.close()
         self._file_worker.close()
         self._page_worker.close()
+        self._page_reader.close()
         self.storage.close()
 
     def wake(self) -> None:

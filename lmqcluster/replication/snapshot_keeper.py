@@ -183,7 +183,7 @@ class SnapshotKeeper:
         taking = self._taking
         if taking is None:
             return
-        if self._pages.is_writing and self._pages.is_busy():
+        if self._pages.is_writing and self._pages.is_flooded():
             # Pages that wait for the disk take memory.
             self._pages.when_written(self._slice)
             return

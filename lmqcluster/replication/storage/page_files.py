@@ -32,7 +32,10 @@ SUFFIX = ".page"
 PAGE_BYTES_MAX = 128 * 1024 * 1024
 """No page is larger before compression: it holds a few hundred KiB, or one message."""
 UNWRITTEN_MAX = 64
-"""With so many pages waiting for the disk no more are made for the sake of memory."""
+UNWRITTEN_BYTES_MAX = 16 * 1024 * 1024
+"""With so many pages, or bytes of them, waiting for the disk no more are made for the sake of memory."""
+WANTED_MAX = 64
+"""Most pages that wait to be read ahead of need."""
 _DAMAGED = ".damaged"
 _READ_BYTES_MAX = 64 * 1024 * 1024
 """Most bytes of pages that were read ahead of need."""
@@ -73,10 +76,11 @@ class PageFiles:
         late_total: pages that had to be read at the moment when they were needed.
     """
 
-    def __init__(self, disk: Disk, worker: Worker, *, sync: bool) -> None:
-        """With `sync`, `sync` makes files durable."""
+    def __init__(self, disk: Disk, worker: Worker, *, sync: bool, reader: Worker | None = None) -> None:
+        """With `sync`, `sync` makes files durable; a `reader` reads ahead, so that a snapshot does not wait for that."""
         self._disk = disk
         self._worker = worker
+        self._reader = worker if reader is None else reader
         self._sync = sync
         # Stored bytes by page.
         self._sizes: dict[bytes, int] = {}
@@ -148,7 +152,14 @@ class PageFiles:
 
     def is_busy(self) -> bool:
         """See `PageStore`."""
-        return len(self._unwritten) >= UNWRITTEN_MAX
+        return len(self._unwritten) >= UNWRITTEN_MAX or self._unwritten_bytes() >= UNWRITTEN_BYTES_MAX
+
+    def is_flooded(self) -> bool:
+        """Whether a snapshot has to wait, too; what is saved for the sake of memory stops long before, and starves none."""
+        return self._unwritten_bytes() >= 4 * UNWRITTEN_BYTES_MAX
+
+    def _unwritten_bytes(self) -> int:
+        return sum(map(len, self._unwritten.values()))
 
     def when_written(self, done: Callable[[], None]) -> None:
         """Call `done` when what is being written is there, or could not be written."""
@@ -185,9 +196,12 @@ class PageFiles:
         """See `PageStore`."""
         if page in self._unwritten or page in self._read or page in self._wanted or page in self.lost:
             return
+        if len(self._wanted) >= WANTED_MAX:
+            # The disk is behind, so what comes soon is read when it is needed.
+            return
         self._wanted.add(page)
         box: list[bytes] = []
-        self._worker.run(lambda: box.append(self._payload(page)), lambda error: self._have_read(page, box, error))
+        self._reader.run(lambda: box.append(self._payload(page)), lambda error: self._have_read(page, box, error))
 
     def _have_read(self, page: bytes, box: list[bytes], error: Exception | None) -> None:
         self._wanted.discard(page)
@@ -214,7 +228,7 @@ class PageFiles:
     def _scrub(self, pages: Iterator[bytes]) -> None:
         page = next((page for page in pages if page in self), None)
         if page is not None:
-            self._worker.run(lambda: self._check(page), lambda error: self._scrubbed(page, pages, error))
+            self._reader.run(lambda: self._check(page), lambda error: self._scrubbed(page, pages, error))
 
     def _check(self, page: bytes) -> None:
         self._payload(page)
