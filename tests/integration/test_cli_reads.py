@@ -171,7 +171,13 @@ def test_check_cluster_is_one_line_with_figures(shared_cluster: Cluster) -> None
     assert (result.code, result.err) == (0, "")
     text, _bar, figures = result.out.strip().partition(" | ")
     assert text.startswith("LMQ OK - ")
-    assert [figure.split("=")[0] for figure in figures.split()] == ["missing_members", "lag", "memory", "disk"]
+    assert [figure.split("=")[0] for figure in figures.split()] == [
+        "missing_members",
+        "lag",
+        "memory",
+        "disk",
+        "disk_limit",
+    ]
     full = run_here("--node", shared_cluster[0].http, "check", "cluster", "--disk-critical", "0", "--json")
     assert full.code == 2
     assert json.loads(full.out)["state"] == "CRITICAL"
@@ -252,7 +258,7 @@ def test_completion_knows_nodes_rules_and_columns(admin, node: NodeProcess, queu
     assert completed(node, f"remove {name[:-1]}") == [name]
     assert completed(node, f"transfer-leader {name[:-1]}") == [name]
     assert completed(node, "queue ls --columns ready,le") == ["ready,leased"]
-    assert completed(node, "queue ls --sort push") == ["pushed_total"]
+    assert completed(node, "queue ls --sort push") == ["pushed_total", "push_rate"]
     assert completed(node, "top --sort nack") == ["nack_per_s"]
     assert completed(node, f"status --node {node.http[:-1]}") == [node.http]
     assert completed(node, "--node 127.0.0.1:1 remove n") == [], "a node that does not answer offers nothing"
