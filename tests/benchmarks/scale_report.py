@@ -62,8 +62,14 @@ class Report:
         found: dict[str, Any] = {"rows": self.rows, "depths": [asdict(depth) for depth in self.depths]}
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
-    def draw(self, folder: Path) -> None:
-        """Draw rates, times and memory against the depth."""
+    @classmethod
+    def read(cls, path: Path) -> Report:
+        """What `write` has written."""
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return cls(found["rows"], [Depth(**depth) for depth in found["depths"]])
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw rates, times and memory against the depth; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         depths = [depth.messages for depth in self.depths]
         rates = {
@@ -75,12 +81,14 @@ class Report:
             "pull + ack": [depth.pull_p99_ms for depth in self.depths],
         }
         memory = {"largest node": [depth.memory_bytes / MIB for depth in self.depths]}
-        _lines(folder / "depth-rate.svg", depths, rates, "operations a second, 256 in flight")
-        _lines(folder / "depth-p99.svg", depths, times, "p99 in milliseconds, one at a time")
-        _lines(folder / "depth-memory.svg", depths, memory, "memory in MiB")
+        return [
+            _lines(folder / "depth-rate.svg", depths, rates, "operations a second, 256 in flight"),
+            _lines(folder / "depth-p99.svg", depths, times, "p99 in milliseconds, one at a time"),
+            _lines(folder / "depth-memory.svg", depths, memory, "memory in MiB"),
+        ]
 
 
-def _lines(path: Path, depths: list[int], series: dict[str, list[float]], label: str) -> None:
+def _lines(path: Path, depths: list[int], series: dict[str, list[float]], label: str) -> Path:
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
         for name, values in series.items():
@@ -92,6 +100,7 @@ def _lines(path: Path, depths: list[int], series: dict[str, list[float]], label:
         axes.legend(frameon=False)
         figure.savefig(path, metadata={"Date": None})
         plt.close(figure)
+    return path
 
 
 def percentile(values: Iterable[float], share: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from tests.benchmarks import jetstream, rabbitmq
+from tests.benchmarks import jetstream, rabbitmq, scale_report
 from tests.benchmarks.__main__ import chosen_systems
 from tests.benchmarks.cases import SIZES, Case, Mode, Row, Via, matrix, parse_size, select, size_name
 from tests.benchmarks.jetstream import JetStream
@@ -323,9 +324,12 @@ PLOTS = Path(__file__).resolve().parents[3] / "docs" / "plots"
 
 def test_the_plots_of_the_documentation_show_the_result_beside_them(tmp_path: Path) -> None:
     result = json.loads((PLOTS / "benchmarks.json").read_text(encoding="utf-8"))
-    drawn = draw(result, tmp_path)
-    assert {path.name for path in drawn} == {path.name for path in PLOTS.glob("*.svg")}
-    for path in drawn:
+    by_system = draw(result, tmp_path)
+    by_depth = scale_report.Report.read(PLOTS / "scale.json").draw(tmp_path)
+    assert {path.name for path in (*by_system, *by_depth)} == {path.name for path in PLOTS.glob("*.svg")}
+    for path in by_depth:
+        assert _curves(path) == _curves(PLOTS / path.name)
+    for path in by_system:
         kept = (PLOTS / path.name).read_text(encoding="utf-8")
         mode = path.stem.replace("-", " ")
         figures = [figure for row in result["rows"] if row["mode"] == mode for figure in row["figures"].values()]
@@ -334,3 +338,11 @@ def test_the_plots_of_the_documentation_show_the_result_beside_them(tmp_path: Pa
             text = f"{figure['p50_ms']:,.2f}" if "p50_ms" in figure else f"{figure['rate']:,.0f}"
             assert f">{text}<" in path.read_text(encoding="utf-8")
             assert f">{text}<" in kept
+
+
+def _curves(path: Path) -> list[list[int]]:
+    """The points of the lines and markers of a plot, to the pixel."""
+    svg = path.read_text(encoding="utf-8")
+    curves = [shape for shape in re.findall(r'<path d="([^"]*)" clip-path', svg) if shape.count("L") >= 3]
+    assert curves
+    return [[round(float(number)) for number in re.findall(r"[\d.]+", curve)] for curve in curves]
