@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -113,3 +114,28 @@ def test_an_item_takes_three_entries_and_batches_share_them(
         entries = growth(shared_cluster, "lmq_batches_total", work)
     assert Counter(got.items) == Counter(map(str, range(3_000)))
     assert entries < 3_000, "items do not share their entries"
+
+
+def test_a_put_wakes_one_of_many_consumers(face: Face, queue_name: str, shared_cluster: Cluster) -> None:
+    """What an item costs does not depend on how many wait for it."""
+    got = Collector()
+
+    def one_by_one(consumers: int) -> int:
+        with ExitStack() as stack:
+            for _ in range(consumers):
+                stack.enter_context(face.queue(queue_name, got))
+            producer = stack.enter_context(face.queue(queue_name, put_in_background=False))
+            within(lambda: total(shared_cluster, "lmq_waiters") >= consumers, "all consumers wait")
+
+            def work() -> None:
+                for number in range(20):
+                    seen = len(got.items)
+                    producer.put(str(number))
+                    got.wait(seen + 1)
+
+            return growth(shared_cluster, "lmq_operations_total", work)
+
+    few, many = one_by_one(1), one_by_one(40)
+    assert few >= 40
+    assert many < few + 20 * 5, "the nodes ask for more consumers than one each"
+    assert len(got.items) == 40

@@ -19,7 +19,7 @@ from ..proposer import Group
 from .pattern_views import PatternViews, View
 
 __all__ = [
-    "CANDIDATES_MAX", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "Ticket", "Waiter",
+    "CANDIDATES_MAX", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "QueueLines", "Ticket", "Waiter",
     "polls_are_suspended",
 ]  # fmt: skip
 
@@ -106,15 +106,69 @@ class Line(ABC):
             self.timer = None
 
 
-class QueueLine(Line):
-    """A line for one queue."""
+class QueueLines:
+    """The lines for one queue: one for each different thing that pulls ask for, in the order in which they were served last.
 
-    __slots__ = ("_lines", "_machine", "key")
+    Attributes:
+        key: name of the queue.
+        claimed: how many messages the claims under way ask for.
+    """
 
-    def __init__(self, lines: dict[bytes, QueueLine], key: bytes, machine: Callable[[], Machine]) -> None:
-        super().__init__()
+    __slots__ = ("_by_asked", "_by_queue", "_machine", "claimed", "key")
+
+    def __init__(self, by_queue: dict[bytes, QueueLines], key: bytes, machine: Callable[[], Machine]) -> None:
         self.key = key
-        self._lines = lines
+        self.claimed = 0
+        self._by_queue = by_queue
+        self._by_asked: dict[Asked | None, QueueLine] = {}
+        self._machine = machine
+
+    def line(self, asked: Asked | None) -> QueueLine | None:
+        """The line of pulls that ask for this, None for nothing beside a message; None if nobody waits for it."""
+        return self._by_asked.get(asked)
+
+    def open(self, asked: Asked | None) -> QueueLine:
+        """A new line, the last one."""
+        line = QueueLine(self, self._machine) if asked is None else LeaseLine(self, self._machine, asked)
+        self._by_asked[asked] = line
+        self._by_queue[self.key] = self
+        return line
+
+    def in_turn(self) -> list[QueueLine]:
+        """All lines; whose turn it is comes first."""
+        return list(self._by_asked.values())
+
+    def served(self, line: QueueLine) -> None:
+        """It is the others' turn."""
+        if self._by_asked.get(line.asked) is line:
+            del self._by_asked[line.asked]
+            self._by_asked[line.asked] = line
+
+    def remove(self, line: QueueLine) -> None:
+        """Nobody waits in it any more."""
+        if self._by_asked.get(line.asked) is line:
+            del self._by_asked[line.asked]
+            if not self._by_asked and self._by_queue.get(self.key) is self:
+                del self._by_queue[self.key]
+
+
+class QueueLine(Line):
+    """A line for one queue.
+
+    Attributes:
+        lines: all lines of the queue.
+        asked: what the pulls ask for beside a message, None for nothing.
+        rests: the last claim brought nothing; it claims again when the timer ends, or when the queue has gained messages.
+    """
+
+    __slots__ = ("_machine", "asked", "key", "lines", "rests")
+
+    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], asked: Asked | None = None) -> None:
+        super().__init__()
+        self.key = lines.key
+        self.lines = lines
+        self.asked = asked
+        self.rests = False
         self._machine = machine
 
     def head(self) -> tuple[int | None, int]:
@@ -126,24 +180,16 @@ class QueueLine(Line):
 
     def drop(self) -> None:
         super().drop()
-        if self._lines.get(self.key) is self:
-            del self._lines[self.key]
+        self.lines.remove(self)
 
 
 class LeaseLine(QueueLine):
-    """A line for one queue, of pulls that ask for more than the queue's timeout: by what they ask for."""
+    """A line for one queue, of pulls that ask for more than the queue's timeout."""
 
-    __slots__ = ("_asked", "_by_queue")
+    __slots__ = ("_asked",)
 
-    def __init__(
-        self,
-        by_queue: dict[bytes, dict[Asked, LeaseLine]],
-        key: bytes,
-        asked: Asked,
-        machine: Callable[[], Machine],
-    ) -> None:
-        super().__init__({}, key, machine)
-        self._by_queue = by_queue
+    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], asked: Asked) -> None:
+        super().__init__(lines, machine, asked)
         self._asked = asked
 
     def session(self) -> int | None:
@@ -164,14 +210,6 @@ class LeaseLine(QueueLine):
 
     def command(self, count: int) -> Command:
         return layout.pull_asking(self._asked, self.key, count)
-
-    def drop(self) -> None:
-        super().drop()
-        lines = self._by_queue.get(self.key, {})
-        if lines.get(self._asked) is self:
-            del lines[self._asked]
-            if not lines:
-                del self._by_queue[self.key]
 
 
 def polls_are_suspended(machine: Machine, queue: Queue) -> bool:

@@ -1,8 +1,9 @@
 """Pulls: proposed at once, and if nothing is there, waiting at this node in order of arrival.
 
 A waiter is this node's business alone; nothing of it is replicated, so no waiter can be left behind by a dead node. When
-the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own, one at a time for
-each line. A wait whose time is over meanwhile ends with the claim, because whoever waited asks again: messages put back
+the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own: one at a time for
+each line, and for no more messages than are due, so that a push wakes one of a thousand consumers that wait in sessions of
+their own. A wait whose time is over meanwhile ends with the claim, because whoever waited asks again: messages put back
 then would stand in the log behind that next pull, which would overtake them. What nobody wants when it arrives, because its
 client is gone, is put back, uncharged and in its old place.
 """
@@ -24,7 +25,7 @@ from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError, Outcome
 from ...wire.limits import PULL_COUNT_MAX
 from ..proposer import Group, Proposer
-from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, Ticket, Waiter
+from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, QueueLines, Ticket, Waiter
 from .pattern_pulls import PatternPulls
 from .pattern_views import PatternViews
 
@@ -60,9 +61,7 @@ class Pulls:
         self._machine = machine
         self.clock = clock
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[bytes, QueueLine] = {}
-        # By queue, then by what is asked for.
-        self._with_lease: dict[bytes, dict[Asked, LeaseLine]] = {}
+        self._queues: dict[bytes, QueueLines] = {}
         self._patterns: dict[bytes, PatternLine] = {}
         self.empty_total = 0
         self.closing: LmqError | None = None
@@ -131,10 +130,9 @@ class Pulls:
     def session_ended(self, session: int) -> None:
         """Answer all who wait in a session that it has ended."""
         error = LmqError("session_lost", "the session has ended, and what it held with it; open another one")
-        for lines in list(self._with_lease.values()):
-            for line in list(lines.values()):
-                if line.session() == session:
-                    self.end_line(line, error)
+        for line in self._queue_lines():
+            if isinstance(line, LeaseLine) and line.session() == session:
+                self.end_line(line, error)
 
     def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
         """Pull one message from any queue whose name the pattern finds, see `PatternPulls`.
@@ -196,9 +194,8 @@ class Pulls:
 
     def waiting_for(self, queue: bytes) -> int:
         """How many pulls wait for this queue by its name."""
-        line = self._queues.get(queue)
-        with_lease = sum(one.live for one in self._with_lease.get(queue, {}).values())
-        return with_lease if line is None else line.live + with_lease
+        lines = self._queues.get(queue)
+        return 0 if lines is None else sum(line.live for line in lines.in_turn())
 
     # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
 
@@ -215,24 +212,20 @@ class Pulls:
             self.queue_up(line or self._new_line(group.command), empty_handed)
 
     def _line(self, command: Command) -> QueueLine | None:
-        if command[OP] != Op.PULL:
-            return self._with_lease.get(command[QUEUE], {}).get(layout.asked_of(command))
-        return self._queues.get(command[QUEUE])
+        lines = self._queues.get(command[QUEUE])
+        return None if lines is None else lines.line(_asked_of(command))
 
     def _new_line(self, command: Command) -> QueueLine:
         key = command[QUEUE]
-        if command[OP] == Op.PULL:
-            line = self._queues[key] = QueueLine(self._queues, key, self._machine)
-            return line
-        asked = layout.asked_of(command)
-        with_lease = LeaseLine(self._with_lease, key, asked, self._machine)
-        self._with_lease.setdefault(key, {})[asked] = with_lease
-        return with_lease
+        lines = self._queues.get(key) or QueueLines(self._queues, key, self._machine)
+        return lines.open(_asked_of(command))
 
     def lines(self) -> list[Line]:
         """All lines, those in which nobody waits any more included."""
-        with_lease = (line for lines in self._with_lease.values() for line in lines.values())
-        return [*self._queues.values(), *with_lease, *self._patterns.values()]
+        return [*self._queue_lines(), *self._patterns.values()]
+
+    def _queue_lines(self) -> list[QueueLine]:
+        return [line for lines in self._queues.values() for line in lines.in_turn()]
 
     def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
         """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
@@ -297,7 +290,7 @@ class Pulls:
         if line.is_needed():
             self.poke(line)
         else:
-            line.drop()
+            self._drop(line)
 
     def _expire(self, waiter: Waiter) -> None:
         """The wait is over: now, or with the claim that may hold messages for it."""
@@ -330,7 +323,14 @@ class Pulls:
         if len(line.waiters) > 2 * line.live + 16:
             line.waiters = deque(w for w in line.waiters if w.open)
         if not line.is_needed():
-            line.drop()
+            self._drop(line)
+
+    def _drop(self, line: Line) -> None:
+        looks_again = line.timer is not None
+        line.drop()
+        if looks_again and isinstance(line, QueueLine) and self.closing is None:
+            # The other lines of the queue rely on one timer.
+            self._wake(line.lines)
 
     def _serve(self, line: Line, delivered: list[Delivered]) -> list[Delivered]:
         """Give messages to the line; returns what is left."""
@@ -348,7 +348,7 @@ class Pulls:
     def _keep_queues(self) -> None:
         """Pull again for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
-        self._keep_some([line for line in self.lines() if isinstance(line, QueueLine)])
+        self._keep_some(self._queue_lines())
 
     def _keep_some(self, lines: list[QueueLine]) -> None:
         now_us, queues = self.clock.now_us(), self._machine().queues
@@ -365,31 +365,42 @@ class Pulls:
     def notice(self, queues: list[Queue]) -> None:
         """Queues that may have gained messages. Lines of patterns hear of them from their views."""
         for queue in queues:
-            line = self._queues.get(queue.name)
-            if line is not None:
-                self.poke(line)
-            if self._with_lease:
-                for with_lease in list(self._with_lease.get(queue.name, {}).values()):
-                    self.poke(with_lease)
+            lines = self._queues.get(queue.name)
+            if lines is not None:
+                self._wake(lines, has_gained=True)
 
     def notice_all(self) -> None:
         """Anything may have changed: a snapshot was installed."""
-        for line in self.lines():
-            if isinstance(line, QueueLine):
-                self.poke(line)
+        for lines in list(self._queues.values()):
+            self._wake(lines, has_gained=True)
 
     def poke(self, line: Line) -> None:
-        """Claim messages for a line if any are due, or set a timer for the first that will be."""
-        if line.claim is not None or not line.live:
-            return
+        """Claim messages for a line if any are due and no others claim them, or set a timer for the first that will be."""
+        if isinstance(line, QueueLine):
+            self._wake(line.lines)
+        elif line.claim is None and line.live:
+            self._look(line, self.clock.now_us(), 0)
+
+    def _wake(self, lines: QueueLines, *, has_gained: bool = False) -> None:
+        """Have the lines of a queue claim in turn, as long as more messages are due than are claimed."""
+        now_us = self.clock.now_us()
+        for line in lines.in_turn():
+            is_idle = line.claim is None and line.live > 0 and (has_gained or not line.rests)
+            if is_idle and not self._look(line, now_us, lines.claimed):
+                return
+
+    def _look(self, line: Line, now_us: int, claimed: int) -> bool:
+        """Claim messages for a line, or set a timer for the first that will be due. Returns whether another line of the
+        queue may claim more."""
         head_us, stock = line.head()
         if head_us is None:
-            return
-        wait_us = head_us - self.clock.now_us()
-        if wait_us > 0:
-            self._arm(line, wait_us / 1e6)
-            return
-        self._claim(line, max(1, min(line.wanted, stock, _CLAIM_MAX)))
+            return True
+        if head_us > now_us:
+            self._arm(line, (head_us - now_us) / 1e6)
+            return False
+        # What is due by this node's clock, but not yet by the log's, is not counted.
+        count = min(line.wanted, max(1, stock) - claimed, _CLAIM_MAX)
+        return count > 0 and self._claim(line, count)
 
     def _arm(self, line: Line, delay_s: float) -> None:
         if line.timer is not None:
@@ -398,17 +409,24 @@ class Pulls:
 
     def _timer_fired(self, line: Line) -> None:
         line.timer = None
+        if isinstance(line, QueueLine):
+            line.rests = False
         self.poke(line)
 
-    def _claim(self, line: Line, count: int) -> None:
+    def _claim(self, line: Line, count: int) -> bool:
+        """Pull for a line. Returns whether the command is on its way."""
         claim = Group(line.command(count), [line], self._claims)
         try:
             self._proposer.add(claim, 64)
         except LmqError:
             # The node is over its bounds or stopping; the next message or the retry below finds the line again.
             self._arm(line, 0.1)
-            return
+            return False
         line.claim = claim
+        if isinstance(line, QueueLine):
+            line.lines.claimed += count
+            line.rests = False
+        return True
 
     def claim_ended(self, claim: Group, delivered: list[Delivered], error: LmqError | None = None) -> None:
         """A claim is settled, with or without messages, or given up with an error."""
@@ -416,20 +434,28 @@ class Pulls:
         # After an unknown outcome a claim may end a second time, when the line has another one.
         if line.claim is claim:
             line.claim = None
+            if isinstance(line, QueueLine):
+                line.lines.claimed -= claim.command[COUNT]
+                line.lines.served(line)
         rest = self._serve(line, delivered) if delivered else []
         if rest:
             self.put_back(rest, charged=layout.is_charged(claim.command))
         if line.claim is None:
             self._end_waits_that_are_over(line, error)
         if not line.is_needed():
-            line.drop()
-        elif delivered:
+            self._drop(line)
+        elif not delivered:
+            self._rest(line)
+        if delivered or isinstance(line, QueueLine):
             self.poke(line)
-        else:
-            # Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin.
-            head_us, _ = line.head()
-            if head_us is not None:
-                self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))
+
+    def _rest(self, line: Line) -> None:
+        """Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin."""
+        head_us, _ = line.head()
+        if head_us is not None:
+            self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))
+            if isinstance(line, QueueLine):
+                line.rests = True
 
     def _end_waits_that_are_over(self, line: Line, error: LmqError | None) -> None:
         over, line.over = line.over, []
@@ -457,6 +483,10 @@ class Pulls:
                 layout.settle(Op.PUT_BACK, name, numbers) if charged else layout.give_back(name, numbers, Place.KEEP)
             )
             self._proposer.add_first(Group(command, [], self._returns))
+
+
+def _asked_of(command: Command) -> Asked | None:
+    return None if command[OP] == Op.PULL else layout.asked_of(command)
 
 
 class _ClaimSink:

@@ -402,7 +402,7 @@ def test_a_claim_that_finds_its_queue_suspended_is_not_repeated() -> None:
         bench.foreign([Op.SUSPEND, b"q", True])
         await bench.settle()
         assert client.got == []
-        line = bench.pulls._queues[b"q"]
+        (line,) = bench.pulls.lines()
         assert (line.claim, line.timer) == (None, None), "it waits to be told"
         bench.foreign([Op.SUSPEND, b"q", False])
         await bench.settle()
