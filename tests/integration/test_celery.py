@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,7 @@ def test_tasks_run_and_are_retried(workers: Workers) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_events_and_remote_control_reach_the_worker(workers: Workers) -> None:
+    task = str(uuid.uuid4())
     events: list[dict[str, Any]] = []
     ready = threading.Event()
 
@@ -144,9 +146,11 @@ def test_events_and_remote_control_reach_the_worker(workers: Workers) -> None:
         with workers.app.connection_for_read() as connection:
             receiver = workers.app.events.Receiver(connection)
 
+            # Events of the tasks of the test before may still be under way.
             def hear(event: dict[str, Any]) -> None:
-                events.append(event)
-                receiver.should_stop = event["type"] == "task-succeeded"
+                if event.get("uuid") == task:
+                    events.append(event)
+                    receiver.should_stop = event["type"] == "task-succeeded"
 
             receiver.handlers = {"*": hear}
             receiver.on_consume_ready = lambda *_, **__: ready.set()
@@ -155,7 +159,7 @@ def test_events_and_remote_control_reach_the_worker(workers: Workers) -> None:
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     assert ready.wait(120)
-    workers.send("add", 1000)
+    workers.send("add", 1000, task_id=task)
     listener.join(120)
     assert {event["type"] for event in events} >= {"task-received", "task-started", "task-succeeded"}
     replies = wait_for(lambda: workers.app.control.ping(timeout=5, limit=1), "a reply")
