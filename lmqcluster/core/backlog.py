@@ -175,6 +175,10 @@ class Backlogs:
             self._resident.pop()
         return done
 
+    def is_flooded(self) -> bool:
+        """Whether chunks in memory take a quarter more than they should, because `page_out` lags behind what comes."""
+        return 4 * self.resident_bytes > 5 * self.resident_bytes_max
+
     def save(self, chunk: Chunk) -> None:
         """Have the store keep a chunk in line, unless it does."""
         if not chunk.page and chunk.messages is not None:

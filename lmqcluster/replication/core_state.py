@@ -30,9 +30,11 @@ class CoreState(SyncObj):
 
     Attributes:
         is_held_back: nothing is applied for the time being, because the state is not complete.
+        is_throttled: nothing is applied for the time being, because memory fills faster than the disk takes it.
     """
 
     is_held_back = False
+    is_throttled = False
 
     # The library's private state.
     _SyncObj__raftState: int

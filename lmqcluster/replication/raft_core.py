@@ -536,7 +536,7 @@ class RaftCore(CoreState):
         if self.is_installing() or self.commit_index() <= self.applied_index():
             return False
         for command, index, term in self._journal.entries(self.applied_index() + 1, self._settings.apply_bytes_max):
-            if index > self.commit_index():
+            if index > self.commit_index() or self.is_throttled:
                 break
             subscribers = self._SyncObj__commandsWaitingCommit.pop(index, ())
             if command[0] == REGULAR:

@@ -40,6 +40,7 @@ from .steps import Steps
 from .storage.page_files import PageFiles
 from .storage.snapshot_store import SnapshotInfo
 from .storage.worker import ThreadWorker, Worker
+from .throttle import Throttle
 from .transport import PeerTransport
 
 __all__ = ["Replica", "ReplicaListener"]
@@ -95,6 +96,7 @@ class Replica:
     Attributes:
         applied_batches, applied_bytes, skipped_total: counters; the last of entries that could not be decoded.
         steps: when the core moves, and how long that waits for the disk.
+        throttle: whether nothing is applied until the disk has caught up.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class Replica:
         self._page_worker: Worker = ThreadWorker("pages")
         self._page_reader: Worker = ThreadWorker("page reads")
         self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable, reader=self._page_reader)
+        self.throttle = Throttle(self.pages)
         self.page_exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self._send_at_once)
         self.snapshots = SnapshotKeeper(
             self,
@@ -228,6 +231,7 @@ class Replica:
     def advance(self) -> None:
         """Let the core commit, apply, append and send."""
         core = self.core
+        core.is_throttled = self.throttle.update(self.machine.backlogs)
         core.doTick(0)
         hurried, self._hurried = self._hurried, set()
         if core.flush(hurried) and self._news_timer is None:
@@ -246,7 +250,8 @@ class Replica:
         self._tend_files()
         # What could not become pages while batches came does so now, as fast as the disk takes them.
         paging = self.machine.backlogs.page_out(PAGES_PER_BATCH) > 0
-        unapplied = core.applied_index() < core.commit_index() and not core.is_installing()
+        held = core.is_installing() or core.is_throttled
+        unapplied = core.applied_index() < core.commit_index() and not held
         alone = core.is_leader() and len(core.members()) == 1 and core.commit_index() < self.journal.last_index
         return bool(self._inbox or self._actions or unapplied or alone or paging)
 
@@ -485,6 +490,7 @@ class Replica:
         self.applied_bytes += len(command)
         self._unsaved_bytes += len(command)
         self.machine.backlogs.page_out(PAGES_PER_BATCH)
+        self.core.is_throttled = self.throttle.update(self.machine.backlogs)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     # --- what is known of the members ------------------------------------------------------------------------------

@@ -187,6 +187,8 @@ PATIENCE_S = 0.1
 """So that entries often come in time, and often do not, in networks that are much slower than real ones."""
 CHUNK_SIZES = ChunkSizes(head_messages=4, messages=3)
 """Lines in the simulation are short."""
+UNWRITTEN_MAX = 2
+"""So that disks are often too slow for what comes."""
 
 
 @contextlib.contextmanager
@@ -215,6 +217,8 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.node.membership.replica_digests, "DIGEST_EVERY", 5),
             (modules.node.membership.incarnation, "log", silence),
             (modules.replication.storage.page_files, "log", silence),
+            (modules.replication.storage.page_files, "UNWRITTEN_MAX", UNWRITTEN_MAX),
+            (modules.replication.storage.page_files, "WRITE_BYTES", 1),
             (modules.replication.page_exchange, "log", silence),
             (modules.replication.lost_pages, "log", silence),
             (modules.core.backlog, "CHUNK_SIZES", CHUNK_SIZES),

@@ -9,7 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.node_storage import SNAPSHOTS
+from lmqcluster.replication.node_storage import PAGES, SNAPSHOTS
 from tests.simulation.stage import FAST_S, Scenario, Stage
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tests.simulation.interfaces import Subject
 
 __all__ = ["OWN_SCENARIOS"]
+
+FLOOD_CHUNKS_MAX = 180
+"""What a batch of 512 messages makes, and a few that wait for the disk."""
 
 
 def back_up_a_long_term(subject: Subject) -> set[str]:
@@ -267,7 +270,7 @@ def snapshot_under_load(subject: Subject) -> set[str]:
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (follower, other) = stage.elect()
-        leader.disk_s = (1.0, 2.0)
+        well, leader.disk_s = leader.disk_s, (1.0, 2.0)
         stage.cut([follower], [leader, other])
         for _ in range(20):
             stage.propose(leader, 10)
@@ -278,8 +281,43 @@ def snapshot_under_load(subject: Subject) -> set[str]:
             stage.run_for(0.05)
         behind = follower.replica.journal.view.last + 20 < leader.replica.journal.view.last
         taken = leader.replica.node.replica.snapshots.taken_total
+        # So slow a disk holds back what the leader applies.
+        leader.disk_s = well
         kinds = {"not caught up"} if behind else set()
         return kinds | ({"useless snapshots"} if taken > 2 else set()) | stage.finish()
+
+
+def flood_on_a_slow_disk(subject: Subject) -> set[str]:
+    """What comes faster than the disk of a node takes it does not fill the node's memory, and costs the leader nothing."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, _followers = stage.elect()
+        well, leader.disk_s = leader.disk_s, (0.2, 0.4)
+        term, most = leader.replica.core.term(), 0
+        for _ in range(200):
+            stage.propose(leader, 10)
+            stage.run_for(0.05)
+            backlogs = leader.replica.node.replica.machine.backlogs
+            most = max(most, len(backlogs) - backlogs.pages_total)
+        leader.disk_s = well
+        kinds = {"memory full"} if most > FLOOD_CHUNKS_MAX else set()
+        return kinds | ({"deposed"} if leader.replica.core.term() != term else set()) | stage.finish()
+
+
+def flood_on_a_full_disk(subject: Subject) -> set[str]:
+    """A disk that takes no pages does not hold back a node for ever: what it cannot take stays in memory."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, _followers = stage.elect()
+        leader.disks[PAGES].full = True
+        for _ in range(100):
+            stage.propose(leader, 10)
+            stage.run_for(0.05)
+        stage.run_for(2.0)
+        core = leader.replica.core
+        kinds = {"stands still"} if core.applied_index() < core.commit_index() - 5 else set()
+        leader.disks[PAGES].full = False
+        return kinds | stage.finish()
 
 
 def damaged_snapshot(subject: Subject) -> set[str]:
@@ -338,6 +376,8 @@ OWN_SCENARIOS = {
         power_of_all_in_process, None, mended=("node",), log_entries=20, durability="process"
     ),
     "snapshot under load": Scenario(snapshot_under_load, None, mended=("node",), log_entries=10),
+    "flood on a slow disk": Scenario(flood_on_a_slow_disk, None, mended=("node",)),
+    "flood on a full disk": Scenario(flood_on_a_full_disk, None, mended=("node",)),
     "follower lost in transfer": Scenario(follower_lost_in_transfer, None, log_entries=10),
     "D14 a long term": Scenario(back_up_a_long_term, None, mended=("core",)),
     "D4 snapshot refused": Scenario(snapshot_refused, None, mended=("core",), log_entries=10),

@@ -6,12 +6,14 @@ from typing import Any
 
 from pysyncobj import SyncObj
 
+from lmqcluster.core.backlog import Backlogs
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
 from lmqcluster.replication.journal import Entry
 from lmqcluster.replication.log_clock import LogClock
 from lmqcluster.replication.raft_core import RaftCore
 from lmqcluster.replication.replica import Replica
 from lmqcluster.replication.snapshot_keeper import SnapshotKeeper
+from lmqcluster.replication.throttle import Throttle
 from tests.simulation.switches import switch
 
 __all__ = ["PLANTED"]
@@ -75,6 +77,10 @@ def _version_heard_so_far(self: Replica) -> int:
     return min([self._about.machine_version, *heard])
 
 
+def _throttled_by_what_nobody_writes(_self: Throttle, backlogs: Backlogs) -> bool:
+    return backlogs.is_flooded()
+
+
 PLANTED = {
     "state frozen later than its index is read": switch([(SnapshotKeeper, "request", _freezing_late)]),
     "newest members in the header of a snapshot": switch([(RaftCore, "applied_position", _newest_members)]),
@@ -84,5 +90,7 @@ PLANTED = {
     "earlier terms committed by counting": switch([(RaftCore, "_SyncObj__getEntries", _of_the_present_term)]),
     "no replica judges the digests": switch([(ReplicaDigests, "_judge", lambda *_arguments: None)]),
     "version of the members heard so far": switch([(Replica, "common_machine_version", _version_heard_so_far)]),
+    "nothing is throttled": switch([(Throttle, "update", lambda _self, _backlogs: False)]),
+    "throttled by pages that nobody writes": switch([(Throttle, "update", _throttled_by_what_nobody_writes)]),
 }
 """By name, what to enter for the length of a run."""

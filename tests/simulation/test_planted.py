@@ -29,6 +29,8 @@ CASES = [
     Case(
         "version of the members heard so far", "node", "upgraded too soon", script="upgrade while a member is unknown"
     ),
+    Case("nothing is throttled", "node", "memory full", script="flood on a slow disk"),
+    Case("throttled by pages that nobody writes", "node", "stands still", script="flood on a full disk"),
 ]
 
 

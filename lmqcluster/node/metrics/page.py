@@ -147,6 +147,7 @@ class _Scrape:
         page.value("lmq_memory_used_bytes", node.service.stored_bytes)
         page.value("lmq_memory_limit_bytes", node.config.memory_bytes_max)
         replica = node.replica
+        page.value("lmq_throttled_seconds_total", replica.throttle.seconds_total)
         page.value("lmq_paged_messages", replica.machine.backlogs.paged_messages)
         page.value("lmq_page_files_bytes", replica.pages.size_bytes)
         page.value("lmq_pages_written_total", replica.pages.written_total)

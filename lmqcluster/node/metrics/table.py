@@ -230,6 +230,11 @@ SECTIONS: Final = (
                 "gauge",
                 "The option memory_bytes_max: beyond it pushes are refused as overload.",
             ),
+            Definition(
+                "lmq_throttled_seconds_total",
+                "counter",
+                "Seconds in which nothing was applied, because messages filled memory faster than the disk took pages.",
+            ),
             Definition("lmq_paged_messages", "gauge", "Messages of long lines that stand in pages on the disk only."),
             Definition("lmq_page_files_bytes", "gauge", "Size of the files of pages."),
             Definition("lmq_pages_written_total", "counter", "Pages written."),

@@ -34,6 +34,8 @@ PAGE_BYTES_MAX = 128 * 1024 * 1024
 UNWRITTEN_MAX = 64
 UNWRITTEN_BYTES_MAX = 16 * 1024 * 1024
 """With so many pages, or bytes of them, waiting for the disk no more are made for the sake of memory."""
+WRITE_BYTES = 1024 * 1024
+"""About so much is written before it is told that it was."""
 WANTED_MAX = 64
 """Most pages that wait to be read ahead of need."""
 _DAMAGED = ".damaged"
@@ -314,8 +316,13 @@ class PageFiles:
             self._write()
 
     def _write(self) -> None:
-        """Write what waits, all of it at once, and what comes meanwhile afterwards."""
-        batch, sizes = dict(self._unwritten), dict[bytes, int]()
+        """Write some of what waits, and the rest afterwards."""
+        batch, sizes, size = dict[bytes, bytes](), dict[bytes, int](), 0
+        for page, payload in self._unwritten.items():
+            batch[page] = payload
+            size += len(payload)
+            if size >= WRITE_BYTES:
+                break
         self.is_writing = bool(batch)
         if batch:
             self._worker.run(lambda: self._write_files(batch, sizes), lambda error: self._written(sizes, error))
