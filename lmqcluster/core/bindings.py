@@ -37,6 +37,15 @@ class Bindings:
         """The queues that this one is bound to."""
         return list(self._sources.get(target, ()))
 
+    def parent(self, name: bytes) -> bytes | None:
+        """The queue whose child this one is: it is bound to it, and named after it, as ``parent+child``."""
+        parent = name.partition(b"+")[0] if b"+" in name else b""
+        return parent if parent in self._sources.get(name, ()) else None
+
+    def children(self, name: bytes) -> list[bytes]:
+        """The children of a queue."""
+        return [target for target in self._targets.get(name, ()) if self.parent(target) == name]
+
     def check(self, source: bytes, target: bytes) -> None:
         """Refuse a new binding if either queue has too many.
 

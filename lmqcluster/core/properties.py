@@ -1,4 +1,4 @@
-"""Queue properties and how they are resolved: own value, else the first matching default rule, else the system's."""
+"""Queue properties and how they are resolved: own value, else the parent's, else the first matching rule's, else the system's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from typing import Any, NamedTuple
 from .commands import Match
 from .queue_options import OPTION_PROPERTIES, TIME_US_MAX, QueueOptions, checked_option, microseconds, options_of
 
-__all__ = ["LMQ_PROPERTIES", "SYSTEM_DEFAULTS", "Rule", "Settings", "checked_properties", "effective", "settings_of"]
+__all__ = [
+    "LMQ_PROPERTIES",
+    "SYSTEM_DEFAULTS",
+    "Rule",
+    "Settings",
+    "checked_properties",
+    "effective",
+    "inheritable",
+    "settings_of",
+]
 
 SYSTEM_DEFAULTS: Mapping[str, Any] = {"accum": 0, "retry": 2, "timeout": 30}
 """accum in milliseconds, retry in redeliveries, timeout in seconds."""
 
 _INT_MAX = (1 << 63) - 1
+_NOTHING: Mapping[str, Any] = {}
+_NOT_INHERITED = {"destination_queues", "fanout_only", "hooks"}
 LMQ_PROPERTIES = ("accum", "hooks", "retry", "timeout")
 """What LMQ's clients know."""
 
@@ -91,16 +102,25 @@ def _text(value: Any) -> str:
     return value
 
 
-def effective(own: Mapping[str, Any], rules: Sequence[Rule], name: bytes) -> dict[str, Any]:
+def inheritable(own: Mapping[str, Any]) -> dict[str, Any]:
+    """What the children of a queue take over of its own properties."""
+    return {name: value for name, value in own.items() if name not in _NOT_INHERITED}
+
+
+def effective(
+    own: Mapping[str, Any], rules: Sequence[Rule], name: bytes, inherited: Mapping[str, Any] = _NOTHING
+) -> dict[str, Any]:
     """The effective properties of the queue `name`, keys in alphabetical order; ``hooks`` only if set.
 
-    Only the first rule that matches is looked at, even for properties that it does not mention.
+    Only the first rule that matches is looked at, even for properties that it does not mention. What is `inherited` comes
+    before it, and what the queue has of its `own` before everything.
     """
     found = dict(SYSTEM_DEFAULTS)
     for rule in rules:
         if rule.matches(name):
             found.update(rule.properties)
             break
+    found.update(inherited)
     found.update(own)
     return dict(sorted(found.items()))
 

@@ -33,6 +33,7 @@ class QueueOptions(NamedTuple):
         destinations: the queue is an alias for these: it passes pushes on, and holds nothing.
         fanout_only: what is pushed goes to the bound queues alone.
         exclusive: whether one session at a time may pull.
+        open_us: how long a session may hold a message that it has pulled without a limit of its own.
     """
 
     max_items: int | None = None
@@ -50,6 +51,7 @@ class QueueOptions(NamedTuple):
     destinations: tuple[bytes, ...] = ()
     fanout_only: bool = False
     exclusive: bool = False
+    open_us: int | None = None
 
     def retry_delay_after(self, deliveries: int) -> int:
         """How much later, in microseconds, a message becomes due that comes back after its n-th delivery."""
@@ -124,6 +126,7 @@ OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "destination_queues": _queue_names,
     "fanout_only": _flag,
     "exclusive": _flag,
+    "open_transaction_timeout": _positive_seconds,
 }
 """By name, what checks a value and returns its stored form."""
 
@@ -164,6 +167,7 @@ def options_of(properties: Mapping[str, Any]) -> QueueOptions | None:
         destinations=tuple(name.encode() for name in properties.get("destination_queues", ())),
         fanout_only=properties.get("fanout_only", False),
         exclusive=properties.get("exclusive", False),
+        open_us=time_us("open_transaction_timeout"),
     )
 
 

@@ -23,7 +23,7 @@ from .notices import Notice
 from .past_deliveries import PastDeliveries
 from .patterns import PatternIndex
 from .poll_limits import PollLimits
-from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, settings_of
+from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, inheritable, settings_of
 from .queue import PASSES_MAX, Queue
 from .queue_counters import COUNTERS
 from .quotas import Kind, Quotas
@@ -179,11 +179,21 @@ class QueueState:
         if view is not None and queue.revision < view.revision:
             view.freeze(queue)
         if queue.rules_revision != self._rules_revision:
-            self.refresh(queue)
+            self._resolve(queue)
         queue.revision = self.revision
 
     def refresh(self, queue: Queue) -> None:
-        """Resolve the queue's properties again."""
+        """Resolve the properties of the queue and of its children again."""
+        self._resolve(queue)
+        self._refresh_children(queue.name)
+
+    def _refresh_children(self, name: bytes) -> None:
+        for one in self.bindings.children(name):
+            child = self.existing(one)
+            if child is not None:
+                self._resolve(child)
+
+    def _resolve(self, queue: Queue) -> None:
         queue.settings = self._settings(queue.own, queue.name)
         queue.rules_revision = self._rules_revision
         self._note_special(queue)
@@ -216,12 +226,16 @@ class QueueState:
         """
         bound = self.bindings.bind(source.name, target.name)
         self._note_special(source)
+        self._resolve(target)
         return bound
 
     def unbind(self, source: bytes, target: bytes) -> bool:
         """End a binding; False if there is none."""
         ended = self.bindings.unbind(source, target)
         self._unbound([source])
+        bound = self.existing(target)
+        if bound is not None:
+            self._resolve(bound)
         return ended
 
     def _unbound(self, sources: list[bytes]) -> None:
@@ -231,11 +245,16 @@ class QueueState:
                 self._note_special(source)
 
     def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
-        settings = settings_of(effective(own, self.rules, name))
+        settings = settings_of(effective(own, self.rules, name, self._inherited(name)))
         if settings.deliveries < 1 and self.version >= 2:
             # Front ends refuse a negative retry; older ones took it, and every push would be dropped.
             return settings._replace(deliveries=1)
         return settings
+
+    def _inherited(self, name: bytes) -> Mapping[str, Any]:
+        parent = self.bindings.parent(name)
+        queue = None if parent is None else self.queues.get(parent)
+        return {} if queue is None else inheritable(queue.own)
 
     def existing(self, name: bytes) -> Queue | None:
         """The queue of that name with current settings, None if there is none."""
@@ -266,6 +285,7 @@ class QueueState:
             self.lease_watch.deleted(queue)
             self.timers.deleted(queue)
             self._unbound(self.bindings.deleted(name))
+            self._refresh_children(name)
             self.patterns.deleted(queue)
             self.waiting_pushes.deleted(name)
             self.deleted.append(queue)
@@ -407,7 +427,7 @@ class QueueState:
         """Effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
         queue = self.queues.get(name)
         # An empty queue is false.
-        return effective({} if queue is None else queue.own, self.rules, name)
+        return effective({} if queue is None else queue.own, self.rules, name, self._inherited(name))
 
     def totals(self) -> dict[str, int]:
         """Sums of the queues' counters, those of deleted queues included."""

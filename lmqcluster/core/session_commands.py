@@ -53,7 +53,7 @@ class SessionCommands:
         """Lease up to `count` messages until the session ends; from an exclusive queue when it is the session's turn.
 
         Args:
-            lease_us: after which time the leases end at the latest; 0 for no such time.
+            lease_us: after which time the leases end at the latest; 0 for no such time but the queue's.
             charge: how many deliveries that uses up, 0 or 1.
             known: number of the last delivery of this queue that the client has received, -1 to say nothing of it. What the
                 session holds of later ones was lost on the way, and goes back first, as at the end of the session.
@@ -81,7 +81,9 @@ class SessionCommands:
         if len(session.leases) >= LEASES_MAX:
             raise RefusedError("quota_exceeded", f"session {number} holds {LEASES_MAX} messages, which is the limit")
         passed_before = queue.passed_over
-        ends_us = state.now_us + checked_time(lease_us) if lease_us else NEVER
+        options = queue.settings.options
+        limit_us = checked_time(lease_us) or (options.open_us if options is not None else None)
+        ends_us = state.now_us + limit_us if limit_us else NEVER
         delivered = state.take(queue, min(count, LEASES_MAX - len(session.leases)), ends_us, charge, in_turn=True)
         state.sessions.lease(session, name, [one[1] for one in delivered])
         return delivered or state.pulled_nothing(queue, passed_before)

@@ -100,6 +100,7 @@ QUEUE_OPTIONS: Mapping[str, QueueOption] = {
     "retry_delay_max": QueueOption("seconds", _seconds, "The longest retry delay."),
     "destination_queues": QueueOption("queues", _queues, "An alias: pushes are passed on to these, it holds nothing."),
     "fanout_only": QueueOption("flag", _flag, "What is pushed goes to the bound queues alone."),
+    "open_transaction_timeout": QueueOption("seconds", _positive_seconds, "How long a session may hold a message."),
     "exclusive": QueueOption("flag", _flag, "One session at a time pulls; the others stand by in the order in which they asked."),
 }  # fmt: skip
 """By name. ``null`` takes a queue's own value away."""

@@ -87,4 +87,20 @@ def test_settings_by_the_names_of_kestrel(shared_cluster: Cluster, queue_name: s
         child = f"/properties/{queue_name}%2Bchild"
         assert call(node.http, "PATCH", child, b'{"max_items": 0}', header).status == 204
         client.ask(b"set %b+child 0 0 1\r\na\r\n" % queue, b"NOT_STORED\r\n")
-    assert call(node.http, "PATCH", path, b'{"open_transaction_timeout": 3}', header).status == 400
+    assert call(node.http, "PATCH", path, b'{"max_expire_sweep": 3}', header).status == 400
+
+
+def test_an_open_read_ends_with_its_time_and_children_inherit_that(shared_cluster: Cluster, queue_name: str) -> None:
+    node, queue = shared_cluster[0], queue_name.encode()
+    settings, header = b'{"open_transaction_timeout": 0.2}', {"content-type": "application/json"}
+    assert call(node.http, "PATCH", f"/properties/{queue_name}", settings, header).status == 204
+    with Lines(node) as slow, Lines(shared_cluster[1]) as other:
+        slow.ask(b"get %b+c/open\r\n" % queue, b"END\r\n")
+        slow.ask(b"set %b 0 0 1\r\nx\r\n" % queue, b"STORED\r\n")
+        for name in (queue, queue + b"+c"):
+            item = b"VALUE %b 0 1\r\nx\r\nEND\r\n" % name
+            slow.ask(b"get %b/open\r\n" % name, item)
+            other.ask(b"get %b/t=10000/open\r\n" % name, item)
+            # It is somebody else's by now.
+            slow.ask(b"get %b/close\r\n" % name, b"END\r\n")
+            other.ask(b"get %b/abort\r\nget %b/peek\r\n" % (name, name), b"END\r\n" + item)

@@ -51,6 +51,7 @@ class Entry:
 class Queue:
     """A queue."""
 
+    name: bytes
     created_us: int
     entries: list[Entry] = field(default_factory=list)
     own: dict[str, Any] = field(default_factory=dict)
@@ -78,10 +79,13 @@ class RichModel:
     # --- properties -----------------------------------------------------------------------------------------------
 
     def named(self, name: bytes) -> Queue:
-        return self.queues.setdefault(name, Queue(self.now_us))
+        return self.queues.setdefault(name, Queue(name, self.now_us))
 
     def value(self, queue: Queue, key: str) -> Any:
-        return queue.own.get(key, DEFAULTS.get(key))
+        parent = queue.name.partition(b"+")[0]
+        inherited = key not in ("destination_queues", "fanout_only") and (parent, queue.name) in self.bound
+        above = self.queues[parent].own if inherited and parent in self.queues else {}
+        return queue.own.get(key, above.get(key, DEFAULTS.get(key)))
 
     def us(self, queue: Queue, key: str, default: Any = None) -> Any:
         value = self.value(queue, key)
@@ -150,7 +154,7 @@ class RichModel:
         queue = self.queues[name]
         times = [e.due_us for e in queue.entries if e.state == "scheduled" and e.traits]
         times += [e.traits[1] for e in queue.entries if e.state != "leased" and e.traits and e.traits[1]]
-        if not queue.entries and "max_queue_age" in queue.own:
+        if not queue.entries and self.value(queue, "max_queue_age") is not None:
             times.append(queue.created_us + self.us(queue, "max_queue_age"))
         return min(times, default=MAX_US)
 
@@ -384,7 +388,7 @@ class RichModel:
                 made = {one: queue.created_us for one, queue in self.queues.items()}
                 self.__dict__.update(before)
                 for one, created_us in made.items():
-                    self.queues.setdefault(one, Queue(created_us))
+                    self.queues.setdefault(one, Queue(one, created_us))
                 return None if result is None else int(result[0])
             results.append(result)
         return results
@@ -598,7 +602,7 @@ class RichModel:
                 made = {one: queue.created_us for one, queue in self.queues.items()}
                 self.__dict__.update(before)
                 for one, created_us in made.items():
-                    self.queues.setdefault(one, Queue(created_us))
+                    self.queues.setdefault(one, Queue(one, created_us))
                 if isinstance(result, bytes):
                     self.queues[result].add("refused")
                 return index

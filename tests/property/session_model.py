@@ -126,7 +126,7 @@ class SessionModel(RichModel):
             session.leases = [one for one in session.leases if one not in kept]
             self.release(session, [name])
             session.leases = kept
-        lease_us = lease_us or NEVER_US
+        lease_us = lease_us or self.us(queue, "open_transaction_timeout", NEVER_US)
         delivered = self.pull(name, count, lease_us, charge=charge, in_turn=True)
         session.leases += [(one[1], name) for one in delivered]
         return delivered

@@ -17,7 +17,7 @@ from lmqcluster.core.transactions import Conflict
 from . import rich_model as m
 from .driver import SECOND, compile_pattern, copied, records
 
-QUEUES = st.sampled_from([b"a", b"a", b"a", b"b", b"c"])
+QUEUES = st.sampled_from([b"a", b"a", b"a", b"b", b"c", b"a+b"])
 BODIES = st.binary(max_size=3)
 KEYS = st.sampled_from([None, None, b"k1", b"k2"])
 TIMES_US = st.sampled_from([0, 0, 1, SECOND, 2 * SECOND, 60 * SECOND])
@@ -46,6 +46,7 @@ PROPERTIES = st.lists(
         st.tuples(st.just(b"retry_backoff"), st.sampled_from([None, 2, 1.5])),
         st.tuples(st.just(b"retry_delay_max"), st.sampled_from([None, 2])),
         st.tuples(st.just(b"destination_queues"), st.sampled_from([None, None, None, [b"b"], [b"b", b"c"], []])),
+        st.tuples(st.just(b"open_transaction_timeout"), st.sampled_from([None, 1])),
         st.tuples(st.just(b"fanout_only"), st.sampled_from([None, None, True, False])),
     ).map(list),
     max_size=2,
@@ -89,6 +90,7 @@ OPERATE = st.one_of(
     _command(Op.WITHDRAW, QUEUES, LABELS, st.integers(1, 3)),
     _command(Op.REDRIVE, QUEUES, st.just(b"") | QUEUES, LABELS, st.integers(1, 3)),
     _command(Op.BIND, QUEUES, QUEUES),
+    _command(Op.BIND, st.just(b"a"), st.just(b"a+b")),
     _command(Op.UNBIND, QUEUES, QUEUES),
 )
 ONE_AGE = st.lists(st.integers(0, 4), min_size=1, max_size=1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import idle_queues, intake, push_plan, queue
+from lmqcluster.core import idle_queues, intake, push_plan, queue, queue_state
 from lmqcluster.core.commands import Place, PushFlag
 from lmqcluster.core.exits import MessageExits
 from lmqcluster.core.expiry import NEVER
@@ -196,7 +196,20 @@ def refused_numbers_stored_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RefusedPushes, "stored", lambda *_args: None)
 
 
+def children_of_their_own(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue_state, "inheritable", lambda _own: {})
+
+
+def children_that_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue_state.QueueState, "_refresh_children", lambda *_args: None)
+
+
+def held_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(QueueOptions, "open_us", None)
+
+
 SESSION_PLANTS: list[Plant] = [
+    held_for_ever,
     sessions_that_never_end,
     newest_first,
     everybody_has_a_turn,
@@ -229,6 +242,8 @@ PLANTS: list[Plant] = [
     numbers_that_nobody_remembers,
     refused_numbers_taken_for_stored,
     refused_numbers_stored_again,
+    children_of_their_own,
+    children_that_are_not_told,
 ]
 
 

@@ -147,7 +147,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
 
     def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
         # A result refers to its message. If the lease ends with the same batch, the message shows what it is by then.
-        if {command[0] for command in commands} & {Op.END_SESSION, Op.LEAVE_QUEUE}:
+        if {command[0] for command in commands} & {Op.END_SESSION, Op.LEAVE_QUEUE, Op.PULL_IN_SESSION}:
             for place, command in enumerate(commands):
                 super()._batch(0 if place else step_us, [command])
         else:

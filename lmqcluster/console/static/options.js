@@ -20,6 +20,7 @@ export const OPTIONS = [
   ["retry_delay_max", "number", "seconds of the longest retry delay"],
   ["destination_queues", "queues", "an alias: pushes are passed on to these, separated by commas"],
   ["fanout_only", "flag", "what is pushed goes to the bound queues alone"],
+  ["open_transaction_timeout", "number", "seconds that a session may hold a message that it pulled without a lease time"],
   ["exclusive", "flag", "one session at a time pulls; the others stand by"],
 ];
 const KINDS = Object.fromEntries(OPTIONS.map(([name, kind]) => [name, kind]));

@@ -207,3 +207,39 @@ def test_a_change_is_in_effect_for_the_next_command() -> None:
     )
     assert [len(result) for result in results[3:]] == [1, 0]
     assert results[3][0][2] == 0
+
+
+def _bind(driver: Driver, parent: bytes, child: bytes) -> None:
+    driver.do(Op.BIND, parent, child)
+
+
+def test_a_child_takes_over_what_its_parent_has_of_its_own() -> None:
+    """Kestrel specification 7.1, its own tests' example."""
+    driver = Driver(version=3)
+    driver.defaults((b".", {"max_items": 100, "max_size": 100}))
+    # A snapshot has the child first then.
+    driver.set(b"foo+fanout", max_items=300)
+    driver.set(b"foo", max_items=200, max_item_size=200)
+    _bind(driver, b"foo", b"foo+fanout")
+    expected = {"max_items": 300, "max_item_size": 200, "max_size": 100}
+    assert expected.items() <= _effective(driver, b"foo+fanout").items()
+    driver.set(b"foo", max_item_size=None, max_age=60)
+    assert "max_item_size" not in _effective(driver, b"foo+fanout")
+    assert driver.machine.queues[b"foo+fanout"].settings.options.max_age_us == 60_000_000
+    assert copied(driver.machine).queues[b"foo+fanout"].settings == driver.machine.queues[b"foo+fanout"].settings
+
+
+def test_only_children_inherit_and_only_what_is_theirs() -> None:
+    driver = Driver(version=3)
+    driver.set(b"a", max_items=5, fanout_only=True, destination_queues=[b"x"], hooks=HOOKS)
+    for name in (b"a+b", b"a+b+c", b"other"):
+        _bind(driver, b"a", name)
+    driver.set(b"a+unbound")
+    for name in (b"a+b", b"a+b+c"):
+        assert _effective(driver, name) == {"accum": 0, "max_items": 5, "retry": 2, "timeout": 30}
+    for name in (b"other", b"a+unbound"):
+        assert "max_items" not in _effective(driver, name)
+    driver.do(Op.UNBIND, b"a", b"a+b")
+    assert driver.machine.queues[b"a+b"].settings.options is None
+    driver.do(Op.DELETE, b"a")
+    assert driver.machine.queues[b"a+b+c"].settings.options is None
