@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 from lmqcluster import Client
 
-from .cluster import Cluster, NodeProcess
+from .cluster import Cluster, NodeProcess, wait_for
 from .kestrel_ports import Lines
 from .raw_http import call
 
@@ -57,6 +58,56 @@ def test_statistics_as_operators_read_them(shared_cluster: Cluster, queue_name: 
             client.ask(b"status up\r\n", b"END\r\n")
         assert re.match(r"counters:\n(  .+: \d+\n)+gauges:\n(  .+: \S+\n)+labels:\n  status: READONLY\n", text)
         assert "  status/readable: 1\n  status/writeable: 0\n" in text
+
+
+def test_what_is_counted_at_a_node(shared_cluster: Cluster, queue_name: str) -> None:
+    node, queue = shared_cluster[0], queue_name.encode()
+    header = {"content-type": "application/json"}
+
+    def counters() -> dict[str, int]:
+        found: dict[str, int] = call(node.http, "GET", "/stats.json").json["counters"]
+        return {name.removeprefix(f"q/{queue_name}/"): value for name, value in found.items()}
+
+    before, began_s = counters(), int(time.time())
+    with Lines(node) as client, Lines(node) as waiting:
+        client.ask(b"get %b\r\nget %b/t=1/open\r\n" % (queue, queue), b"END\r\n" * 2)
+        client.ask(b"set %b 0 0 3\r\nabc\r\nset %b 0 60 2\r\nde\r\n" % (queue, queue), b"STORED\r\n" * 2)
+        after = counters()
+        assert [after[name] for name in ("put_items", "put_bytes", "get_items_miss")] == [2, 5, 2]
+        assert after["cmd_get_timeout_dropped"] == after["cmd_get_open_dropped"] == 0
+        gauges = call(node.http, "GET", "/stats.json").json["gauges"]
+        assert began_s - 1 <= gauges[f"q/{queue_name}/create_time"] <= time.time()
+
+        # An alias counts what it passes on, and nothing else.
+        alias = b'{"destination_queues": ["%b"]}' % queue
+        assert call(node.http, "PATCH", f"/properties/{queue_name}-alias", alias, header).status == 204
+        client.ask(b"set %b-alias 0 0 4\r\nabcd\r\n" % queue, b"STORED\r\n")
+        shown = b"queue '%b-alias' {\r\n  put_items=1\r\n  put_bytes=4\r\n  children=%b\r\n}\r\nEND\r\n" % (
+            queue,
+            queue,
+        )
+        client.ask(b"dump_stats %b-alias\r\n" % queue, shown)
+
+        waiting.send(b"get %b-other/t=60000\r\n" % queue)
+        wait_for(
+            lambda: call(node.http, "GET", "/stats.json").json["gauges"].get(f"q/{queue_name}-other/waiters") == 1,
+            "the get to wait",
+        )
+    wait_for(lambda: counters()["waiters_aborted"] == before["waiters_aborted"] + 1, "the waiting get to be counted")
+
+
+def test_queues_that_end_with_their_age_are_counted(shared_cluster: Cluster, queue_name: str) -> None:
+    node = shared_cluster[2]
+    names = ("queue_expires", "queue_deletes")
+    before = call(node.http, "GET", "/stats.json").json["counters"]
+    header = {"content-type": "application/json"}
+    assert call(node.http, "PATCH", f"/properties/{queue_name}", b'{"max_queue_age": 0.1}', header).status == 204
+
+    def grown() -> list[int]:
+        now = call(node.http, "GET", "/stats.json").json["counters"]
+        return [now[name] - before[name] for name in names]
+
+    wait_for(lambda: grown() == [1, 1], "the queue to end")
 
 
 def test_settings_by_the_names_of_kestrel(shared_cluster: Cluster, queue_name: str) -> None:

@@ -9,7 +9,17 @@ from weakref import WeakKeyDictionary
 
 from ...core import Queue
 
-__all__ = ["KestrelCounts"]
+__all__ = ["KestrelCounts", "KestrelQueueCounts"]
+
+
+@dataclass(slots=True)
+class KestrelQueueCounts:
+    """What they have done to one queue. The names are those of Kestrel's statistics."""
+
+    put_items: int = 0
+    put_bytes: int = 0
+    get_items_miss: int = 0
+    total_flushes: int = 0
 
 
 @dataclass(slots=True)
@@ -18,7 +28,7 @@ class KestrelCounts:
 
     Attributes:
         status: tells the name of the status of the server.
-        flushes: ``total_flushes`` of queues, as long as they are there.
+        of_queues: what is counted for queues, as long as they are there.
     """
 
     status: Callable[[], str] = lambda: "UP"
@@ -34,8 +44,12 @@ class KestrelCounts:
     bytes_read: int = 0
     bytes_written: int = 0
     queue_deletes: int = 0
-    flushes: WeakKeyDictionary[Queue, int] = field(default_factory=WeakKeyDictionary)
+    waiters_aborted: int = 0
+    of_queues: WeakKeyDictionary[Queue, KestrelQueueCounts] = field(default_factory=WeakKeyDictionary)
 
-    def flushed(self, queue: Queue) -> None:
-        """A queue was flushed."""
-        self.flushes[queue] = self.flushes.get(queue, 0) + 1
+    def of(self, queue: Queue) -> KestrelQueueCounts:
+        """What is counted for a queue."""
+        found = self.of_queues.get(queue)
+        if found is None:
+            found = self.of_queues[queue] = KestrelQueueCounts()
+        return found

@@ -35,6 +35,7 @@ async def global_stats(node: Node) -> dict[str, object]:
     """All names in Kestrel's order; figures of the queues as of half a second ago, bytes those of average items."""
     sums = (await node.totals.current()).queues
     counts, waiting = node.observed.kestrel, sums.ready + sums.delayed
+    aged = node.service.machine().timers.aged_total
     connections = node.observed.connections
     return {
         "uptime": int(time.monotonic() - counts.started_s),
@@ -54,8 +55,8 @@ async def global_stats(node: Node) -> dict[str, object]:
         "bytes_read": counts.bytes_read,
         "bytes_written": counts.bytes_written,
         "queue_creates": sums.queues,
-        "queue_deletes": counts.queue_deletes,
-        "queue_expires": 0,
+        "queue_deletes": counts.queue_deletes + aged,
+        "queue_expires": aged,
     }
 
 
@@ -66,9 +67,10 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
     queue = machine.queues.get(name)
     if queue is None:
         return {}
-    options = queue.settings.options
+    options, counts = queue.settings.options, node.observed.kestrel.of(queue)
     if options is not None and options.destinations:
-        return {"put_items": 0, "put_bytes": 0, "children": _listed(list(options.destinations))}
+        destinations = _listed(list(options.destinations))
+        return {"put_items": counts.put_items, "put_bytes": counts.put_bytes, "children": destinations}
     items, size = queue.waiting(), _waiting_bytes(queue)
     age = age_s(queue.earliest_us(), machine.now_us)
     stats: dict[str, object] = {
@@ -85,7 +87,7 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
         "open_transactions": len(queue.leases),
         "transactions": queue.pulled_total,
         "canceled_transactions": queue.nacked_total + queue.redelivered_total,
-        "total_flushes": node.observed.kestrel.flushes.get(queue, 0),
+        "total_flushes": counts.total_flushes,
         "journal_rewrites": 0,
         "journal_rotations": 0,
     }

@@ -6,7 +6,8 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from ...core import Role
+from ...core import Queue, Role
+from ...node.metrics.kestrel_counts import KestrelQueueCounts
 from ...node.metrics.kestrel_stats import global_stats, queue_stats
 from ...wire.errors import LmqError
 from .server import problem
@@ -30,9 +31,10 @@ PERIOD_S_MIN, PERIOD_S_MAX = 60, 3600
 NAME_BYTES_MAX = 100
 _UNASKED_PERIODS_MAX = 10
 _COUNTERS = ("total_items", "transactions", "canceled_transactions", "expired_items", "discarded", "total_flushes")
-_NO_COUNTERS = ("put_bytes", "get_items_miss", "journal_rewrites", "journal_rotations")
+_NO_COUNTERS = ("journal_rewrites", "journal_rotations")
+_UNUSED = ("cmd_get_timeout_dropped", "cmd_get_open_dropped")
+"""An item for a client that is gone returns to its queue here."""
 _GAUGES = ("items", "bytes", "mem_items", "mem_bytes", "waiters", "open_transactions")
-_BOUNDS = (("max_items", (1 << 31) - 1), ("max_bytes", (1 << 63) - 1))
 _GLOBAL_GAUGES = ("reserved_memory_ratio", "uptime", "time", "curr_connections")
 
 
@@ -84,15 +86,12 @@ class KestrelStatsRoutes:
         for place, name in enumerate(queues):
             if place % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await asyncio.sleep(0)
+            queue = node.service.machine().queues.get(name)
             stats = queue_stats(node, name) if principal is None or principal.allows(Role.READ, name) else {}
-            if "items" in stats:
-                _add_queue(
-                    f"q/{key_text(name)}",
-                    node.service.properties(name),
-                    stats,
-                    counters,
-                    gauges,
-                )
+            if queue is not None and "items" in stats:
+                prefix = f"q/{key_text(name)}"
+                _add_counters(prefix, stats, node.observed.kestrel.of(queue), counters)
+                _add_gauges(prefix, stats, queue, gauges)
         figures, counts = await global_stats(node), node.observed.kestrel
         gauges |= {name: figures.pop(name) for name in _GLOBAL_GAUGES}
         gauges |= {"items": figures.pop("curr_items"), "bytes": figures.pop("bytes")}
@@ -101,7 +100,8 @@ class KestrelStatsRoutes:
         gauges["status/readable"] = int(status != "QUIESCENT")
         gauges["status/writeable"] = int(status in ("UP", "WRITEAVOID"))
         counters |= {name: value for name, value in figures.items() if isinstance(value, int)}
-        counters |= {"cmd_monitor": counts.cmd_monitor, "cmd_monitor_get": counts.cmd_monitor_get}
+        counters |= {name: getattr(counts, name) for name in ("cmd_monitor", "cmd_monitor_get", "waiters_aborted")}
+        counters |= dict.fromkeys(_UNUSED, 0)
         return counters, gauges
 
     def _since(self, name: bytes, counters: Numbers) -> Numbers:
@@ -156,21 +156,29 @@ class _Period:
             self.unasked += 1
 
 
-def _add_queue(
-    prefix: str, properties: dict[str, object], stats: dict[str, object], counters: Numbers, gauges: dict[str, object]
-) -> None:
+def _add_counters(prefix: str, stats: dict[str, object], counts: KestrelQueueCounts, counters: Numbers) -> None:
     for name in _COUNTERS:
         counters[f"{prefix}/{name}"] = int(str(stats[name]))
     counters[f"{prefix}/put_items"] = counters[f"{prefix}/total_items"]
+    counters[f"{prefix}/put_bytes"] = counts.put_bytes
     counters[f"{prefix}/get_items_hit"] = counters[f"{prefix}/transactions"]
+    counters[f"{prefix}/get_items_miss"] = counts.get_items_miss
     for name in _NO_COUNTERS:
         counters[f"{prefix}/{name}"] = 0
+
+
+def _add_gauges(prefix: str, stats: dict[str, object], queue: Queue, gauges: dict[str, object]) -> None:
     for name in _GAUGES:
         gauges[f"{prefix}/{name}"] = stats[name]
     gauges[f"{prefix}/age_msec"] = stats["age"]
-    gauges[f"{prefix}/journal_size"] = gauges[f"{prefix}/create_time"] = 0
-    for (name, unbounded), key in zip(_BOUNDS, ("max_items", "max_size"), strict=True):
-        gauges[f"{prefix}/{name}"] = properties.get(key, unbounded)
+    gauges[f"{prefix}/journal_size"] = 0
+    gauges[f"{prefix}/create_time"] = queue.created_us // 1_000_000
+    options = queue.settings.options
+    for name, value, unbounded in (
+        ("max_items", None if options is None else options.max_items, (1 << 31) - 1),
+        ("max_bytes", None if options is None else options.max_bytes, (1 << 63) - 1),
+    ):
+        gauges[f"{prefix}/{name}"] = unbounded if value is None else value
 
 
 def _period_of(text: bytes | None) -> int | None:

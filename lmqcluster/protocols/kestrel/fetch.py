@@ -98,7 +98,7 @@ async def monitor(
                 break
             raise
         if not found:
-            port.counts.get_misses += 1
+            queues.missed(queue)
             break
         connection.held.add(queue, found)
         for _, _, _, message in found:

@@ -81,7 +81,9 @@ class KestrelQueues:
         for result in results:
             if isinstance(result, BaseException) and not _is_refusal(result):
                 raise result
-        return [not isinstance(result, BaseException) for result in results]
+        stored = [not isinstance(result, BaseException) for result in results]
+        self.count_puts(queue, [len(one) for one, is_stored in zip(contents, stored, strict=True) if is_stored])
+        return stored
 
     async def put_until_refused(self, queue: bytes, contents: list[bytes], ttl_s: float | None = None) -> int:
         """As `put`, but nothing is stored behind an item that is refused; returns how many are stored."""
@@ -91,6 +93,7 @@ class KestrelQueues:
             return 0
         with contextlib.suppress(_RefusedError):
             await self._push(queue, items)
+            self.count_puts(queue, list(map(len, contents)))
             return len(items)
         # Not all of them fit: none is stored yet.
         for stored, item in enumerate(items):
@@ -98,6 +101,7 @@ class KestrelQueues:
                 await self._push(queue, [item])
             except _RefusedError:
                 return stored
+            self.count_puts(queue, [len(contents[stored])])
         return len(items)
 
     async def _push(self, queue: bytes, items: list[PushItem]) -> None:
@@ -112,6 +116,14 @@ class KestrelQueues:
     def _items(contents: list[bytes], ttl_s: float | None) -> list[PushItem]:
         options = None if ttl_s is None else PushOptions(ttl_s=max(_SOON_S, ttl_s))
         return [PushItem(content, options=options) for content in contents]
+
+    def count_puts(self, queue: bytes, sizes: list[int]) -> None:
+        """Items of these sizes were stored."""
+        found = self._service.machine().queues.get(queue)
+        if found is not None and sizes:
+            counts = self._node.observed.kestrel.of(found)
+            counts.put_items += len(sizes)
+            counts.put_bytes += sum(sizes)
 
     # --- get ------------------------------------------------------------------------------------------------------
 
@@ -142,6 +154,9 @@ class KestrelQueues:
         ended = self._service.events.end(queue)
         try:
             return await reads.take(queue, count=count, wait_s=wait_s, has_room=has_room, until=ended)
+        except asyncio.CancelledError:
+            self._node.observed.kestrel.waiters_aborted += 1
+            raise
         finally:
             ended.cancel()
 
@@ -164,6 +179,13 @@ class KestrelQueues:
         """
         found = self._service.machine().queues.get(queue)
         return (0, 0) if found is None else (found.waiting(), found.body_bytes // max(1, len(found)))
+
+    def missed(self, queue: bytes, count: int = 1) -> None:
+        """So many fetches have brought nothing."""
+        counts, found = self._node.observed.kestrel, self._service.machine().queues.get(queue)
+        counts.get_misses += count
+        if found is not None:
+            counts.of(found).get_items_miss += count
 
     async def peek(self, queue: bytes, wait_ms: int = 0) -> bytes | None:
         """A copy of the next item, waiting up to `wait_ms` for one.
@@ -225,7 +247,7 @@ class KestrelQueues:
                 raise
         found = self._service.machine().queues.get(queue)
         if found is not None:
-            self._node.observed.kestrel.flushed(found)
+            self._node.observed.kestrel.of(found).total_flushes += 1
 
     async def flush_all(self) -> None:
         """`flush` of every queue. Raises as `flush`."""

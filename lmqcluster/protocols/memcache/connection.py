@@ -37,11 +37,13 @@ class _Puts(NamedTuple):
 
     Attributes:
         outcome: the flag of each.
+        sizes: bytes of each.
         is_quiet: whether the client does not want to know.
     """
 
     outcome: asyncio.Future[list[int]]
     queue: bytes
+    sizes: list[int]
     is_quiet: bool
 
 
@@ -102,8 +104,9 @@ class MemcacheConnection(KestrelConnection):
             most = min(PUTS_MAX - self._puts_count, RUN_BYTES // (len(request.body) + 1))
             bodies += self._parser.more_bodies(self.buffer, most - 1)
         self.port.counts.cmd_set += len(bodies)
+        sizes = list(map(len, bodies))
         outcome = queues.put_soon(tokens[1], bodies)
-        self._puts.append(_Puts(outcome, tokens[1], tokens[5:6] == [b"noreply"]))
+        self._puts.append(_Puts(outcome, tokens[1], sizes, tokens[5:6] == [b"noreply"]))
         self._puts_count += len(bodies)
         return True
 
@@ -127,6 +130,9 @@ class MemcacheConnection(KestrelConnection):
                 self.write(b"".join(answers))
 
     def _note_puts(self, puts: _Puts, flags: list[int]) -> None:
+        if self.queues is not None:
+            stored = [size for size, flag in zip(puts.sizes, flags, strict=True) if flag < PushFlag.FULL]
+            self.queues.count_puts(puts.queue, stored)
         for flag, count in Counter(flags).items():
             refusal = refusal_of(puts.queue, flag)
             self.note("set", puts.queue, "ok" if refusal is None else refusal.code, self._puts_since_s, count)

@@ -51,20 +51,20 @@ async def serve_get(connection: MemcacheConnection, tokens: list[bytes], count: 
             await _peek(connection, queues, asked)
     else:
         while count:
-            count -= await _fetch(connection, asked, count)
+            count -= await _fetch(connection, queues, asked, count)
 
 
 async def _peek(connection: MemcacheConnection, queues: KestrelQueues, asked: Get) -> None:
     content = await queues.peek(asked.queue, asked.wait_ms)
     if content is None:
-        _answer_none(connection, 1)
+        _answer_none(connection, queues, asked.queue, 1)
         return
     connection.port.counts.get_hits += 1
     connection.write(value_of(asked.queue, content))
     await connection.flushed()
 
 
-async def _fetch(connection: MemcacheConnection, asked: Get, count: int) -> int:
+async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: Get, count: int) -> int:
     """Answer as many of `count` equal requests as can be answered now, at least one; returns how many they were."""
     held, queue, most = connection.held, asked.queue, connection.port.open_reads_max
     open_reads = held.count(queue) - (asked.closes and held.count(queue) > 0)
@@ -90,7 +90,7 @@ async def _fetch(connection: MemcacheConnection, asked: Get, count: int) -> int:
     if asked.closes:
         await held.confirm(queue, answered - 1)
     connection.port.counts.cmd_get += answered
-    _answer_none(connection, answered)
+    _answer_none(connection, queues, queue, answered)
     return answered
 
 
@@ -100,6 +100,6 @@ async def _answer(connection: MemcacheConnection, queue: bytes, found: list[Deli
     await connection.flushed()
 
 
-def _answer_none(connection: MemcacheConnection, count: int) -> None:
-    connection.port.counts.get_misses += count
+def _answer_none(connection: MemcacheConnection, queues: KestrelQueues, queue: bytes, count: int) -> None:
+    queues.missed(queue, count)
     connection.write(END * count)

@@ -73,7 +73,7 @@ async def _get(connection: TextConnection, request: Request) -> None:
     counts.cmd_get += 1
     await _check_or_confirm(connection, queue)
     found = await open_next(connection, queue, wait_ms=wait_ms, closes=held.count(queue))
-    _answer(connection, body_of(found[0][3]) if found else None)
+    _answer(connection, queue, body_of(found[0][3]) if found else None)
 
 
 async def _peek(connection: TextConnection, request: Request) -> None:
@@ -81,7 +81,7 @@ async def _peek(connection: TextConnection, request: Request) -> None:
     wait_ms = _wait_ms(request)
     connection.port.counts.cmd_peek += 1
     await connection.held.confirm(queue, connection.held.count(queue))
-    _answer(connection, await _queues(connection).peek(queue, wait_ms))
+    _answer(connection, queue, await _queues(connection).peek(queue, wait_ms))
 
 
 async def _check_or_confirm(connection: TextConnection, queue: bytes) -> None:
@@ -93,13 +93,12 @@ async def _check_or_confirm(connection: TextConnection, queue: bytes) -> None:
         raise
 
 
-def _answer(connection: TextConnection, content: bytes | None) -> None:
-    counts = connection.port.counts
+def _answer(connection: TextConnection, queue: bytes, content: bytes | None) -> None:
     if content is None:
-        counts.get_misses += 1
+        _queues(connection).missed(queue)
         connection.write(NOTHING)
         return
-    counts.get_hits += 1
+    connection.port.counts.get_hits += 1
     connection.write(_line(content))
 
 

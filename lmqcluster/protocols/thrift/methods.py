@@ -57,7 +57,8 @@ async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]
         return []
     found = await _collect(connection, queue, most, arguments["timeout_msec"])
     counts.get_hits += len(found)
-    counts.get_misses += not found
+    if not found:
+        queues.missed(queue)
     receipts = node.service.receipts()
     if abort_ms > 0:
         opened = rendered(receipts, found, node.service.pulls.clock.now_us())
