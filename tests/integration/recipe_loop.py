@@ -2,7 +2,7 @@
 
 ``python -m tests.integration.recipe_loop safe`` has four safe consumers, two with threads and two with asyncio, handle 100,000
 items in five minutes: each item is handled, and none by two consumers at once. ``recipe_loop exclusive`` has four exclusive
-consumers handle as many as they can: strictly in order.
+consumers handle as many as they can, or as many as it is told: strictly in order.
 """
 
 from __future__ import annotations
@@ -260,7 +260,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.integration.recipe_loop", description=__doc__)
     parser.add_argument("mode", choices=("safe", "exclusive"))
     parser.add_argument("--seconds", type=float, default=300.0, help="how long to put and to kill (default 300)")
-    parser.add_argument("--items", type=int, default=100_000, help="of safe consumers (default 100,000)")
+    parser.add_argument(
+        "--items",
+        type=int,
+        help="how many (default: 100,000 for safe consumers, what five minutes allow for exclusive ones)",
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses the victims (default: the clock)")
     given = parser.parse_args()
     exclusive = given.mode == "exclusive"
@@ -268,7 +272,7 @@ def main() -> int:
         outcome = recipe_loop(
             Path(folder),
             exclusive=exclusive,
-            items=None if exclusive else given.items,
+            items=given.items if exclusive or given.items else 100_000,
             seconds=given.seconds,
             seed=given.seed,
             waiting_max=200 if exclusive else WAITING_MAX,

@@ -71,7 +71,7 @@ class QueueSharder(Generic[Q]):
         self._shards: dict[str, Q] = {}
         self._preferred: set[str] = set()
         self._checker: asyncio.Task[None] | None = None
-        self._closed = False
+        self._started = self._closed = False
 
     async def start(self) -> None:
         """Open all shards, or make the first.
@@ -80,14 +80,16 @@ class QueueSharder(Generic[Q]):
             QueueStateError: it was started before.
             LmqError: the cluster cannot be reached, or refuses.
         """
-        if self._checker is not None or self._closed:
+        if self._started or self._closed:
             raise QueueStateError(f"the sharder of {self._name!r} was started before")
-        self._checker = asyncio.create_task(self._check_again())
+        self._started = True
         try:
             await self._open_up_to(max(1, await self._stored()))
         except BaseException:
             await self.close()
             raise
+        # Only now: two that open shards at the same time would open the same one twice.
+        self._checker = asyncio.create_task(self._check_again())
 
     async def close(self) -> None:
         """Close all shards. Of no effect the second time."""
