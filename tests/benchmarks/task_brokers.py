@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -95,7 +96,6 @@ class RabbitTasks(TaskBroker):
     """Three nodes with quorum queues, and publisher confirms."""
 
     name = "RabbitMQ, three nodes, quorum queues"
-    libraries = frozenset({"celery"})
     settings: ClassVar[Mapping[str, Any]] = {
         "task_default_queue_type": "quorum",
         "broker_transport_options": {"confirm_publish": True},
@@ -109,6 +109,8 @@ class RabbitTasks(TaskBroker):
     @classmethod
     def missing(cls) -> str | None:
         """See `TaskBroker`."""
+        if importlib.util.find_spec("pika") is None:
+            return "RabbitMQ is left out: pika is not installed (pip install pika)"
         return RabbitMQ.missing()
 
     @property

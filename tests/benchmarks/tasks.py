@@ -69,6 +69,16 @@ import dramatiq
 if os.environ["BROKER"].startswith("redis"):
     from dramatiq.brokers.redis import RedisBroker
     broker = RedisBroker(url=os.environ["BROKER"])
+elif os.environ["BROKER"].startswith("amqp"):
+    from dramatiq.brokers.rabbitmq import RabbitmqBroker
+
+    class QuorumBroker(RabbitmqBroker):
+        # Its own queues stand on one node.
+        def _build_queue_arguments(self, queue_name):
+            return {**super()._build_queue_arguments(queue_name), "x-queue-type": "quorum"}
+
+    nodes = os.environ["BROKER"].split(";")
+    broker = QuorumBroker(url=[node.removesuffix("//") for node in nodes], confirm_delivery=True)
 else:
     from lmqcluster.integrations.dramatiq import LmqBroker
     broker = LmqBroker(os.environ["BROKER"].removeprefix("lmq://").partition("/")[0])
