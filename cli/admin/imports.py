@@ -15,4 +15,11 @@ def imports() -> None:
 
 
 imports.add_command(Deferred("kestrel", "admin.import_kestrel", "Read Kestrel's journals into queues."))
+imports.add_command(
+    Deferred(
+        "kestrel-config",
+        "admin.import_kestrel_config",
+        "Print commands for the settings of Kestrel's configuration file.",
+    )
+)
 imports.add_command(Deferred("queued", "admin.import_queued", "Drain the queues of a running queued."))

@@ -53,6 +53,7 @@ HARMLESS: Final = {
     "snapshot", "backup", "restore", "token create", "token list", "tls init", "completion", "lmq start", "lmq dev", "lmq ping",
     "context ls", "context save", "context select", "context show", "definitions export",
     "import kestrel",
+    "import kestrel-config",
     "import queued",
     "session ls", "lock ls",
     "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",

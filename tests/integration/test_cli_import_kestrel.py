@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import struct
 import time
 from pathlib import Path
@@ -16,7 +17,8 @@ from lmqcluster import AsyncClient
 
 from .cluster import Cluster
 from .kestrel_ports import Lines
-from .programs import run
+from .programs import run, run_here
+from .raw_http import call
 
 
 class DiedError(Exception):
@@ -36,6 +38,28 @@ def items_of(cluster: Cluster, queue: str) -> list[bytes]:
                 return found
             found.append(client.read(int(head.split()[3])))
             client.expect(b"\r\nEND\r\n")
+
+
+def test_the_commands_for_a_configuration_file_work(shared_cluster: Cluster, queue_name: str, tmp_path: Path) -> None:
+    file = tmp_path / "production.scala"
+    file.write_text(
+        "new KestrelConfig { queues = List(\n"
+        f'new QueueBuilder {{ name = "{queue_name}"; maxItems = 7; maxAge = 1.5.hours; expireToQueue = "}}" }},\n'
+        f'new QueueBuilder {{ name = "-{queue_name}"; fanoutOnly = true }})\n'
+        f'aliases = new AliasBuilder {{ name = "{queue_name} all"; destinationQueues = List("{queue_name}", "b") }} }}'
+    )
+    printed = run("lmq-admin", "import", "kestrel-config", str(file))
+    assert (printed.code, printed.err) == (0, "")
+    for line in printed.out.splitlines():
+        program, *words = shlex.split(line)
+        assert run_here("--node", shared_cluster[0].http, *words).code == 0, program
+    machine = call(shared_cluster[0].http, "GET", f"/v1/queues/{queue_name}").json["own_properties"]
+    assert machine == {"max_items": 7, "max_age": 5400, "expire_to_queue": "}"}
+    assert call(shared_cluster[0].http, "GET", f"/v1/queues/-{queue_name}").json["own_properties"] == {
+        "fanout_only": True
+    }
+    alias = call(shared_cluster[0].http, "GET", f"/v1/queues/{queue_name}%20all").json["own_properties"]
+    assert alias == {"destination_queues": [queue_name, "b"]}
 
 
 def test_queues_with_children_move_in_order(shared_cluster: Cluster, queue_name: str, tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""``lmq-admin import kestrel-config``: what a configuration file of Kestrel becomes, and files that mean harm."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from lmqcluster_cli.admin.import_kestrel_config import FILE_BYTES_MAX, kestrel_config
+from lmqcluster_cli.admin.kestrel_config import DEPTH_MAX
+
+PRODUCTION = """
+import com.twitter.conversions.storage._
+import net.lag.kestrel.config._
+
+new KestrelConfig {
+  listenAddress = "0.0.0.0"
+  memcacheListenPort = 22133 /* and
+     two more */
+  textListenPort = 2222; thriftListenPort = None
+  queuePath = "/var/spool/kestrel"
+  clientTimeout = None
+  maxOpenTransactions = 100
+
+  // default queue settings:
+  default.maxMemorySize = 128.megabytes
+  default.maxItems = 500 * 1000
+  default.maxAge = Some(1.day)
+
+  admin.httpPort = 2223
+  admin.statsNodes = new StatsConfig {
+    reporters = new TimeSeriesCollectorConfig
+  }
+
+  queues = new QueueBuilder {
+    name = "weather updates"
+    maxAge = 1.5.hours
+    maxItems = 1500000
+    discardOldWhenFull = true
+  } :: new QueueBuilder() {
+    name = "-it's"
+    val expireToQueue = "jobs ready"
+    maxSize = 16.megabytes; maxItemSize = 64.kilobytes
+    openTransactionTimeout = 500.milliseconds
+    keepJournal = false
+    fanoutOnly = false
+    maxQueueAge = None
+  } :: Nil
+
+  aliases = List(new AliasBuilder { name = "all"; destinationQueues = List("weather updates", "a+b") })
+
+  loggers = new LoggerConfig {
+    level = Level.INFO
+    handlers = new FileHandlerConfig { filename = "/var/log/kestrel/kestrel.log"; roll = Policy.Never }
+  }
+}
+"""
+
+
+def translated(tmp_path: Path, text: str | bytes) -> Result:
+    file = tmp_path / "kestrel.scala"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return CliRunner().invoke(kestrel_config, [str(file)], standalone_mode=False)
+
+
+def commands(result: Result) -> list[list[str]]:
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("#")]
+    return [shlex.split(line) for line in lines]
+
+
+def test_a_file_as_kestrel_ships_it(tmp_path: Path) -> None:
+    result = translated(tmp_path, PRODUCTION)
+    assert (result.exception, result.return_value, result.stderr) == (None, 0, "")
+    create = ["lmq-admin", "queue", "set", "--create"]
+    weather = ["--max-age", "5400", "--max-items", "1500000", "--discard-old-when-full", "--", "weather updates"]
+    sizes = ["--expire-to-queue", "jobs ready", "--max-size", "16777216", "--max-item-size", "65536"]
+    assert commands(result) == [
+        ["lmq-admin", "defaults", "add", ".", "--max-items", "500000", "--max-age", "86400"],
+        [*create, *weather],
+        [*create, *sizes, "--open-transaction-timeout", "0.5", "--no-fanout-only", "--", "-it's"],
+        [*create, "--destination-queues", "weather updates", "--destination-queues", "a+b", "--", "all"],
+    ]
+    assert "# every node: lmq start --memcache 0.0.0.0:22133 --text 0.0.0.0:2222 (" in result.stdout
+    assert "# every node: kestrel_open_reads_max = 100\n" in result.stdout
+    for nothing in ("line 15: nothing to set for maxMemorySize", "line 34: nothing to set for keepJournal"):
+        assert f"# {nothing}\n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("maxItems = 5", "line 2: not understood: maxItems"),
+        ("queues = builders.map { b => b.build() }", "line 2: not understood: queues"),
+        ('queues = new QueueBuilder { name = env("X") }', "line 2: a QueueBuilder has no name that can be read"),
+        ('queues = new QueueBuilder { name = "q"; maxAge = 5.megabytes }', "line 2: not understood: maxAge"),
+        ('queues = new QueueBuilder { name = "q"; maxItems = limit(5) }', "line 2: not understood: maxItems"),
+        ('aliases = new A { name = "q"; destinationQueues = List(x) }', "line 2: not understood: destinationQueues"),
+        ("if (System.getenv) { maxItems = 3 }", "line 2: not understood: if"),
+        (") 5", "line 2: not understood: )"),
+    ],
+)
+def test_what_is_not_understood_is_named(line: str, problem: str, tmp_path: Path) -> None:
+    more = 'queues = new QueueBuilder { name = "other"; maxItems = 1 }'
+    result = translated(tmp_path, "new KestrelConfig {\n" + line + "\n" + more + "\n}")
+    assert result.return_value == 65
+    assert f"lmq-admin: {problem}" in result.stderr
+    # The rest is translated all the same.
+    assert commands(result)[-1] == ["lmq-admin", "queue", "set", "--create", "--max-items", "1", "--", "other"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b'maxItems = 5 "new KestrelConfig {"',
+        b"x" * (FILE_BYTES_MAX + 1),
+        b"new KestrelConfig { queues = " + b"List(" * (DEPTH_MAX + 5),
+        b"new KestrelConfig { a = " + b"new A { b = " * 100_000,
+    ],
+)
+def test_other_files_are_refused(text: bytes, tmp_path: Path) -> None:
+    result = translated(tmp_path, text)
+    assert "cannot be read as a configuration of Kestrel" in str(result.exception)
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "{", "/*", '"', '"""', "::", "List(", "a = ", "new ", "a.b.", "1.", "}", "\\", ")"]
+)
+def test_hostile_files_end_soon(piece: str, tmp_path: Path) -> None:
+    for count in (1, 2, 20_000):
+        result = translated(tmp_path, "new KestrelConfig { x = " + piece * count)
+        assert result.exception is None or "cannot be read" in str(result.exception)
+
+
+def test_names_cannot_become_commands_of_the_shell(tmp_path: Path) -> None:
+    name = "x; rm -rf ~ $(id) `id`\\n# '"
+    file = 'new KestrelConfig {\nqueues = new QueueBuilder { name = "NAME"; maxItems = 1 }\n'.replace("NAME", name)
+    result = translated(tmp_path, file + "weird\x1b[2J = what\n}")
+    assert shlex.split(result.stdout)[-1] == name.replace("\\n", "\n")
+    assert "\x1b" not in result.stderr
