@@ -155,3 +155,31 @@ def test_an_open_read_ends_with_its_time_and_children_inherit_that(shared_cluste
             # It is somebody else's by now.
             slow.ask(b"get %b/close\r\n" % name, b"END\r\n")
             other.ask(b"get %b/abort\r\nget %b/peek\r\n" % (name, name), b"END\r\n" + item)
+
+
+def test_an_item_that_nobody_can_handle_goes_to_the_dead_letter_queue_if_there_is_one(
+    shared_cluster: Cluster, queue_name: str
+) -> None:
+    """Kestrel specification 14, 6: unlimited unless somebody wants it otherwise."""
+    queue, dead = queue_name.encode(), queue_name.encode() + b"-dead"
+    item = b"VALUE %b 0 1\r\nx\r\nEND\r\n"
+    with (
+        Lines(shared_cluster[0]) as client,
+        Lines(shared_cluster[1]) as other,
+        Lines(shared_cluster[2], "text") as text,
+    ):
+        client.ask(b"set %b 0 0 1\r\nx\r\n" % queue, b"STORED\r\n")
+        for _ in range(10):
+            client.ask(b"get %b/open\r\nget %b/abort\r\n" % (queue, queue), item % queue + b"END\r\n")
+        settings = b'{"dead_letter_queue": "%b", "retry": 2}' % dead
+        header = {"content-type": "application/json"}
+        assert call(shared_cluster[0].http, "PATCH", f"/properties/{queue_name}", settings, header).status == 204
+        client.ask(b"set %b 0 0 1\r\nx\r\n" % queue, b"STORED\r\n")
+        # What was there before has been charged nothing; now each has three deliveries, however it comes back.
+        for _ in range(2):
+            client.ask(b"get %b/open\r\nget %b/abort\r\n" % (queue, queue), item % queue + b"END\r\n")
+        text.ask(b"get %b\n" % queue, b":x\n")
+        text.close()
+        other.ask(b"get %b/t=10000/open\r\n" % dead, item % dead)
+        other.ask(b"get %b/close\r\n" % dead, b"END\r\n")
+        client.ask(b"get %b\r\n" % queue, item % queue)

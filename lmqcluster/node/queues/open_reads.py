@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from ...core import Queue
 from ...core import command_layout as layout
 from ...core.commands import Delivered, Place
 from ...core.sessions import LEASES_MAX
@@ -27,7 +28,8 @@ _NUMBERS_MAX = 1_000
 class OpenReads:
     """For protocols whose messages belong to a connection until it confirms them.
 
-    A message that is opened and aborted uses up none of its deliveries, and stays open as long as its connection.
+    A message that is opened and aborted uses up none of its deliveries, unless its queue has a dead-letter queue, and stays open
+    as long as its connection.
 
     Args:
         service: the queues.
@@ -87,13 +89,18 @@ class OpenReads:
             left_s = None if ends_s is None else max(0.0, ends_s - self._loop.time())
             session = await self._session.id()
             holder = service.sessions.number(session)
-            asked = layout.asks_in_session(until_us, holder, 0, -1, *service.owned(OWNER))
+            charged = found is not None and _has_dead_letters(found)
+            asked = layout.asks_in_session(until_us, holder, int(charged), -1, *service.owned(OWNER))
             start = partial(self._turns.open, asked)
             try:
-                delivered = await service.delivered(start, queue, (count, left_s), has_room, charged=False, until=until)
+                delivered = await service.delivered(
+                    start, queue, (count, left_s), has_room, charged=charged, until=until
+                )
                 if not delivered:
                     self._check_room(holder)
-                if not delivered or self._session.is_surely_alive(session) or await self._is_held(session, delivered):
+                if not delivered or self._session.is_surely_alive(session):
+                    return delivered
+                if await self._is_held(session, delivered, charged=charged):
                     return delivered
                 # The session has ended meanwhile, and others get these.
             except LmqError as exc:
@@ -113,7 +120,7 @@ class OpenReads:
             reason = f"this node holds {LEASES_MAX} messages, which is the limit; confirm some, or use another node"
             raise LmqError("quota_exceeded", reason)
 
-    async def _is_held(self, session: bytes, delivered: list[Delivered]) -> bool:
+    async def _is_held(self, session: bytes, delivered: list[Delivered], *, charged: bool) -> bool:
         """Whether what has come to a node that may have been frozen or cut off is open there still.
 
         Raises:
@@ -122,7 +129,7 @@ class OpenReads:
         try:
             return await self._session.is_alive(session)
         except BaseException:
-            self._service.pulls.put_back(delivered, charged=False)
+            self._service.pulls.put_back(delivered, charged=charged)
             raise
 
     async def take_settled(self, queue: bytes) -> list[Delivered]:
@@ -177,3 +184,8 @@ class OpenReads:
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
                 part = list(numbers[start : start + _NUMBERS_MAX])
                 self._service.proposer.add_first(Group(layout.give_back(queue, part, Place.HEAD), [], unheard))
+
+
+def _has_dead_letters(queue: Queue) -> bool:
+    options = queue.settings.options
+    return options is not None and bool(options.dead_letters)
