@@ -38,8 +38,9 @@ from .options import BatchOptions, Header, Place, PushOptions, give_back_options
 from .queue_calls import QueueCalls
 from .replies import decode_strings, push_text
 from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
-from .session import Session
+from .session import Sender, Session, SessionSettings
 from .session_calls import SessionClient
+from .tls import chosen_context
 from .transactions import TransactionCalls
 
 __all__ = ["AsyncClient"]
@@ -118,15 +119,11 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             raise ValueError("connect_timeout_s and heartbeat_s must be above 0")
         if min(in_flight_max, backlog_max, backlog_bytes_max) < 1:
             raise ValueError("in_flight_max, backlog_max and backlog_bytes_max must be at least 1")
-        if tls_ca is not None:
-            if tls is not None:
-                raise ValueError("tls_ca and tls say the same thing: give one of them")
-            tls = ssl.create_default_context(cafile=os.fspath(tls_ca))
-            tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        tls = chosen_context(tls_ca, tls)
         self._timeout_s = timeout_s
         self._decode = decode_strings if decode else None
-        self._session = Session(
-            parse_addresses(nodes),
+        settings = SessionSettings(
+            addresses=parse_addresses(nodes),
             timeout_s=timeout_s,
             connect_timeout_s=connect_timeout_s,
             heartbeat_s=heartbeat_s,
@@ -138,6 +135,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             token=None if token is None else token.encode(),
             tls=tls,
         )
+        self._session = Session(settings)
+        self._sender: Sender = self._session
         self._loop: asyncio.AbstractEventLoop | None = None
         self._push_heads = Heads(b"push", 2)
         self._option_push_heads = Heads(b"push", 3)
@@ -196,11 +195,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         loop = self._loop or self._bind()
         body = self._push_heads[queue] + encode_content(content)
         future: Future[str] = Future(loop=loop)
-        call = Push(future, body, loop.time() + self._timeout_s)
-        if len(body) < _LARGE_BYTES:
-            self._session.submit_push(call)
-        else:
-            self._session.enqueue(call)
+        self._submit_push(Push(future, body, loop.time() + self._timeout_s))
         return future
 
     def _push_with_options(self, queue: Name, content: Any, options: dict[str, Any]) -> Future[str]:
@@ -397,7 +392,12 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             call = Pull(future, head, decode, loop.time(), wait_s, self._timeout_s)
         else:
             call = OptionPull(future, head, decode, loop.time(), wait_s, self._timeout_s, options)
-        self._session.submit(call)
+        self._sender.submit(call)
+        return await self._pulled(call)
+
+    async def _pulled(self, call: Pull) -> Any:
+        """What a pull that was sent gives."""
+        future = call.future
         try:
             return await future
         except asyncio.CancelledError:
@@ -522,7 +522,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         loop = self._loop or self._bind()
         body = self._settle_heads[verb][queue] + pack_raw(name_bytes(message_id))
         future: Future[bool] = Future(loop=loop)
-        self._session.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
+        self._sender.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
         return future
 
     def _settle_with(
@@ -531,7 +531,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         loop = self._loop or self._bind()
         body = request_body(verb, [name_bytes(queue), name_bytes(message_id), options])
         future: Future[bool] = Future(loop=loop)
-        self._session.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
+        self._sender.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
         return future
 
     def _settle_many(
@@ -580,15 +580,15 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
 
     def _submit(self, call: Call) -> None:
         if len(call.body) < _LARGE_BYTES:
-            self._session.submit(call)
+            self._sender.submit(call)
         else:
-            self._session.enqueue(call)
+            self._sender.enqueue(call)
 
     def _submit_push(self, call: Push) -> None:
         if len(call.body) < _LARGE_BYTES:
-            self._session.submit_push(call)
+            self._sender.submit_push(call)
         else:
-            self._session.enqueue(call)
+            self._sender.enqueue(call)
 
 
 async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:

@@ -21,7 +21,7 @@ from .calls import Call, Control, Moved
 from .requests import request_body
 from .tls import explain
 
-__all__ = ["Connection", "Owner"]
+__all__ = ["NONSENSE", "REPLY_BYTES_MAX", "Connection", "Owner"]
 
 REPLY_BYTES_MAX = 512 * 1024 * 1024
 """Largest reply that is taken; a batch pull can ask for very much."""
@@ -29,7 +29,8 @@ _WRITE_BYTES = 256 * 1024
 _BUFFER_BYTES_MAX = 1024 * 1024
 """With more than this unsent the connection counts as paused."""
 _MSGID_MASK = 0xFFFF_FFFF
-_NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
+"""What decoding an answer raises that makes no sense."""
 
 _head = Struct(">BBBI").pack  # array of 4, type 0, uint32 msgid
 
@@ -202,7 +203,7 @@ class Connection(asyncio.Protocol):
                     self._owner.answered_moved(call)
                 except asyncio.InvalidStateError:
                     self._owner.answered_late(call, call.decode(result))
-                except _NONSENSE:
+                except NONSENSE:
                     call.fail(LmqError("internal", f"the node's answer makes no sense: {result!r:.200}"))
         except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as exc:
             self.abort(f"the node sent something that is not a reply: {exc!r}")

@@ -21,7 +21,8 @@ import os
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from lmqcluster.wire.errors import LmqError, Outcome
 
@@ -34,7 +35,7 @@ from .probe import Answers, Speaks, what_answers
 from .replies import RETRY_ELSEWHERE, parse_error
 from .tls import explain
 
-__all__ = ["Session"]
+__all__ = ["Sender", "Session", "SessionSettings", "closed_error"]
 
 _SWEEP_S = 0.25
 _DRAIN_SWEEPS = 2
@@ -48,47 +49,70 @@ _TURN_BYTES = 1024 * 1024
 """About how much of the backlog is written in one turn of the event loop."""
 
 
+class Sender(Protocol):
+    """Takes calls; their futures tell what came of them."""
+
+    def submit_push(self, call: Push, /) -> None:
+        """Take a push."""
+
+    def submit(self, call: Call, /) -> None:
+        """Take any other call."""
+
+    def enqueue(self, call: Call, /) -> None:
+        """Take a large call, of any kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """See `AsyncClient` for the limits.
+
+    Attributes:
+        late: takes the result of a pull whose caller has gone.
+        token: shown to nodes first of all.
+        tls: for connections over TLS.
+    """
+
+    addresses: Sequence[NodeAddress]
+    timeout_s: float
+    connect_timeout_s: float
+    heartbeat_s: float
+    in_flight_max: int
+    backlog_max: int
+    backlog_bytes_max: int
+    backoff: Backoff
+    late: Callable[[Any], None]
+    token: bytes | None
+    tls: ssl.SSLContext | None
+
+
 class Session:
     """See the module. Bound to the event loop of its first call; not thread-safe."""
 
-    def __init__(
-        self,
-        addresses: Sequence[NodeAddress],
-        *,
-        timeout_s: float,
-        connect_timeout_s: float,
-        heartbeat_s: float,
-        in_flight_max: int,
-        backlog_max: int,
-        backlog_bytes_max: int,
-        backoff: Backoff,
-        late: Callable[[Any], None],
-        token: bytes | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """See `AsyncClient` for the limits.
+    def __init__(self, settings: SessionSettings, producer: bytes | None = None, sequence: int = 1) -> None:
+        """Connect when there is a call.
 
         Args:
-            late: takes the result of a pull whose caller has gone.
-            token: shown to nodes first of all.
-            tls: for connections over TLS.
+            settings: limits and the like.
+            producer: whose pushes these are; default: one of the session's own.
+            sequence: number of the producer's next push.
         """
-        self.timeout_s = timeout_s
-        self._addresses = addresses
-        self._connect_timeout_s = connect_timeout_s
-        self._sweep_s = min(_SWEEP_S, timeout_s / 4, heartbeat_s)
-        self._silent_sweeps_max = math.ceil(heartbeat_s / self._sweep_s)
-        self._in_flight_max = self._in_flight_limit = in_flight_max
-        self._backlog_max = backlog_max
-        self._backlog_bytes_max = backlog_bytes_max
-        self._backoff = backoff
-        self._late = late
-        self._token = token
-        self._tls = tls
+        self.settings = settings
+        self.timeout_s = settings.timeout_s
+        self._addresses = settings.addresses
+        self._connect_timeout_s = settings.connect_timeout_s
+        self._sweep_s = min(_SWEEP_S, settings.timeout_s / 4, settings.heartbeat_s)
+        self._silent_sweeps_max = math.ceil(settings.heartbeat_s / self._sweep_s)
+        self._in_flight_max = self._in_flight_limit = settings.in_flight_max
+        self._backlog_max = settings.backlog_max
+        self._backlog_bytes_max = settings.backlog_bytes_max
+        self._backoff = settings.backoff
+        self._late = settings.late
+        self._token = settings.token
+        self._tls = settings.tls
         self._denied_by: set[NodeAddress] = set()  # since the last connection that stood
 
-        self._producer = os.urandom(16)
-        self._sequence = 1  # of the next fresh push
+        self._producer = producer or os.urandom(16)
+        self._sequence = sequence  # of the next fresh push
         self._backlog: deque[Call] = deque()
         self._backlog_bytes = 0
         self._live: Connection | None = None  # while calls may go straight out
@@ -121,7 +145,8 @@ class Session:
     @property
     def address(self) -> NodeAddress | None:
         """The node that the session is connected to."""
-        return None if self._connection is None else self._connection.address
+        connection = self._connection  # Other threads ask too.
+        return None if connection is None else connection.address
 
     def submit_push(self, call: Push) -> None:
         """Send a push now if possible, else as soon as possible."""
@@ -153,7 +178,7 @@ class Session:
             internal: whether the client itself makes the call, which it may also do while it is being closed.
         """
         if self._progress is not None and not internal:
-            call.fail(_closed())
+            call.fail(closed_error())
             return
         if len(self._backlog) >= self._backlog_max or (
             self._backlog and self._backlog_bytes + len(call.body) > self._backlog_bytes_max
@@ -523,7 +548,7 @@ class Session:
     async def _finish(self, progress: asyncio.Event) -> None:
         for call in list(self._unanswered()):
             if call.waits:
-                call.fail(_closed())
+                call.fail(closed_error())
                 self.forget(call)
         while not all(call.waits for call in self._unanswered()):
             await self._advance(progress)
@@ -564,7 +589,8 @@ def _advice(found: Answers, wanted: Answers) -> str:
     return "give tls_ca" if found.tls else "leave tls_ca out"
 
 
-def _closed() -> LmqError:
+def closed_error() -> LmqError:
+    """What a call is told that comes too late."""
     return LmqError("unreachable", "the client is closed", retryable=False)
 
 

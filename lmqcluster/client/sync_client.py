@@ -7,7 +7,7 @@ import os
 import ssl
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack
@@ -19,6 +19,7 @@ from .async_client import AsyncClient
 from .backoff import Backoff
 from .batches import Backlog, BatchColumns, BatchLease
 from .call_base import Name
+from .direct import Direct, HandedOver, driven
 from .job_calls import Mark
 from .message import Delivery, Message, logger
 from .messages import Messages
@@ -57,8 +58,9 @@ class ClientOptions(TypedDict, total=False):
 class Client(SyncSessionCalls, SyncQueueCalls):
     """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
 
-    ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads,
-    whose calls then go over one connection together. Errors and options are those of `AsyncClient`.
+    ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads.
+    Calls that are made at once go over one connection together. A thread that calls alone, and often, has a second connection
+    to the same node, over which it sends and receives by itself. Errors and options are those of `AsyncClient`.
     """
 
     def __init__(self, nodes: str | Iterable[str] = "127.0.0.1:18800", **options: Unpack[ClientOptions]) -> None:
@@ -73,8 +75,10 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         """
         self._client: AsyncClient = AsyncClient(nodes, **options)
         self._thread = _LoopThread()
+        self._direct = Direct(self._client, self._thread.loop, self._thread.ident)
+        self._calling: set[int] = set()  # threads whose calls go the long way
         # A client that is dropped without `close` must not leave its thread behind.
-        self._end = weakref.finalize(self, self._thread.stop)
+        self._end = weakref.finalize(self, _end, self._direct, self._thread)
 
     def __enter__(self) -> Self:
         try:
@@ -93,9 +97,15 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         """Wait for the answers to calls of other threads, for `grace_s` (default ``timeout_s``), and disconnect."""
         if self._end.alive:
             try:
-                self._run(lambda: self._client.close(grace_s))
+                left_s = self._client._timeout_s if grace_s is None else grace_s
+                self._direct.close(left_s)
+                self._run(lambda: self._close(left_s))
             finally:
                 self._end()
+
+    async def _close(self, grace_s: float) -> None:
+        await self._direct.finish(grace_s)
+        await self._client.close(grace_s)
 
     @property
     def address(self) -> NodeAddress | None:
@@ -104,7 +114,7 @@ class Client(SyncSessionCalls, SyncQueueCalls):
 
     def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> str:
         """Push one message, see `AsyncClient.push`. For many at once use `push_many`."""
-        return self._run(lambda: self._client.push(queue, content, **options))
+        return self._do(lambda client: client.push(queue, content, **options))
 
     def push_many(
         self,
@@ -185,14 +195,14 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         after: Name | None = None,
     ) -> SyncMessage | None:
         """Take the next message, waiting up to `timeout` seconds (None = without limit), see `AsyncClient.pull`."""
-        pulled = self._run(
-            lambda: self._client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after)
+        pulled = self._pull(
+            lambda client: client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after)
         )
         return self._message(pulled)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> SyncMessage | None:
         """Take one message from any queue whose name matches, see `AsyncClient.pull_any`."""
-        return self._message(self._run(lambda: self._client.pull_any(pattern, timeout)))
+        return self._message(self._pull(lambda client: client.pull_any(pattern, timeout)))
 
     def pull_many(
         self,
@@ -206,8 +216,8 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         after: Name | None = None,
     ) -> list[SyncMessage]:
         """Take up to `max` messages, see `AsyncClient.pull_many`."""
-        found = self._run(
-            lambda: self._client.pull_many(
+        found = self._pull(
+            lambda client: client.pull_many(
                 queue, max, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after
             )
         )
@@ -219,37 +229,37 @@ class Client(SyncSessionCalls, SyncQueueCalls):
 
     def done(self, queue: Name, message_id: Name) -> bool:
         """Ack: remove a message for good. Returns whether its lease was alive, see `AsyncClient.done`."""
-        return self._run(lambda: self._client.done(queue, message_id))
+        return self._do(lambda client: client.done(queue, message_id))
 
     def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
         """Nack: give a message back, which costs a retry, see `AsyncClient.release`."""
-        return self._run(lambda: self._client.release(queue, message_id, delay=delay, place=place))
+        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
 
     def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
         """Extend: restart a message's lease, see `AsyncClient.retain`."""
-        return self._run(lambda: self._client.retain(queue, message_id, lease=lease))
+        return self._do(lambda client: client.retain(queue, message_id, lease=lease))
 
     def put_back(self, queue: Name, message_id: Name) -> bool:
         """Give a message back as if it had never been pulled, see `AsyncClient.put_back`."""
-        return self._run(lambda: self._client.put_back(queue, message_id))
+        return self.put_back_many(queue, [message_id])[0]
 
     def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
         """Ack several messages of one queue, see `AsyncClient.done_many`."""
-        return self._run(lambda: self._client.done_many(queue, message_ids))
+        return self._do(lambda client: client.done_many(queue, message_ids))
 
     def release_many(
         self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
     ) -> list[bool]:
         """Nack several messages of one queue, see `AsyncClient.release_many`."""
-        return self._run(lambda: self._client.release_many(queue, message_ids, delay=delay, place=place))
+        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place))
 
     def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
         """Extend the leases of several messages of one queue, see `AsyncClient.retain_many`."""
-        return self._run(lambda: self._client.retain_many(queue, message_ids, lease=lease))
+        return self._do(lambda client: client.retain_many(queue, message_ids, lease=lease))
 
     def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
         """Give several messages of one queue back without a charged retry, see `AsyncClient.put_back_many`."""
-        return self._run(lambda: self._client.put_back_many(queue, message_ids))
+        return self._do(lambda client: client.put_back_many(queue, message_ids))
 
     def reserve_batch(
         self,
@@ -338,6 +348,40 @@ class Client(SyncSessionCalls, SyncQueueCalls):
 
     def _messages(self, messages: list[Message]) -> list[SyncMessage]:
         return [SyncMessage(self, message) for message in messages]
+
+    def _do(self, call: Callable[[AsyncClient], asyncio.Future[T]]) -> T:
+        """The result of a call, which goes the short way if nobody else is calling."""
+        direct = self._direct
+        if self._calling or not direct.enter():
+            return self._run_counted(lambda: call(self._client))
+        try:
+            future = call(direct.client)
+        finally:
+            direct.leave()
+        return future.result() if future.done() else self._run(lambda: future)
+
+    def _pull(self, call: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
+        """As `_do`, for pulls."""
+        direct = self._direct
+        if not direct.enter():
+            return self._run(lambda: call(self._client))
+        try:
+            return driven(call(direct.client))
+        except HandedOver as handed:
+            pull = handed.call
+        finally:
+            direct.leave()
+        found: T = self._run(lambda: self._client._pulled(pull))
+        return found
+
+    def _run_counted(self, call: Callable[[], Awaitable[T]]) -> T:
+        # Calls of several threads go together, which is cheaper for the cluster than side by side.
+        thread = threading.get_ident()
+        self._calling.add(thread)
+        try:
+            return self._run(call)
+        finally:
+            self._calling.discard(thread)
 
     def _run(self, call: Callable[[], Awaitable[T]]) -> T:
         if not self._end.alive:
@@ -428,14 +472,25 @@ class SyncMessages:
         self.close()
 
 
+def _end(direct: Direct, thread: _LoopThread) -> None:
+    direct.drop()
+    thread.stop()
+
+
 class _LoopThread:
-    """An event loop that runs in a daemon thread until it is stopped."""
+    """An event loop that runs in a daemon thread until it is stopped.
+
+    Attributes:
+        loop: for `call_soon_threadsafe`.
+        ident: of the thread.
+    """
 
     def __init__(self) -> None:
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=_serve, args=(started,), name="lmqcluster-client", daemon=True)
         self._thread.start()
-        self._loop, self._stop = started.result()
+        self.loop, self._stop = started.result()
+        self.ident = self._thread.ident
 
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """Have the loop await what `call` returns, and wait for it.
@@ -446,7 +501,7 @@ class _LoopThread:
             raise RuntimeError("the blocking client cannot be used on its own event loop")
         outcome: Future[T] = Future()
         try:
-            self._loop.call_soon_threadsafe(_start, call, outcome)
+            self.loop.call_soon_threadsafe(_start, call, outcome)
             return outcome.result()
         except BaseException:
             # Of no effect if it was the call that failed. The future exists before the call starts, so that there is no moment at
@@ -456,7 +511,7 @@ class _LoopThread:
 
     def stop(self) -> None:
         """End the loop and the thread."""
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
 

@@ -122,6 +122,13 @@ def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(
             with pytest.raises(LmqError, match="'worker' covers queues that match"):
                 lmq.push("theirs", "x")
             assert len(lmq.pull_many("jobs", 200)) == 100
+            # Calls that are made one at a time have a connection of their own, with TLS and the token too.
+            for number in range(5):
+                lmq.push("jobs", number)
+                found = lmq.pull("jobs", 60)
+                assert found is not None
+                assert (found.content, found.ack()) == (number, True)
+            assert lmq._direct._line is not None
         code, table, _ = node.admin("token", "list")
         assert code == 0
         assert [line.split("\t")[:3] for line in table.splitlines()[-1:]] == [["worker", "write", "^jobs"]]

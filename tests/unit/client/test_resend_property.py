@@ -22,7 +22,9 @@ CALLS = st.lists(st.one_of(st.just(0), st.integers(1, 5)), min_size=1, max_size=
 """0 is a single push, other numbers are batches."""
 
 
-def _script(plan: list[int | Fate | str], cluster: ModelCluster) -> Script:
+def plan_script(plan: list[int | Fate | str], cluster: ModelCluster) -> Script:
+    """The fates of pushes, in turn."""
+
     def steps() -> Iterator[Fate | str]:
         for step in plan:
             if isinstance(step, int):
@@ -48,7 +50,7 @@ def _script(plan: list[int | Fate | str], cluster: ModelCluster) -> Script:
 
 async def _run(plan: list[int | Fate | str], calls: list[int], pause_every: int, in_flight_max: int) -> None:
     cluster = ModelCluster()
-    script = _script(plan, cluster)
+    script = plan_script(plan, cluster)
     contents: list[int] = []
     futures: list[asyncio.Future[str] | asyncio.Future[list[str]]] = []
     async with ScriptedNode(cluster, script) as first, ScriptedNode(cluster, script) as second:
@@ -83,7 +85,7 @@ def test_every_push_is_stored_exactly_once_and_in_order(
 
 async def _run_with_cancellations(plan: list[int | Fate | str], cancelled: set[int]) -> None:
     cluster = ModelCluster()
-    script = _script(plan, cluster)
+    script = plan_script(plan, cluster)
     async with ScriptedNode(cluster, script) as first, ScriptedNode(cluster, script) as second:
         client = AsyncClient([first.address, second.address], backoff=Backoff(first_s=0.0005, max_s=0.002))
         await client.ping()

@@ -111,11 +111,12 @@ def test_iterating(node: ScriptedNode) -> None:
         assert sorted(message.content for message in client.messages("q", timeout=0)) == list("bcdef")
 
 
-def test_threads_share_one_connection(node: ScriptedNode) -> None:
+def test_threads_share_connections(node: ScriptedNode) -> None:
     with Client(node.address) as client, ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda number: client.push("q", number), range(200))) == {"ok"}
         assert sorted(node.cluster.stored) == list(range(200))
-        assert node.connections == 1
+        # One for calls that are made at once, and one for those that are made alone.
+        assert node.connections <= 2
 
 
 def test_errors_and_closing(node: ScriptedNode, threads: Threads) -> None:
