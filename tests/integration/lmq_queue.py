@@ -15,9 +15,9 @@ class Queue:
         self.node = node
         self.name = name
 
-    def push(self, body: bytes | None = b"x", **headers: str) -> Answer:
+    def push(self, body: bytes | None = b"x", *, query: str = "", **headers: str) -> Answer:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
-        answer = call(self.node.http, "POST", f"/messages/{self.name}", body, names)
+        answer = call(self.node.http, "POST", f"/messages/{self.name}{query}", body, names)
         assert answer.status == 200
         return answer
 

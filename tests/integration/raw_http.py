@@ -12,7 +12,7 @@ from typing import Any, Self
 __all__ = ["GUARDS", "Answer", "Connection", "call", "open_many", "settle"]
 
 TIMEOUT_S = 60.0
-_OURS = (b"date: ", b"server: ")
+_OURS = (b"date: ", b"server: ", b"x-lmq-message-sequence: ")
 GUARDS = [b"x-content-type-options: nosniff", b"content-security-policy: sandbox; default-src 'none'"]
 """What every delivered message carries besides LMQ's headers."""
 
@@ -34,7 +34,7 @@ class Answer:
 
     @property
     def lines(self) -> list[bytes]:
-        """The header lines but date and server, which the specification does not fix."""
+        """The header lines but those that LMQ does not fix: date and server, and the sequence, which is no part of LMQ."""
         return [line for line in self.head[1:] if not line.startswith(_OURS)]
 
     @property

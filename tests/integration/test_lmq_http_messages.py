@@ -31,6 +31,33 @@ def test_8_1_push_answers_byte_for_byte(queue: Queue) -> None:
     assert answer["content-type"] == b"application/json"
 
 
+def test_a_push_tells_the_sequence_that_the_message_keeps(queue: Queue) -> None:
+    """No part of LMQ: an id that is stable over deliveries, beside answers that stay LMQ's."""
+    queue.node.wait_upgraded()
+    pushed = queue.push(b"body", query="?sequence=true")
+    assert int(pushed["x-lmq-message-sequence"]) > 0
+    first = queue.pull()
+    assert queue.reply(first, "nack") == 204
+    again = queue.pull()
+    assert first["x-lmq-message-sequence"] == again["x-lmq-message-sequence"] == pushed["x-lmq-message-sequence"]
+    assert first["x-lmq-message-id"] != again["x-lmq-message-id"]
+
+
+def test_only_who_asks_is_told_the_sequence(queue: Queue) -> None:
+    for query in ("", "?", "?sequence=false", "?other=%"):
+        assert "x-lmq-message-sequence" not in queue.push(b"body", query=query).headers
+    answer = call(queue.node.http, "POST", f"/messages/{queue.name}?sequence=1", b"body")
+    assert (answer.status, queue.size()) == (400, 4)
+
+
+def test_a_message_in_a_window_has_the_sequence_of_the_compound_message(queue: Queue) -> None:
+    queue.node.wait_upgraded()
+    queue.set('{"accum":0.2}')
+    opened, joined = queue.push(b"1", query="?sequence=true"), queue.push(b"2", query="?sequence=true")
+    assert "x-lmq-message-sequence" not in joined.headers
+    assert queue.pull("t=30")["x-lmq-message-sequence"] == opened["x-lmq-message-sequence"]
+
+
 def test_1_a_push_creates_the_queue(queue: Queue) -> None:
     """1: the first push that names a queue creates it."""
     assert queue.size() is None

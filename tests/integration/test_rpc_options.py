@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from lmqcluster.protocols.msgpack_rpc.stream import UNREAD_BYTES_MAX
 
 from .cluster import NodeProcess
 from .guarded_node import Guarded, guarded_node
+from .raw_http import call as http_call
 from .raw_rpc import OLD_TYPES_ONLY, Rpc, notification, types_of
 
 DEADLINE_S = 180.0
@@ -46,6 +48,76 @@ def pull_all(rpc: Rpc, queue: str) -> list[Any]:
 
 def is_error(error: bytes, code: str) -> bool:
     return error.startswith(f"{code}: ".encode())
+
+
+# --- the sequence of a message ----------------------------------------------------------------------------------------
+
+
+def delivered_sequences(node: NodeProcess, queue: str) -> list[int]:
+    body = json.dumps({"max": 100, "timeout": 30}).encode()
+    answer = http_call(node.http, "POST", f"/v1/queues/{queue}/pull", body, {"Content-Type": "application/json"})
+    return [message["sequence"] for message in answer.json["messages"]]
+
+
+def test_a_push_tells_the_sequence_if_asked(rpc: Rpc, node: NodeProcess, queue_name: str) -> None:
+    asked = {"sequence": True}
+    pushes = [
+        rpc.call("push", queue_name, "plain", asked),
+        rpc.call("push", queue_name, "keyed", {**asked, "key": "k"}),
+        rpc.call("push", queue_name, "labelled", {**asked, "label": "x"}),
+        rpc.call("push", queue_name, "waits", {**asked, "wait": 5}),
+        *rpc.call("push_many", queue_name, ["one", "two"], asked),
+        *rpc.call("push_many", queue_name, ["three"], {**asked, "keys": ["k3"]}),
+        *rpc.call("push_many", queue_name, ["four"], {**asked, "options": [{"label": "y"}]}),
+    ]
+    assert {text for text, _sequence in pushes} == {b"ok"}
+    sequences = [sequence for _text, sequence in pushes]
+    assert sequences == sorted(set(sequences))
+    assert rpc.call("push", queue_name, "keyed", {**asked, "key": "k"}) == pushes[1]
+    assert delivered_sequences(node, queue_name) == sequences
+    assert rpc.call("push", queue_name, "not asked", {"sequence": False}) == b"ok"
+    assert rpc.call("push_many", queue_name, ["not asked"], {"sequence": False, "keys": [None]}) == [b"ok"]
+
+
+def test_the_sequence_is_that_of_the_window(rpc: Rpc, node: NodeProcess, queue_name: str) -> None:
+    rpc.call("update_props", queue_name, {"accum": 0.2})
+    opened = rpc.call("push", queue_name, "1", {"sequence": True})
+    assert opened[0] == b"packing started"
+    assert rpc.call("push", queue_name, "2", {"sequence": True}) == [b"packed", None]
+    assert delivered_sequences(node, queue_name) == [opened[1]]
+
+
+def test_pushes_of_a_producer_that_ask_for_the_sequence_take_numbers(node: NodeProcess, queue_name: str) -> None:
+    node.wait_upgraded()
+    producer = f"producer {time.time_ns()}"
+    with Rpc(node.rpc) as first:
+        first.call("producer", producer, 1)
+        (_ok, sequence) = first.call("push", queue_name, "1", {"sequence": True})
+        ((_ok, second),) = first.call("push_many", queue_name, ["2"], {"sequence": True})
+    with Rpc(node.rpc) as again:
+        again.call("producer", producer, 2)
+        assert again.call("push", queue_name, "2", {"sequence": True}) == [b"ok", None], "it was stored before"
+        (_ok, third) = again.call("push", queue_name, "3", {"sequence": True})
+    assert delivered_sequences(node, queue_name) == [sequence, second, third]
+
+
+def test_a_full_queue_tells_no_sequence(rpc: Rpc, queue_name: str) -> None:
+    rpc.call("update_props", queue_name, {"max_items": 1})
+    assert is_error(rpc.error("push_many", queue_name, ["1", "2"], {"sequence": True}), "full")
+    assert pull_all(rpc, queue_name) == [], "all or none"
+    rpc.call("push", queue_name, "1", {"sequence": True})
+    assert is_error(rpc.error("push", queue_name, "2", {"sequence": True}), "full")
+
+
+@pytest.mark.parametrize("options", [{"sequence": 1}, {"sequence": "yes"}])
+def test_whether_to_tell_is_a_boolean(rpc: Rpc, queue_name: str, options: dict[str, Any]) -> None:
+    assert rpc.error("push", queue_name, "1", options) == b"function_clause"
+    assert rpc.error("push_many", queue_name, ["1"], options) == b"function_clause"
+
+
+def test_a_scope_remembers_no_sequences(rpc: Rpc, queue_name: str) -> None:
+    options = {"sequence": True, "scope": "s", "keys": ["k"]}
+    assert rpc.error("push_many", queue_name, ["1"], options) == b"function_clause"
 
 
 # --- a full queue -----------------------------------------------------------------------------------------------------

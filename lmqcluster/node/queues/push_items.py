@@ -114,6 +114,11 @@ class Stored(NamedTuple):
     flag: int
     sequence: int | None = None
 
+    @property
+    def told_sequence(self) -> int | None:
+        """The sequence with which the message is delivered; None if it joined others in a window, or if it is not told."""
+        return None if self.flag & PushFlag.WINDOW_JOINED else self.sequence
+
 
 def stored(flag: int, sequence: int) -> Stored:
     """What the core tells of a push; under a key of which no sequence was remembered it is 0."""

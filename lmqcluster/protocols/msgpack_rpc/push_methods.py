@@ -8,22 +8,22 @@ from typing import Any
 from ...core import PushFlag
 from ...node.queues import requests
 from ...node.queues.push_copies import push_copies
-from ...node.queues.push_items import PushItem, PushOptions, check_all_stored, refusal_of
+from ...node.queues.push_items import PushItem, PushOptions, Stored, check_all_stored, refusal_of, stored
 from ...wire.errors import LmqError
-from ...wire.legacy_msgpack import CONTENT_TYPE
+from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import PUSH_COUNT_MAX
 from . import replies
 from .arguments import arity, body_of, content_types_of, headers_of, key_of, plain_item, text
 from .connection import Connection, Handler
-from .option_arguments import PUSH_OPTIONS, given, push_options, seconds_of
+from .option_arguments import PUSH_OPTIONS, flag_of, given, push_options, seconds_of
 from .single_commands import propose
 
 __all__ = ["PUSH_METHODS", "item_of"]
 
 Arguments = list[Any]
 _ITEM_OPTIONS = PUSH_OPTIONS | {b"key"}
-_PUSH_OPTIONS = _ITEM_OPTIONS | {b"wait"}
-_BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"headers", b"options"))
+_PUSH_OPTIONS = _ITEM_OPTIONS | {b"wait", b"sequence"}
+_BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"headers", b"options", b"sequence"))
 _SHOWN_MAX = 10
 
 
@@ -41,7 +41,7 @@ def item_of(content: Any, options: Any) -> PushItem:
 
 
 def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``push(name, content[, {key, delay, due, ttl, priority, label, group, wait}])``."""
+    """``push(name, content[, {key, delay, due, ttl, priority, label, group, wait, sequence}])``."""
     if len(arguments) == 2:
         connection.push(msgid, arguments)
         return
@@ -49,36 +49,53 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 3, 3)
     name, options = text(arguments[0]), given(arguments[2], _PUSH_OPTIONS)
     wait_s = seconds_of(options, b"wait")
+    show = _show_sequence if flag_of(options, b"sequence") else _show
     options.pop(b"wait", None)
+    options.pop(b"sequence", None)
     if wait_s:
-        _push_or_wait(connection, msgid, name, item_of(arguments[1], options), wait_s)
+        _push_or_wait(connection, msgid, name, item_of(arguments[1], options), wait_s, show)
         return
 
     def render(flags: list[int]) -> bytes:
         check_all_stored(name, flags)
         return replies.FLAG_TEXTS[flags[0] & 3]
 
-    if not options:
-        _push_plain(connection, msgid, name, [arguments[1]], render, first)
-    elif options.keys() == {b"key"}:
+    def render_one(results: list[Stored]) -> bytes:
+        return show(results[0])
+
+    if show is _show_sequence or not options.keys() <= {b"key"}:
+        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render_one, first)
+    elif options:
         _push_keyed(connection, msgid, name, [item_of(arguments[1], options)], render)
     else:
-        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render, first)
+        _push_plain(connection, msgid, name, [arguments[1]], render, first)
 
 
-def _push_or_wait(connection: Connection, msgid: Any, name: bytes, item: PushItem, wait_s: float) -> None:
+def _show(one: Stored) -> bytes:
+    """The result of a push."""
+    return replies.FLAG_TEXTS[one.flag & 3]
+
+
+def _show_sequence(one: Stored) -> bytes:
+    """The result of a push that asks for the sequence of its message."""
+    return replies.array_header(2) + replies.FLAG_TEXTS[one.flag & 3] + pack(one.told_sequence)
+
+
+def _push_or_wait(
+    connection: Connection, msgid: Any, name: bytes, item: PushItem, wait_s: float, show: Callable[[Stored], bytes]
+) -> None:
     connection.slow.check()
     outcome = connection.service.push_or_wait(name, [item], wait_s, connection.known_principal().owner)
 
     async def shown() -> bytes:
-        (stored,) = await outcome
-        return replies.FLAG_TEXTS[stored.flag & 3]
+        (one,) = await outcome
+        return show(one)
 
     connection.run(msgid, shown())
 
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``push_many(name, [content][, {keys, scope, content_types, headers, options}])``."""
+    """``push_many(name, [content][, {keys, scope, content_types, headers, options, sequence}])``."""
     first = connection.take_numbers(b"push_many", arguments)
     arity(arguments, 2, 3)
     name, contents = text(arguments[0]), arguments[1]
@@ -120,21 +137,30 @@ def _push_batch(
     """Store a batch with keys or options; `first` is the number of its first content if there are no keys."""
     keys, each = options.get(b"keys"), options.get(b"options")
     scope = key_of(options.get(b"scope")) or b""
-    if keys is None and each is None:
-        raise LmqError("bad_arguments", "a scope, content types and headers need keys, or options for each content")
-    if scope and (keys is None or each is not None):
-        raise LmqError("bad_arguments", "a scope needs keys, and no content of it has options of its own")
+    tells_sequence = flag_of(options, b"sequence")
+    if keys is None and each is None and not tells_sequence:
+        raise LmqError(
+            "bad_arguments", "a scope, content types and headers need keys, options for each content, or sequence"
+        )
+    if scope and (keys is None or each is not None or tells_sequence):
+        raise LmqError(
+            "bad_arguments", "a scope needs keys, and goes neither with options for each content nor with sequence"
+        )
     raw_keys = list(map(key_of, _as_many(keys, contents, "keys must be a list with a key or nil for each content")))
     types = content_types_of(options.get(b"content_types"), contents)
     headers = headers_of(options.get(b"headers"), len(contents))
-    render = _flag_list(name)
     kinds = types or [None] * len(contents)
-    if each is None:
+    if each is None and not tells_sequence:
         items = _items(contents, kinds, headers, raw_keys, [None] * len(contents))
-        _push_keyed(connection, msgid, name, items, render, scope)
+        _push_keyed(connection, msgid, name, items, _flag_list(name), scope)
         return
     maps = _as_many(each, contents, "options must be a list with a map or nil for each content")
     wanted = [None if one is None else push_options(given(one, PUSH_OPTIONS)) for one in maps]
+    show = _show_sequence if tells_sequence else _show
+
+    def render(results: list[Stored]) -> bytes:
+        return replies.array_header(len(results)) + b"".join(map(show, results))
+
     _push_items(connection, msgid, name, _items(contents, kinds, headers, raw_keys, wanted), render, first)
 
 
@@ -186,7 +212,7 @@ def _push_items(
     msgid: Any,
     name: bytes,
     items: list[PushItem],
-    render: Callable[[list[int]], bytes],
+    render: Callable[[list[Stored]], bytes],
     first: int | None,
 ) -> None:
     """Store messages with options, all of them or none; under the numbers of the producer if there is one."""
@@ -200,7 +226,12 @@ def _push_items(
     else:
         numbered = (connection.producer, first)
         request = requests.push_rows(service.due_times, name, items, connection.producer_owner, numbered)
-    propose(connection, msgid, request, lambda stored: render([flag for flag, _sequence in stored]))
+
+    def shown(results: list[tuple[int, int]]) -> bytes:
+        check_all_stored(name, [flag for flag, _sequence in results])
+        return render([stored(*one) for one in results])
+
+    propose(connection, msgid, request, shown)
 
 
 def _flag_list(queue: bytes) -> Callable[[list[int]], bytes]:

@@ -33,11 +33,13 @@ __all__ = ["REPLAYED", "MessageRoutes"]
 
 REPLAYED = b"idempotency-replayed: true\r\n"
 """Header of an answer to a push that was stored before, under the same idempotency key."""
+SEQUENCE = b"x-lmq-message-sequence: %d\r\n"
+"""Header of the answers to a push and to a pull: the number that the message keeps, however often it is delivered."""
 _PUSHED = tuple(dumps({"accum": flag}).encode() for flag in FLAGS)
 
 _DELIVERED = (
     b"content-type: %b\r\n%bx-lmq-queue-name: %b\r\nx-lmq-message-id: %b\r\n"
-    b"x-lmq-message-type: %b\r\nx-lmq-retry-remaining: %d\r\n"
+    b"x-lmq-message-type: %b\r\nx-lmq-retry-remaining: %d\r\n%b"
     b"x-content-type-options: nosniff\r\ncontent-security-policy: sandbox; default-src 'none'\r\n"
 )
 """Should a browser show a message, it must not run as a page of the console's origin."""
@@ -72,10 +74,14 @@ class MessageRoutes:
 
     async def push(self, request: Request, name: bytes) -> Reply:
         """Store the body as one message."""
+        # Whoever does not ask is served faster: its message shares a command with others.
+        tells = "sequence" in request.raw_query and parameters.tells_sequence(request.parameters())
         item = await self._item(request)
-        flag = (await self._service.push(check_name(name), (item,), request.principal.owner))[0].flag
-        head = JSON + REPLAYED if flag & PushFlag.REPLAYED else JSON
-        return Reply(200, head, _PUSHED[flag & ACCUMULATION])
+        (stored,) = await self._service.push(check_name(name), (item,), request.principal.owner, tells_sequence=tells)
+        head = JSON + REPLAYED if stored.flag & PushFlag.REPLAYED else JSON
+        if stored.told_sequence is not None:
+            head += SEQUENCE % stored.told_sequence
+        return Reply(200, head, _PUSHED[stored.flag & ACCUMULATION])
 
     async def push_all(self, request: Request) -> Reply:
         """Store the body in every queue whose name matches."""
@@ -164,5 +170,6 @@ def _delivered(delivery: Delivery, layout: CompoundFormat) -> Reply:
         delivery.id,
         b"compound" if delivery.compound else b"normal",
         delivery.retry,
+        SEQUENCE % delivery.sequence,
     )
     return Reply(200, head, content)

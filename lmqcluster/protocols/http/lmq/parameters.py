@@ -1,4 +1,4 @@
-"""The query parameters of LMQ's message routes: ``t``, ``cf`` and ``reply``."""
+"""The query parameters of LMQ's message routes: ``t``, ``cf`` and ``reply``; and ``sequence``, which LMQ has not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from ....wire.errors import LmqError
 from ..server.target import Query
 
-__all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "reply_kind", "wait"]
+__all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "reply_kind", "tells_sequence", "wait"]
 
 CompoundFormat = Literal["multipart", "msgpack"]
 
@@ -58,6 +58,20 @@ def compound_format(query: Query) -> CompoundFormat:
     if text == b"msgpack":
         return "msgpack"
     raise LmqError("bad_request", f"cf must be multipart or msgpack, not {text[:40].decode(errors='replace')!r}")
+
+
+def tells_sequence(query: Query) -> bool:
+    """Whether the answer to a push is to tell the sequence of its message.
+
+    Raises:
+        LmqError: ``bad_request`` for a value that is neither ``true`` nor ``false``.
+    """
+    text = query.get(b"sequence")
+    if text is None or text == b"false":
+        return False
+    if text == b"true":
+        return True
+    raise LmqError("bad_request", f"sequence must be true or false, not {text[:40].decode(errors='replace')!r}")
 
 
 def reply_kind(query: Query) -> str:

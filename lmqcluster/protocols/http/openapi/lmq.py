@@ -28,6 +28,12 @@ _FORMAT: Final[Json] = {
     "description": "Layout of compound messages.",
     "schema": {"enum": ["multipart", "msgpack"]},
 }
+_SEQUENCE: Final[Json] = {
+    "name": "sequence",
+    "in": "query",
+    "description": "Whether the header x-lmq-message-sequence of the answer tells the number of the message.",
+    "schema": {"type": "boolean", "default": False},
+}
 _BODY: Final[Json] = {"content": {"*/*": {"schema": {}}}}
 
 
@@ -44,7 +50,9 @@ _JSON_BODY: Final[Json] = {"required": True, "content": {"application/json": {"s
 LMQ_PATHS: Final[Json] = {
     "/messages/{name}": {
         "parameters": [_NAME],
-        "post": _operation("lmqPush", "Push the body as one message", _PUSHED, requestBody=_BODY),
+        "post": _operation(
+            "lmqPush", "Push the body as one message", _PUSHED, parameters=[_SEQUENCE], requestBody=_BODY
+        ),
         "get": _operation("lmqPull", "Pull a message", _PULLED, parameters=[_WAIT, _FORMAT]),
     },
     "/messages/{name}/{id}": {

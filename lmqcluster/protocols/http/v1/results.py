@@ -14,10 +14,10 @@ __all__ = ["pushed"]
 
 
 def pushed(stored: Stored) -> dict[str, object]:
-    """The result of one push; the sequence is there if the command tells it, and if it is that of a message to be delivered."""
+    """The result of one push."""
     shown: dict[str, object] = {"accum": FLAGS[stored.flag & ACCUMULATION]}
     if stored.flag & PushFlag.REPLAYED:
         shown["replayed"] = True
-    if stored.sequence is not None and not stored.flag & PushFlag.WINDOW_JOINED:
-        shown["sequence"] = stored.sequence
+    if stored.told_sequence is not None:
+        shown["sequence"] = stored.told_sequence
     return shown

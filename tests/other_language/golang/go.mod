@@ -1,0 +1,3 @@
+module lmqcluster.test/other_language
+
+go 1.21
