@@ -37,7 +37,7 @@ class State(QueueState):
         api_keys: keys for clients that know no tokens.
     """
 
-    VERSION_MAX: ClassVar = 3
+    VERSION_MAX: ClassVar = 4
     """The highest machine version that this program understands."""
     REMEMBER_US: ClassVar = REMEMBER_US
 

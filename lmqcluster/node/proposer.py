@@ -21,7 +21,8 @@ from ..core.command_layout import OP, producer_of
 from ..core.commands import Command
 from ..replication.histogram import Histogram
 from ..wire.errors import LmqError
-from ..wire.limits import FRAME_BYTES_MAX
+from ..wire.limits import OLD_BATCH_BYTES_MAX
+from ..wire.parts import LARGE_BYTES, packed_parts
 
 __all__ = ["Carrier", "Group", "Proposer", "Sink"]
 
@@ -35,8 +36,9 @@ NO_LEADER_AFTER_S = 6.0
 UNKNOWN_AFTER_S = 15.0
 INFLIGHT_BYTES_MAX = 4 * 1024 * 1024
 """No further batch is sent while so much is unresolved: large ones one at a time, so that a link's buffer holds them."""
-BATCH_PAYLOAD_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024
-"""A larger batch could not be sent to any peer, and would be tried for ever."""
+_BATCH_REST_BYTES = 1024 * 1024
+"""What a batch may hold besides its largest command."""
+_CAREFUL_BYTES = OLD_BATCH_BYTES_MAX - _BATCH_REST_BYTES
 RESEND_AFTER_S = 0.5
 RESEND_AFTER_S_MAX = 4.0
 RESEND_BYTES_PER_S = 8 * 1024 * 1024
@@ -62,6 +64,9 @@ class Carrier(Protocol):
 
     def has_leader(self) -> bool:
         """Whether there is somebody to send to."""
+
+    def batch_bytes_max(self) -> int:
+        """The largest batch that all members take."""
 
 
 class Group:
@@ -137,10 +142,13 @@ class Proposer:
         """Queue a command.
 
         Raises:
-            LmqError: ``overloaded`` if too much is pending already, ``shutting_down``; nothing was queued.
+            LmqError: ``overloaded`` if too much is pending already, ``shutting_down``, ``too_large`` if not all members take so
+                much yet; nothing was queued.
         """
         if self._refusing is not None:
             raise self._refusing
+        if size_bytes > _CAREFUL_BYTES:
+            self._check_size(size_bytes)
         if self._pending_bytes > PENDING_BYTES_MAX:
             raise LmqError(
                 "overloaded",
@@ -150,6 +158,15 @@ class Proposer:
         self.tail = group
         self.grew(group, size_bytes)
         self._flush_soon()
+
+    def _check_size(self, size_bytes: int) -> None:
+        """Refuse what members of an older program could not take: it would be sent to them for ever."""
+        size_bytes_max = self._carrier.batch_bytes_max() - _BATCH_REST_BYTES
+        if size_bytes > size_bytes_max:
+            reason = (
+                f"a request of {size_bytes} bytes; the cluster takes {size_bytes_max} until all members are upgraded"
+            )
+            raise LmqError("too_large", reason)
 
     def add_first(self, group: Group) -> None:
         """Queue a small command of the node itself before all that waits, also while clients are refused."""
@@ -207,8 +224,8 @@ class Proposer:
         if not self._pending:
             self.tail = None
         self._pending_bytes -= size
-        payload = self._encode(commands)
-        if len(payload) > BATCH_PAYLOAD_BYTES_MAX:
+        payload = self._encode(commands, size)
+        if len(payload) > OLD_BATCH_BYTES_MAX and len(payload) > self._carrier.batch_bytes_max():
             # Front ends bound what they add, so this is a second line of defence.
             log.error("batch too large", size=len(payload), ops=[command[OP] for command in commands])
             for group in groups:
@@ -217,8 +234,11 @@ class Proposer:
         self.batches_total += 1
         return self._number(groups, payload, min(oldest))
 
-    def _encode(self, commands: list[Command]) -> bytes:
-        payload: bytes = msgpack.packb([self.origin, self.incarnation, self.last_sequence + 1, commands])
+    def _encode(self, commands: list[Command], size_bytes: int) -> bytes:
+        batch = [self.origin, self.incarnation, self.last_sequence + 1, commands]
+        if size_bytes > LARGE_BYTES:
+            return b"".join(packed_parts(batch))
+        payload: bytes = msgpack.packb(batch)
         return payload
 
     def _number(self, groups: list[Group], payload: bytes, since_s: float) -> _Batch:
@@ -262,7 +282,8 @@ class Proposer:
         self._inflight.clear()
         self._inflight_bytes = 0
         for batch in batches:
-            self._number(batch.groups, self._encode([group.command for group in batch.groups]), batch.since_s)
+            payload = self._encode([group.command for group in batch.groups], len(batch.payload))
+            self._number(batch.groups, payload, batch.since_s)
         self.resend()
 
     def applied(self, sequence: int, applied: Applied) -> None:

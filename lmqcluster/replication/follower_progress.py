@@ -62,6 +62,7 @@ class Progress:
         awaited_index: the follower waits to be told that entries up to here are committed.
         inflight: (last index, bytes) of unanswered messages with entries.
         log_bytes: how long the log may become until the follower has caught up after a snapshot.
+        bulk_index: the entry that is on its way in pieces, so that messages without entries overtake it; 0 for none.
         timed_sequence: the message whose answer is timed, 0 for none; one at a time is.
         timed_s: when it was sent.
     """
@@ -78,6 +79,7 @@ class Progress:
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     snapshot: SnapshotTransfer | None = None
     log_bytes: int = 0
+    bulk_index: int = 0
     timed_sequence: int = 0
     timed_s: float = 0.0
 
@@ -94,6 +96,7 @@ class Progress:
         self.reset_sequence = self.sequence + 1
         self.inflight.clear()
         self.inflight_bytes = 0
+        self.bulk_index = 0
 
     def window_open(self) -> bool:
         """Whether more entries may be sent before an answer."""
@@ -110,5 +113,7 @@ class Progress:
         while self.inflight and self.inflight[0][0] <= match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]
         self.next_index = max(self.next_index, match_index + 1)
+        if self.next_index > self.bulk_index:
+            self.bulk_index = 0
         if sequence >= self.reset_sequence:
             self.probing = False

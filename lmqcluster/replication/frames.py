@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import sys
+from collections.abc import Callable
 
 import structlog
 
@@ -18,6 +20,9 @@ log = structlog.get_logger("lmq.peers")
 
 UNACKNOWLEDGED_MS_MAX = 4000
 """A connection whose data the peer's kernel does not confirm for so long is given up."""
+UNSENT_BYTES_MAX = 512 * 1024
+"""About so much is handed on before it is on its way, so that what is urgent does not stand behind more."""
+_TCP_NOTSENT_LOWAT = 25
 _TLS_FIRST_BYTE = 0x16
 """Of a TLS handshake. A frame of ours before authentication is far too short to begin with it."""
 
@@ -27,6 +32,10 @@ class FrameStream(asyncio.Protocol):
 
     Args:
         tls: for a connection within TLS, None for a plain one or one of which it is not known yet.
+
+    Attributes:
+        is_writable: whether the network takes more at once.
+        on_writable: called when it does so again.
     """
 
     def __init__(self, tls: TlsStream | None = None) -> None:
@@ -36,17 +45,31 @@ class FrameStream(asyncio.Protocol):
         self._tls = tls
         self._sealing: Seal | None = None
         self._opening: Seal | None = None
+        self.is_writable = True
+        self.on_writable: Callable[[], None] = _nobody
 
     # --- asyncio's side -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)  # type: ignore[attr-defined]  # of a stream
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
+            if sys.platform == "linux":
+                sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+
+    def pause_writing(self) -> None:
+        """The network has enough to do."""
+        self.is_writable = False
+
+    def resume_writing(self) -> None:
+        """The network takes more."""
+        self.is_writable = True
+        self.on_writable()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -157,6 +180,10 @@ class FrameStream(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _nobody() -> None:
+    """Nobody waits to write."""
 
 
 def speaks_tls(data: bytes) -> bool:

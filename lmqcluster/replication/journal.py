@@ -44,10 +44,12 @@ class Journal(Protocol):
     Attributes:
         size_bytes: commands behind the base, with an overhead each.
         changes: (index, command) of the membership entries behind the base, in order.
+        applied_last: entries up to here have been applied, and are read again by followers only.
     """
 
     size_bytes: int
     changes: list[tuple[int, bytes]]
+    applied_last: int
 
     @property
     def first_index(self) -> int: ...
@@ -156,6 +158,7 @@ class MemoryJournal(LibraryJournal):
         self._offset = 0
         self.size_bytes = 0
         self.changes: list[tuple[int, bytes]] = []
+        self.applied_last = 0
 
     # --- what the Raft core uses ----------------------------------------------------------------------------------
 

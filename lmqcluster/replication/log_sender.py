@@ -12,6 +12,7 @@ from .follower_progress import Progress, SnapshotTransfer
 from .histogram import Histogram
 from .journal import Entry, Journal
 from .membership import PeerNode
+from .messages import BULK_BYTES
 from .raft_view import Carrier, Message, RaftView
 from .settings import RaftSettings
 from .snapshot_port import SnapshotPort
@@ -168,9 +169,13 @@ class LogSender:
             if (
                 progress.next_index <= last
                 and progress.window_open()
+                and not progress.bulk_index
                 and not (progress.probing and progress.probe_sent)
             ):
                 entries = self._journal.entries(progress.next_index, self._settings.append_bytes_max)
+                if progress.probing and _is_bulk(entries):
+                    # First it is found out whether the follower can go on from here.
+                    entries = []
             told = min(progress.awaited_index, commit) if may_wait else commit
             unaware = progress.commit_sent < told or (progress.probing and not progress.probe_sent)
             if not (entries or heartbeat or unaware):
@@ -204,6 +209,9 @@ class LogSender:
         progress.commit_sent = commit
         if progress.probing:
             progress.probe_sent = True
+        elif _is_bulk(entries):
+            # What overtakes it goes on from the entry before it.
+            progress.bulk_index = entries[0].idx
         elif entries:
             progress.sent(entries[-1].idx, sum(len(entry.command) for entry in entries))
 
@@ -283,3 +291,8 @@ class LogSender:
                 "data": self._snapshots.read_block(transfer.info, number),
             },
         )
+
+
+def _is_bulk(entries: list[Entry]) -> bool:
+    """Whether it is a large entry, which travels in pieces."""
+    return len(entries) == 1 and len(entries[0].command) > BULK_BYTES

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgpack
 
-__all__ = ["AFTER_SYNC", "FrameError", "decode", "encode", "frame"]
+__all__ = ["AFTER_SYNC", "BULK_BYTES", "FrameError", "bulk_of", "decode", "encode", "envelope", "frame"]
 
 _Layout = tuple[tuple[str, type | tuple[type, ...]], ...]
 
@@ -79,7 +79,14 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     "page_request": (17, (("page", bytes), ("low", int))),
     "page": (18, (("page", bytes), ("data", bytes))),
     "pre_vote_reply": (14, (("term", int), ("round", int), ("granted", bool), ("stranger", bool))),
+    # What is large travels in pieces, between which other messages get their turn; at last comes the message without it.
+    "part": (19, (("data", bytes),)),
+    "whole": (20, (("message", bytes),)),
 }
+BULK_BYTES = 4 * 1024 * 1024
+"""What is larger travels in pieces. Appended entries that are larger are sent one at a time (`RaftSettings.append_bytes_max`)."""
+_BULK_PLACES: dict[str, tuple[int, ...]] = {"append_entries": (7, 0, 0), "propose": (2,), "page": (2,)}
+"""Where the encoded fields of a message hold what may be large."""
 AFTER_SYNC = frozenset({"append_reply", "snapshot_reply"})
 """What promises that something is on disk, and so must not leave before it is. Terms and votes are on disk when they change."""
 
@@ -97,13 +104,44 @@ def encode(message: dict[str, Any]) -> bytes:
     return data
 
 
+def bulk_of(message: dict[str, Any]) -> bytes | None:
+    """What is so large in a message that it travels in pieces, None if nothing is."""
+    kind = message["type"]
+    if kind == "append_entries":
+        entries = message["entries"]
+        large = entries[0][0] if len(entries) == 1 else b""
+    elif kind == "propose":
+        large = message["batch"]
+    elif kind == "page":
+        large = message["data"]
+    else:
+        return None
+    return large if len(large) > BULK_BYTES else None
+
+
+def envelope(message: dict[str, Any]) -> bytes:
+    """A message without what `bulk_of` tells, encoded; its pieces precede it."""
+    number, layout = _LAYOUTS[message["type"]]
+    fields: list[Any] = [number, *[message[name] for name, _ in layout]]
+    _put(fields, _BULK_PLACES[message["type"]], b"")
+    return encode({"type": "whole", "message": msgpack.packb(fields)})
+
+
+def _put(fields: list[Any], place: tuple[int, ...], value: bytes) -> None:
+    """Put a value at a place of nested lists, of which those that are shared with others are copied."""
+    for step in place[:-1]:
+        fields[step] = list(fields[step])
+        fields = fields[step]
+    fields[place[-1]] = value
+
+
 def frame(payload: bytes) -> bytes:
     """Prefix a payload with its length."""
     return len(payload).to_bytes(4, "big") + payload
 
 
-def decode(payload: bytes | memoryview) -> dict[str, Any]:
-    """Decode and check one payload.
+def decode(payload: bytes | memoryview, bulk: bytes | None = None) -> dict[str, Any]:
+    """Decode and check one payload; `bulk` is what came before it in pieces, if it is a message without it.
 
     Raises:
         FrameError: it is not exactly one message of a known layout.
@@ -117,6 +155,8 @@ def decode(payload: bytes | memoryview) -> dict[str, Any]:
     name, layout = _KINDS[fields[0]]
     if len(fields) != len(layout) + 1:
         raise FrameError(f"a {name} message has {len(layout)} fields, not {len(fields) - 1}")
+    if bulk is not None:
+        _put_bulk(name, fields, bulk)
     message: dict[str, Any] = {"type": name}
     for (field, kinds), value in zip(layout, fields[1:], strict=True):
         if type(value) is not kinds and not (isinstance(kinds, tuple) and type(value) in kinds):
@@ -125,6 +165,13 @@ def decode(payload: bytes | memoryview) -> dict[str, Any]:
     if name == "append_entries":
         _check_entries(message["entries"])
     return message
+
+
+def _put_bulk(name: str, fields: list[Any], bulk: bytes) -> None:
+    try:
+        _put(fields, _BULK_PLACES[name], bulk)
+    except (LookupError, TypeError) as exc:
+        raise FrameError(f"a {name} message has no place for what came in pieces") from exc
 
 
 def _check_entries(entries: list[Any]) -> None:

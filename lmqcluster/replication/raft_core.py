@@ -20,6 +20,7 @@ from pysyncobj import syncobj as library
 from pysyncobj.config import FAIL_REASON
 from pysyncobj.transport import Transport
 
+from ..wire.parts import LARGE_BYTES
 from .catch_up import CatchUp, Recovery
 from .core_state import FOLLOWER, CoreState
 from .errors import FatalReplicationError
@@ -69,7 +70,7 @@ class RaftCore(CoreState):
         transport: Transport,
         journal: Journal,
         *,
-        apply: Callable[[int, bytes], None],
+        apply: Callable[[int, bytes | memoryview], None],
         snapshots: SnapshotPort,
         settings: RaftSettings,
         rng: random.Random,
@@ -128,15 +129,16 @@ class RaftCore(CoreState):
         if not self.is_leader():
             self._learners.drop_all()
         self._catch_up.applied(self.applied_index())
+        self._journal.applied_last = self.applied_index()
         self._synced_last = self._journal.last_index
 
     # --- what the adapter calls -----------------------------------------------------------------------------------
 
-    def propose(self, command: bytes) -> bool:
-        """Append a command on the leader with the next tick; False if this node does not lead or is handing over."""
+    def propose(self, *parts: bytes) -> bool:
+        """Append a command, in parts, on the leader with the next tick; False if this node does not lead or is handing over."""
         if self._handing_over or not self.is_leader():
             return False
-        self._applyCommand(command, None, REGULAR)
+        self._applyCommand(b"".join((bytes((REGULAR,)), *parts)), None)
         return True
 
     def propose_change(self, verb: str, node_id: str, address: str, done: Callable[[bool], None]) -> None:
@@ -540,7 +542,8 @@ class RaftCore(CoreState):
                 break
             subscribers = self._SyncObj__commandsWaitingCommit.pop(index, ())
             if command[0] == REGULAR:
-                self._apply(index, command[1:])
+                # What is large is not copied for it.
+                self._apply(index, command[1:] if len(command) < LARGE_BYTES else memoryview(command)[1:])
             self._SyncObj__raftLastApplied = index
             for proposed_term, callback in subscribers:
                 callback(None, FAIL_REASON.SUCCESS if proposed_term == term else FAIL_REASON.DISCARDED)

@@ -17,6 +17,7 @@ import structlog
 
 from ..core import Applied, Machine
 from ..core.commands import Command, Compile
+from ..wire.limits import BATCH_BYTES_MAX, OLD_BATCH_BYTES_MAX
 from . import handshake
 from .about import About
 from .commit_news import PATIENCE_S
@@ -53,6 +54,8 @@ _WITHOUT_OLD_HANDSHAKE = 2
 """The machine version from which on all members know the present handshake."""
 _FRESH_READS = 3
 """The machine version from which on all members tell how far their logs reach."""
+_LARGE_MESSAGES = 4
+"""A program that understands this machine version takes the largest messages, and these in pieces."""
 
 
 class ReplicaListener(Protocol):
@@ -136,6 +139,7 @@ class Replica:
         identity = Identity(meta.node_id, meta.incarnation, about.raft)
         self.peer_requests = PeerRequests(self, settings)
         self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
+        self.transport.takes_pieces = self._takes_pieces
         security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
         # Without such a promise the journal is not waited for.
@@ -450,6 +454,10 @@ class Replica:
         self.wake()
         return sent
 
+    def batch_bytes_max(self) -> int:
+        """The largest batch that all members take."""
+        return BATCH_BYTES_MAX if self.machine.version >= _LARGE_MESSAGES else OLD_BATCH_BYTES_MAX
+
     async def fresh(self) -> bool:
         """Wait until this replica shows all that was acknowledged before the call; False if that cannot be found out soon."""
         return self.machine.version >= _FRESH_READS and await self._fresh_reads.fresh()
@@ -466,9 +474,9 @@ class Replica:
         return self.machine.version >= 2 or self.lost_receipts.is_behind(self.core.applied_index())
 
     def _propose(self, batch: bytes) -> bool:
-        return self.core.propose(self.clock.now_us().to_bytes(8, "big") + batch)
+        return self.core.propose(self.clock.now_us().to_bytes(8, "big"), batch)
 
-    def _apply(self, index: int, command: bytes) -> None:
+    def _apply(self, index: int, command: bytes | memoryview) -> None:
         now_us = int.from_bytes(command[:8], "big")
         try:
             origin, incarnation, sequence, commands = _decode_batch(command[8:])
@@ -553,6 +561,11 @@ class Replica:
         versions = [about.machine_version for about in others if about is not None]
         return min([self._about.machine_version, *versions]) if len(versions) == len(others) else None
 
+    def _takes_pieces(self, node_id: str) -> bool:
+        """Whether a member's program knows large messages in pieces."""
+        about = self.peers.get(node_id)
+        return about is not None and about.machine_version >= _LARGE_MESSAGES
+
     def _may_have_old_members(self) -> bool:
         """Whether a member's program may be one that knows machine version 1 and handshake version 1 only."""
         return self.meta.handshake == handshake.OLD_VERSION
@@ -570,7 +583,7 @@ class Replica:
         return node_id in self.transport.connected_ids() and about is not None and not about.recovering
 
 
-def _decode_batch(data: bytes) -> tuple[bytes, int, int, list[Command]]:
+def _decode_batch(data: bytes | memoryview) -> tuple[bytes, int, int, list[Command]]:
     """Origin, incarnation, sequence and commands of a batch.
 
     Raises:

@@ -18,6 +18,7 @@ from pysyncobj.transport import Transport
 
 from ..ports import Ending, Listener, Place
 from . import handshake, messages
+from .bulk import BulkIntake, BulkSender
 from .dialling import Outbound, ask, dial
 from .frames import FrameStream, speaks_tls
 from .handshake import Exchange, Greeting, HandshakeError, Identity
@@ -44,6 +45,9 @@ class PeerTransport(Transport):
         security: what peers have to show.
         on_frame: called with (peer, message) for every message received from an authenticated peer.
         on_ask: answers an administrative question.
+
+    Attributes:
+        takes_pieces: whether the program of the member with this id knows large messages in pieces.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class PeerTransport(Transport):
     ) -> None:
         super().__init__(None, None, [])
         self.me = me
+        self.takes_pieces: Callable[[str], bool] = lambda _node_id: True
         self._security = security
         self._on_frame = on_frame
         self._on_ask = on_ask
@@ -210,6 +215,7 @@ class _Inbound(FrameStream):
         self._begun = False
         self.peer: Identity | None = None
         self._refused = False
+        self._bulk = BulkIntake()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -319,7 +325,9 @@ class _Inbound(FrameStream):
             self._owner.spawn(self._owner.answer(self, message))
             return
         self._owner.adopt(self, peer)
-        self._owner.received(peer, message)
+        complete = self._bulk.take(message)
+        if complete is not None:
+            self._owner.received(peer, complete)
 
 
 class _Link:
@@ -332,6 +340,7 @@ class _Link:
         self._outbox: list[bytes] = []
         self._held: list[bytes] = []
         self._stream: Outbound | None = None
+        self._bulk: BulkSender | None = None
         self.connected = False
         self._task = owner.spawn(self._run())
 
@@ -349,6 +358,10 @@ class _Link:
             log.warning("send buffer full, dropping the connection", peer=self._node.id)
             self._stream.abort()
             return False
+        large = messages.bulk_of(message)
+        if large is not None and self._bulk is not None and self._owner.takes_pieces(self._node.id):
+            self._bulk.send(message, large)
+            return True
         queue = self._held if message["type"] in messages.AFTER_SYNC else self._outbox
         queue.append(messages.encode(message))
         return True
@@ -361,6 +374,8 @@ class _Link:
             payloads, self._outbox = self._outbox, []
             if self._stream is not None:
                 self._stream.write(*payloads)
+        if self._bulk is not None:
+            self._bulk.flush()
 
     def redirect(self, address: str) -> None:
         """Dial the member at another address from now on."""
@@ -387,12 +402,14 @@ class _Link:
 
     async def _use(self, stream: Outbound) -> None:
         self._stream, self._outbox, self._held, self.connected = stream, [], [], True
+        self._bulk = BulkSender(stream)
         self._owner.link_up(self._node)
         try:
             await stream.closed.wait()
         finally:
             stream.close()
             self._stream, self._outbox, self._held, self.connected = None, [], [], False
+            self._bulk = None
         self._owner.link_down(self._node)
 
 

@@ -30,6 +30,7 @@ from lmqcluster.node.queues.service import QueueService
 from lmqcluster.node.turns import Turns
 from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
 from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.limits import BATCH_BYTES_MAX
 
 from .clock import MovableClock, MovableLoop
 
@@ -118,6 +119,10 @@ class MemoryNode:
     def has_leader(self) -> bool:
         """Always (`Carrier`)."""
         return True
+
+    def batch_bytes_max(self) -> int:
+        """As of a real node (`Carrier`)."""
+        return BATCH_BYTES_MAX
 
     def submit(self, _sequence: int, batch: bytes) -> bool:
         """Apply a batch, as a real node does it after this turn of the loop (`Carrier`)."""

@@ -116,7 +116,7 @@ def make_unpacker(buffer_bytes_max: int) -> msgpack.Unpacker:
     )
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes | bytearray) -> Any:
     """Decode one complete value, every string as bytes.
 
     Raises:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "BATCH_BYTES_MAX",
     "FRAME_BYTES_MAX",
     "HANDSHAKE_BYTES_MAX",
     "HTTP_PROPERTY_BYTES_MAX",
     "IDEMPOTENCY_WINDOW_S",
     "MESSAGE_BYTES_MAX",
     "NAME_BYTES_MAX",
+    "OLD_BATCH_BYTES_MAX",
     "PATTERN_BYTES_MAX",
     "PULL_COUNT_MAX",
     "PUSH_COUNT_MAX",
@@ -25,8 +27,12 @@ MESSAGE_BYTES_MAX: Final = 32 * MiB
 """Largest body of one message."""
 REQUEST_BYTES_MAX: Final = 48 * MiB
 """Largest single client request on any port: a batch of messages, or one message with its envelope."""
-FRAME_BYTES_MAX: Final = 64 * MiB
-"""Largest frame between peers; above `REQUEST_BYTES_MAX` so that any accepted request can be replicated."""
+FRAME_BYTES_MAX: Final = 112 * MiB
+"""Largest message between peers; above `REQUEST_BYTES_MAX` so that any accepted request can be replicated."""
+BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024
+"""Largest batch of commands; a larger one could not be sent to any peer, and would be tried for ever."""
+OLD_BATCH_BYTES_MAX: Final = 64 * MiB - 64 * 1024
+"""The same as long as the cluster may have members that understand machine version 3 and no later one."""
 HANDSHAKE_BYTES_MAX: Final = 4096
 """Largest frame a peer may send before it has authenticated."""
 HTTP_PROPERTY_BYTES_MAX: Final = 8 * MiB

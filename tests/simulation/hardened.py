@@ -140,9 +140,9 @@ class CoreReplica(RaftState):
         self._unsaved_bytes = 0
         return self.core.applied_position()
 
-    def _apply(self, index: int, command: bytes) -> None:
+    def _apply(self, index: int, command: bytes | memoryview) -> None:
         self._unsaved_bytes += len(command)
-        self._host.apply(index, command)
+        self._host.apply(index, bytes(command))
 
     @property
     def recovering(self) -> bool:

@@ -23,6 +23,7 @@ from ...wire.address import is_loopback
 from ...wire.errors import LmqError, Outcome
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX
+from ...wire.parts import LARGE_BYTES
 from . import replies
 from .arguments import arity, body_of, pushes_of, wait
 from .option_pulls import pull_with_options
@@ -384,8 +385,11 @@ class Connection(Stream):
         result = encoded[0]
         if self.must_ask(len(result)) and not self.has_room(len(result)):
             self.give_back(token, delivered)
-        else:
+        elif len(result) < LARGE_BYTES:
             self.write(replies.success(token, result))
+        else:
+            self.write(replies.success(token, b""))
+            self.write(result)
 
     def encode_later(self, token: Any, delivered: list[Delivered], send: _Send) -> None:
         """Encode messages with large bodies, and send them when that is done."""

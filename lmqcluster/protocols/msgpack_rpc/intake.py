@@ -114,7 +114,7 @@ class Intake:
         Raises:
             ValueError: it is not MessagePack.
         """
-        data, self._tail, self._scan = bytes(self._tail), b"", None
+        data, self._tail, self._scan = self._tail, b"", None
         return unpack(data)
 
     # --- what is there --------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...ports import VALUE_BYTES, Ending, Place
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import make_unpacker, pack
+from ...wire.parts import LARGE_BYTES, joined
 from . import replies
 from .intake import SMALL_BYTES, Intake, RequestTooLargeError
 from .slow_answers import SlowAnswers
@@ -366,7 +367,8 @@ class Stream(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._out and not self._transport.is_closing():
-            self._transport.write(b"".join(self._out))
+            for data in joined(self._out) if self._out_bytes >= LARGE_BYTES else (b"".join(self._out),):
+                self._transport.write(data)
         self._out = []
         if self._out_bytes > ANSWER_BYTES:
             self._out_bytes = 0

@@ -28,6 +28,9 @@ from .segment_files import Step
 __all__ = ["DiskJournal"]
 
 _ENTRIES_MAX = 256
+_LARGE_BYTES = 1 << 20
+_LARGE_BYTES_MAX = 256 << 20
+"""So much is kept in memory at most for large entries that are not applied yet."""
 _RUN_BYTES_MAX = 1 << 20
 
 
@@ -38,6 +41,7 @@ class DiskJournal(LibraryJournal):
         size_bytes: commands and overhead of the entries behind the base.
         changes: (index, command) of the membership entries behind the base.
         dirty: there is something to write.
+        applied_last: entries up to here have been applied.
         torn_bytes: what opening cut off because a crash had interrupted its writing.
         created: opening found no journal and made this one.
     """
@@ -60,6 +64,7 @@ class DiskJournal(LibraryJournal):
         self.size_bytes = self._table.size_bytes
         self.changes = self._table.changes
         self.dirty = False
+        self.applied_last = 0
         self._steps: list[Step] = []
         # The cache holds the commands of all entries from `_cache_first` on, among them all behind `_written_last`.
         self._cache: dict[int, bytes] = {}
@@ -287,7 +292,12 @@ class DiskJournal(LibraryJournal):
         """The work taken last is done; what it wrote may leave memory."""
         self._written_last = self._taken_last
         while self._cached_bytes > self._cache_bytes and self._cache_first <= self._written_last:
-            self._cached_bytes -= len(self._cache.pop(self._cache_first))
+            size = len(self._cache[self._cache_first])
+            if size > _LARGE_BYTES and self._cache_first > self.applied_last and self._cached_bytes < _LARGE_BYTES_MAX:
+                # It is needed once more, soon: reading it back would hold up everything else.
+                return
+            del self._cache[self._cache_first]
+            self._cached_bytes -= size
             self._cache_first += 1
 
     def sync(self) -> None:

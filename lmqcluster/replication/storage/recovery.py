@@ -78,7 +78,8 @@ def recover(disk: Disk, *, sync: bool, segment_bytes: int) -> Recovered:
     mark_file.write_at(0, mark.encode())
     mark_file.sync()
     _remove_leftovers(disk, mark)
-    files = SegmentFiles(disk, sync=sync, mark_file=mark_file, mark=mark)
+    zeroed_bytes_max = max(segment_bytes, HEADER_BYTES)
+    files = SegmentFiles(disk, sync=sync, mark_file=mark_file, mark=mark, zeroed_bytes_max=zeroed_bytes_max)
     for header, file in zip(headers, opened, strict=True):
         files.adopt(header.number, file)
     last = headers[-1]

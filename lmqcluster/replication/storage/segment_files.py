@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ...wire.parts import joined
 from .disk import Disk, DiskFile
 from .segment import HEADER_BYTES, SegmentHeader, segment_name, segment_number
 from .synced_mark import MARK_NAME, SyncedMark
@@ -40,8 +41,10 @@ class SegmentFiles:
         spare_wanted: a spare exists or is being made.
     """
 
-    def __init__(self, disk: Disk, *, sync: bool, mark_file: DiskFile, mark: SyncedMark) -> None:
+    def __init__(self, disk: Disk, *, sync: bool, mark_file: DiskFile, mark: SyncedMark, zeroed_bytes_max: int) -> None:
+        """Segments of at most `zeroed_bytes_max` are written with zeros beforehand."""
         self._disk = disk
+        self._zeroed_bytes_max = zeroed_bytes_max
         self._sync = sync
         self._files: dict[int, DiskFile] = {}
         self._mark_file = mark_file
@@ -83,9 +86,10 @@ class SegmentFiles:
             if step.begin:
                 self._begin(step.header)
             if step.parts:
-                data = b"".join(step.parts)
-                self._files[self._segment].write_at(step.offset, data)
-                self._end = step.offset + len(data)
+                self._end = step.offset
+                for data in joined(step.parts):
+                    self._files[self._segment].write_at(self._end, data)
+                    self._end += len(data)
                 self._synced = False
         if self._sync and not self._synced:
             self._sync_segment()
@@ -135,7 +139,12 @@ class SegmentFiles:
         if spare is None:
             draft = name + DRAFT
             file = self._disk.create(draft)
-            fill(file, header.size, header.encode())
+            if header.size > self._zeroed_bytes_max:
+                # It holds one large record, which one sync covers: zeros beforehand would be written in vain.
+                file.write_at(header.size - 1, b"\0")
+                file.write_at(0, header.encode())
+            else:
+                fill(file, header.size, header.encode())
         else:
             draft, file = SPARE_NAME, spare[0]
             file.write_at(0, header.encode())

@@ -11,7 +11,7 @@ checksums of all blocks before it, so a missing, repeated or foreign block shows
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -291,12 +291,29 @@ class BlockPacker:
         if self._size + len(record) > RAW_BYTES_MAX:
             self._close()
         if len(record) > RAW_BYTES_MAX:
-            self._add_pieces(memoryview(record))
+            self.add_large([record])
             return
         self._parts.append(record)
         self._size += len(record)
         if self._size >= RAW_BYTES:
             self._close()
+
+    def add_large(self, parts: Iterable[bytes]) -> None:
+        """Take the next record, which is larger than a block, in parts; they are not copied."""
+        self._close()
+        pieces: list[list[bytes | memoryview]] = [[]]
+        room = RAW_BYTES_MAX
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                if not room:
+                    pieces.append([])
+                    room = RAW_BYTES_MAX
+                piece, rest = rest[:room], rest[room:]
+                pieces[-1].append(piece)
+                room -= len(piece)
+        self._complete += [Packed(Kind.PIECE, piece, 0) for piece in pieces[:-1]]
+        self._complete.append(Packed(Kind.LAST_PIECE, pieces[-1], 1))
 
     def add_piece(self, piece: bytes, *, is_last: bool) -> None:
         """Take a piece of the next record, which a block has room for."""
@@ -317,12 +334,6 @@ class BlockPacker:
         if self._parts:
             self._complete.append(Packed(Kind.RECORDS, self._parts, len(self._parts)))
             self._parts, self._size = [], 0
-
-    def _add_pieces(self, record: memoryview) -> None:
-        for start in range(0, len(record), RAW_BYTES_MAX):
-            last = start + RAW_BYTES_MAX >= len(record)
-            kind = Kind.LAST_PIECE if last else Kind.PIECE
-            self._complete.append(Packed(kind, [record[start : start + RAW_BYTES_MAX]], int(last)))
 
 
 def records_of(payload: bytes) -> list[Any]:

@@ -14,9 +14,11 @@ from typing import Any
 
 import msgpack
 
+from ...wire.parts import packed_parts
 from .disk import Disk, DiskFile
 from .snapshot_file import (
     PREFIX,
+    RAW_BYTES_MAX,
     BlockPacker,
     Chain,
     End,
@@ -157,7 +159,10 @@ class SnapshotWriter(_Output):
         """Encode the next record; the record may change afterwards."""
         if self._closed:
             raise RuntimeError(f"the snapshot {self.name} is closed for records")
-        self._packer.add(self._pack(record))
+        if _is_large(record):
+            self._packer.add_large(packed_parts(record))
+        else:
+            self._packer.add(self._pack(record))
 
     def take_work(self) -> Work | None:
         """What writes the blocks that have become complete; None if there are none."""
@@ -284,3 +289,14 @@ class SnapshotReceiver(_Output):
     def _finish(self, blocks: list[bytes]) -> None:
         self._write(blocks)
         self._put_in_place()
+
+
+def _is_large(record: Any) -> bool:
+    """Whether it is a record of one message whose body alone is larger than a block."""
+    return isinstance(record, list) and any(
+        isinstance(column, list)
+        and len(column) == 1
+        and isinstance(column[0], bytes)
+        and len(column[0]) > RAW_BYTES_MAX
+        for column in record
+    )

@@ -56,8 +56,8 @@ def test_an_upgrade_raises_the_version_for_good(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_upgrade_beyond_the_program_stops_it() -> None:
     driver = Driver()
-    with pytest.raises(IncompatibleVersionError, match="up to 3"):
-        driver.batch([Op.UPGRADE, 4])
+    with pytest.raises(IncompatibleVersionError, match="up to 4"):
+        driver.batch([Op.UPGRADE, 5])
     assert isinstance(driver.batch([Op.UPGRADE, b"2"])[0], Fault)
 
 

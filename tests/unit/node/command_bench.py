@@ -15,6 +15,7 @@ from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.node.queues.pulls import Pulls
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.limits import BATCH_BYTES_MAX
 
 ORIGIN, INCARNATION = b"n1", 7
 DEADLINE_S = 60.0
@@ -56,10 +57,12 @@ class Bench:
     Attributes:
         sent: every batch that was handed to the carrier, as (sequence, payload).
         leader: whether there is somebody to send to.
+        batch_limit: the largest batch that all members take.
     """
 
     def __init__(self) -> None:
         self.leader = True
+        self.batch_limit = BATCH_BYTES_MAX
         self.sent: list[tuple[int, bytes]] = []
         self.machine = Machine(compile_pattern)
         self.machine.salt = b"s" * 10
@@ -76,6 +79,9 @@ class Bench:
 
     def has_leader(self) -> bool:
         return self.leader
+
+    def batch_bytes_max(self) -> int:
+        return self.batch_limit
 
     @property
     def sequences(self) -> list[int]:

@@ -14,6 +14,8 @@ from lmqcluster.core import Op
 from lmqcluster.node import proposer as module
 from lmqcluster.node.proposer import Group
 from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.limits import BATCH_BYTES_MAX, OLD_BATCH_BYTES_MAX
+from lmqcluster.wire.parts import LARGE_BYTES
 
 from .command_bench import INCARNATION, ORIGIN, Bench, Recorder, until
 
@@ -355,12 +357,43 @@ def test_too_much_that_waits_is_refused_and_nothing_is_queued() -> None:
 
 def test_batch_that_no_peer_could_take_is_refused_and_the_next_one_goes() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        bench.proposer.add(Group([Op.ACK, b"n" * (module.BATCH_PAYLOAD_BYTES_MAX + 1), [1]], ["large"], sink), 64)
+        bench.proposer.add(Group([Op.ACK, b"n" * (BATCH_BYTES_MAX + 1), [1]], ["large"], sink), 64)
         await bench.turn()
         push(bench, sink, b"x", "next")
         await bench.settle()
         assert [(told[0], told[1]) for told in sink.told] == [("too_large", ["large"]), ("ok", ["next"])]
         assert bench.sequences == [1]
+
+    run(scenario)
+
+
+def test_what_not_all_members_take_yet_is_refused_alone() -> None:
+    """Members of the former release would refuse the whole log from there on."""
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        bench.batch_limit = OLD_BATCH_BYTES_MAX
+        push(bench, sink, b"x", "before")
+        with pytest.raises(LmqError, match="until all members are upgraded") as caught:
+            push(bench, sink, bytes(OLD_BATCH_BYTES_MAX), "large")
+        assert caught.value.code == "too_large"
+        push(bench, sink, b"y", "after")
+        await bench.settle()
+        assert [(told[0], told[1]) for told in sink.told] == [("ok", ["before"]), ("ok", ["after"])]
+        bench.batch_limit = BATCH_BYTES_MAX
+        push(bench, sink, bytes(OLD_BATCH_BYTES_MAX), "large")
+        await bench.settle()
+        assert (sink.told[-1][0], sink.told[-1][1]) == ("ok", ["large"])
+
+    run(scenario)
+
+
+def test_a_large_batch_is_encoded_as_a_small_one() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for size in (10, LARGE_BYTES, 3 * LARGE_BYTES):
+            push(bench, sink, b"b" * size)
+            await bench.settle()
+        for _sequence, payload in bench.sent:
+            assert msgpack.packb(msgpack.unpackb(payload)) == payload
 
     run(scenario)
 

@@ -18,6 +18,7 @@ from lmqcluster.node import proposer as module
 from lmqcluster.node.proposer import Group, Proposer
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.limits import BATCH_BYTES_MAX
 
 DEADLINE_S = module.UNKNOWN_AFTER_S + 2 * module.SWEEP_S
 
@@ -86,6 +87,9 @@ class Bench:
 
     def has_leader(self) -> bool:
         return self.leader
+
+    def batch_bytes_max(self) -> int:
+        return BATCH_BYTES_MAX
 
     # Clients
 

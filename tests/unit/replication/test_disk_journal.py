@@ -385,3 +385,38 @@ def test_library_interface() -> None:
     assert (log.first_index, log.last_index, len(log)) == (2, 3, 2)
     with pytest.raises(RuntimeError, match="never empties"):
         log.clear()
+
+
+def test_a_large_entry_stays_in_memory_until_it_is_applied() -> None:
+    """Reading it back at once would hold up everything else."""
+    disk = SimDisk(random.Random(1))
+    journal = open_journal(disk, segment_bytes=MEGABYTE, cache_bytes=MEGABYTE)
+    large = b"\x00" + bytes(3 * MEGABYTE)
+    for index, command in ((2, large), (3, b"\x00small")):
+        journal.add(command, index, 1)
+        journal.sync()
+    assert journal.entries(2, 1)[0].command is large
+    journal.applied_last = 2
+    journal.add(b"\x00small", 4, 1)
+    journal.sync()
+    again = journal.entries(2, 1)[0].command
+    assert again == large
+    assert again is not large
+
+
+@pytest.mark.parametrize("is_power_failure", [False, True])
+def test_a_large_entry_has_a_file_of_its_own_and_survives(is_power_failure: bool) -> None:
+    disk = SimDisk(random.Random(1))
+    journal = open_journal(disk, segment_bytes=4096)
+    large = b"\x00" + random.Random(2).randbytes(100_000)
+    for index, command in enumerate((b"\x00before", large, b"\x00behind"), 2):
+        journal.add(command, index, 1)
+        journal.sync()
+    before = journal[:]
+    if is_power_failure:
+        disk.power_failure(random.Random(3))
+    else:
+        disk.process_crash()
+    again = open_journal(disk, segment_bytes=4096)
+    assert again[:] == before
+    assert again[2].command == large

@@ -23,6 +23,7 @@ from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.peer_tls import PeerTls
 from lmqcluster.replication.security import PeerSecurity
 from lmqcluster.replication.transport import PeerTransport
+from lmqcluster.wire.limits import FRAME_BYTES_MAX
 
 SECRET = b"the cluster's secret"
 LISTENER, DIALER = Identity("n2", 1, "127.0.0.1:1"), Identity("n1", 1, "127.0.0.1:2")
@@ -397,3 +398,66 @@ def test_order_of_what_waits_for_a_sync(authorities: dict[str, Path], kind: str)
         kind
     ]
     asyncio.run(_both_ways(*pair, _answers_wait))
+
+
+# --- large messages ---------------------------------------------------------------------------------------------------------
+
+
+def beat(number: int) -> dict[str, Any]:
+    return {"type": "where", "round": number}
+
+
+async def _pieces(transports: list[PeerTransport], inboxes: list[asyncio.Queue[dict[str, Any]]]) -> None:
+    """Small messages that are sent later overtake large ones; these arrive whole, in their order."""
+    peer = PeerNode(LISTENER.node_id)
+    sizes = [messages.BULK_BYTES, 3 * messages.BULK_BYTES, 40_000_000]
+    for number, size in enumerate(sizes):
+        assert transports[0].send(peer, proposal(number, size))
+    transports[0].flush()
+    assert transports[0].send(peer, beat(1))
+    transports[0].flush()
+    received = [await inboxes[1].get() for _ in range(4)]
+    assert received[0] == beat(1)
+    assert [message["sequence"] for message in received[1:]] == [0, 1, 2]
+    for message, size in zip(received[1:], sizes, strict=True):
+        assert message["batch"] == MARKER + bytes(size)
+
+
+@pytest.mark.parametrize("kind", ["plain", "sealed", "tls"])
+@runners
+def test_small_messages_overtake_large_ones(
+    authorities: dict[str, Path], kind: str, runner: Callable[..., None]
+) -> None:
+    ours = authorities["ours"]
+    plain, sealed = PeerSecurity(), PeerSecurity(SECRET)
+    pair = {"plain": (plain, plain), "sealed": (sealed, sealed), "tls": (guarded(ours, "n1"), guarded(ours, "n2"))}[
+        kind
+    ]
+    runner(_both_ways(*pair, _pieces))
+
+
+async def _whole(transports: list[PeerTransport], inboxes: list[asyncio.Queue[dict[str, Any]]]) -> None:
+    transports[0].takes_pieces = lambda node_id: node_id != LISTENER.node_id
+    peer = PeerNode(LISTENER.node_id)
+    assert transports[0].send(peer, proposal(1, messages.BULK_BYTES))
+    assert transports[0].send(peer, beat(1))
+    transports[0].flush()
+    assert [(await inboxes[1].get())["type"] for _ in range(2)] == ["propose", "where"]
+
+
+def test_a_member_that_does_not_know_pieces_gets_none() -> None:
+    asyncio.run(_both_ways(PeerSecurity(), PeerSecurity(), _whole))
+
+
+async def _endless_pieces() -> None:
+    async with listening(PeerSecurity()) as (address, received):
+        stream = await dial(DIALER, PeerSecurity(), address, "n2")
+        part = messages.encode({"type": "part", "data": bytes(1 << 20)})
+        for _ in range((FRAME_BYTES_MAX >> 20) + 1):
+            stream.write(part)
+        await stream.closed.wait()
+        assert received.empty()
+
+
+def test_a_message_with_more_pieces_than_it_may_have_ends_the_connection() -> None:
+    asyncio.run(asyncio.wait_for(_endless_pieces(), DEADLINE_S))

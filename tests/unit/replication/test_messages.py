@@ -65,6 +65,8 @@ EVERY: list[dict[str, Any]] = [
     {"type": "pre_vote_reply", "term": 3, "round": 1, "granted": True, "stranger": False},
     {"type": "where", "round": 2},
     {"type": "here", "round": 2, "last": 70, "members": b"m" * 16},
+    {"type": "part", "data": b"piece"},
+    {"type": "whole", "message": b"x"},
 ]
 WRONG_VALUES: list[Any] = [None, True, 1, 1.5, "text", b"bytes", [1], {"k": 1}]
 
@@ -115,7 +117,7 @@ def test_missing_and_additional_fields_are_refused(message: dict[str, Any]) -> N
             messages.decode(msgpack.packb(wrong))
 
 
-@pytest.mark.parametrize("kind", [0, 19, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
+@pytest.mark.parametrize("kind", [0, 21, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
 def test_unknown_kinds_are_refused(kind: object) -> None:
     with pytest.raises(FrameError, match="not a message of a known kind"):
         messages.decode(msgpack.packb([kind, 1]))
@@ -165,3 +167,52 @@ def test_entries_must_be_command_index_term(entry: object) -> None:
     payload = messages.encode({**EVERY[0], "entries": [[b"\x01", 5, 3], entry]})
     with pytest.raises(FrameError, match="an entry must be"):
         messages.decode(payload)
+
+
+LARGE = bytes(range(256)) * (messages.BULK_BYTES // 256) + b"more"
+IN_PIECES: list[dict[str, Any]] = [
+    {"type": "propose", "sequence": 7, "batch": LARGE},
+    {"type": "page", "page": b"name", "data": LARGE},
+    {
+        "type": "append_entries",
+        "term": 3,
+        "seq": 9,
+        "commit_index": 4,
+        "prevLogIdx": 4,
+        "prevLogTerm": 2,
+        "last": 5,
+        "entries": [[LARGE, 5, 3]],
+    },
+]
+
+
+@pytest.mark.parametrize("message", IN_PIECES, ids=ident)
+def test_what_is_large_can_be_taken_out_of_a_message_and_put_back(message: dict[str, Any]) -> None:
+    before = dict(message)
+    assert messages.bulk_of(message) is LARGE
+    whole = messages.decode(messages.envelope(message))
+    assert message == before
+    assert len(whole["message"]) < 100
+    assert messages.decode(whole["message"], LARGE) == messages.decode(messages.encode(message))
+
+
+def test_what_is_small_or_not_alone_stays_in_its_message() -> None:
+    append = IN_PIECES[2]
+    assert messages.bulk_of({**append, "entries": []}) is None
+    assert messages.bulk_of({**append, "entries": [[LARGE, 5, 3], [b"x", 6, 3]]}) is None
+    assert messages.bulk_of({"type": "propose", "sequence": 7, "batch": LARGE[: messages.BULK_BYTES]}) is None
+    assert all(messages.bulk_of(message) is None for message in EVERY)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "timeout_now", "term": 3},
+        {"type": "whole", "message": b"x"},
+        {**IN_PIECES[2], "entries": []},
+    ],
+    ids=ident,
+)
+def test_pieces_without_a_place_in_their_message_are_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(FrameError, match="has no place for what came in pieces"):
+        messages.decode(messages.encode(message), LARGE)

@@ -48,6 +48,35 @@ def _read(path: Path) -> list[Any]:
         store.close()
 
 
+def test_a_large_body_stands_in_pieces_and_is_read_back(tmp_path: Path) -> None:
+    """Larger than two blocks, and once exactly as large as blocks are."""
+    large = random.Random(1).randbytes(2 * snapshot_file.RAW_BYTES_MAX + 5)
+    records = [
+        ["first"],
+        ["ready", [7], [large], []],
+        ["ready", [8], [large[: snapshot_file.RAW_BYTES_MAX + 1]], []],
+        ["end"],
+    ]
+    _file(tmp_path, records, raw_bytes=snapshot_file.RAW_BYTES, raw_bytes_max=snapshot_file.RAW_BYTES_MAX)
+    assert _read(tmp_path) == records
+
+
+@given(sizes=st.lists(st.integers(0, 90), min_size=1, max_size=9))
+def test_a_large_record_in_parts_makes_the_same_blocks_as_in_one(sizes: list[int]) -> None:
+    parts = [bytes([number]) * size for number, size in enumerate(sizes)]
+    parts.append(bytes(41))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_file, "RAW_BYTES_MAX", 40)
+        packers = [snapshot_file.BlockPacker(), snapshot_file.BlockPacker()]
+        packers[0].add(b"".join(parts))
+        packers[1].add_large(parts)
+        blocks = [
+            [(kind, b"".join(pieces), records) for kind, pieces, records in packer.take_all()] for packer in packers
+        ]
+    assert blocks[0] == blocks[1]
+    assert all(len(payload) == 40 for _kind, payload, _records in blocks[0][:-1])
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> tuple[Path, bytes, list[int]]:
     """A small file with every kind of block: its path, bytes, and where blocks begin."""

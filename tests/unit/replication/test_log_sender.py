@@ -1,0 +1,109 @@
+"""A large entry on its way to a follower: heartbeats overtake it, other entries do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmqcluster.replication.journal import MemoryJournal
+from lmqcluster.replication.log_sender import LogSender
+from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.messages import BULK_BYTES
+from lmqcluster.replication.settings import RaftSettings
+
+FOLLOWER = PeerNode("f", "h:1")
+TERM = 3
+
+
+class Store:
+    term = TERM
+    vote: str | None = None
+
+    def save_vote(self, term: int, vote: str | None) -> None:
+        raise AssertionError((term, vote))
+
+
+class Leader:
+    """A leader whose messages a test looks at."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal(Store(), b"\x01")
+        self.sent: list[dict[str, Any]] = []
+        self.sender = LogSender(self, self, self.journal, self, RaftSettings(), {FOLLOWER})  # type: ignore[arg-type]
+        self.sender.begin_term([FOLLOWER])
+        self.heartbeat()
+        self.answer(1)
+        self.sent.clear()
+
+    def term(self) -> int:
+        return TERM
+
+    def commit_index(self) -> int:
+        return 1
+
+    def is_leader(self) -> bool:
+        return True
+
+    def send(self, _node: PeerNode, message: dict[str, Any]) -> bool:
+        self.sent.append(message)
+        return True
+
+    def add(self, size: int) -> None:
+        self.journal.add(bytes(size), self.journal.last_index + 1, TERM)
+
+    def flush(self) -> None:
+        self.sender.flush([FOLLOWER], None)
+
+    def heartbeat(self) -> None:
+        self.sender.replicate(FOLLOWER, heartbeat=True)
+
+    def answer(self, match: int) -> None:
+        progress = self.sender.progress_of(FOLLOWER)
+        progress.matched(match, progress.sequence)
+
+    def shown(self) -> list[tuple[int, list[int]]]:
+        """The entry before, and the entries, of what was sent since."""
+        sent, self.sent = self.sent, []
+        return [(message["prevLogIdx"], [entry.idx for entry in message["entries"]]) for message in sent]
+
+
+def test_heartbeats_go_on_from_before_a_large_entry_until_it_is_answered() -> None:
+    leader = Leader()
+    leader.add(10)
+    leader.add(BULK_BYTES + 1)
+    leader.add(10)
+    leader.flush()
+    assert leader.shown() == [(1, [2]), (2, [3])]
+    leader.flush()
+    leader.heartbeat()
+    assert leader.shown() == [(2, [])]
+    leader.answer(2)
+    leader.flush()
+    assert leader.shown() == []
+    assert not leader.sender.has_sent_all(FOLLOWER)
+    leader.answer(3)
+    leader.flush()
+    assert leader.shown() == [(3, [4])]
+    assert leader.sender.has_sent_all(FOLLOWER)
+
+
+def test_a_large_entry_is_no_probe() -> None:
+    leader = Leader()
+    leader.add(BULK_BYTES + 1)
+    leader.sender.progress_of(FOLLOWER).probe_from(2)
+    leader.flush()
+    leader.flush()
+    assert leader.shown() == [(1, [])]
+    leader.answer(1)
+    leader.flush()
+    assert leader.shown() == [(1, [2])]
+
+
+def test_a_large_entry_is_sent_again_after_a_refusal() -> None:
+    leader = Leader()
+    leader.add(BULK_BYTES + 1)
+    leader.flush()
+    leader.sender.progress_of(FOLLOWER).probe_from(2)
+    leader.flush()
+    leader.answer(1)
+    leader.flush()
+    assert leader.shown() == [(1, [2]), (1, []), (1, [2])]
