@@ -187,7 +187,8 @@ class _Nodes(threading.Thread):
 def _options(number: int, exclusive: bool) -> list[str]:
     """Half of the safe consumers have a pool."""
     if exclusive:
-        return ["--exclusive"]
+        # A short lease: nobody else has its turn until the lease of one that was killed is over.
+        return ["--exclusive", "--prefetch", "64", "--lease", "2", "--hold", "0"]
     return ["--prefetch", "16", "--at-once", str(AT_ONCE if number >= 2 else 1), "--hold", "0.003"]
 
 
@@ -272,10 +273,10 @@ def main() -> int:
         outcome = recipe_loop(
             Path(folder),
             exclusive=exclusive,
-            items=given.items if exclusive or given.items else 100_000,
+            items=given.items or (None if exclusive else 100_000),
             seconds=given.seconds,
             seed=given.seed,
-            waiting_max=200 if exclusive else WAITING_MAX,
+            waiting_max=200 if given.items is None and exclusive else WAITING_MAX,
         )
     print(f"seed {given.seed}: {outcome}")
     print("\n".join(outcome.violations[:20]))

@@ -28,9 +28,10 @@ def consumers(shared_cluster: Cluster, tmp_path: Path, queue_name: str) -> Itera
         yield made
 
 
+@pytest.mark.parametrize("prefetch", [1, 32])
 @pytest.mark.parametrize("flavour", ["threads", "aio"])
 def test_exclusive_consumers_that_are_killed_one_after_the_other(
-    consumers: Consumers, flavour: str, shared_cluster: Cluster, queue_name: str
+    consumers: Consumers, flavour: str, prefetch: int, shared_cluster: Cluster, queue_name: str
 ) -> None:
     def standing_by() -> int:
         return int(shared_cluster[0].get_json(f"/v1/queues/{queue_name}")["standing_by"])
@@ -41,7 +42,8 @@ def test_exclusive_consumers_that_are_killed_one_after_the_other(
     ):
         producer.put("0")
         for number in range(3):
-            consumers.start(f"c{number}", flavour, "--exclusive", "--lease", str(LEASE_S))
+            options = ("--exclusive", "--lease", str(LEASE_S), "--prefetch", str(prefetch))
+            consumers.start(f"c{number}", flavour, *options)
             wait_for(lambda number=number: consumers.handled() and standing_by() == number, f"{number} in line")  # type: ignore[misc]
         for number in range(1, ITEMS):
             producer.put(str(number))

@@ -17,7 +17,7 @@ from .envelope import pack_items, unpack_items
 from .errors import CorruptItemError
 from .options import ErrorMode, QueueOptions
 from .serializers import Serializer
-from .session_pulls import SessionPulls, Taken
+from .session_pulls import PAUSE_S, SessionPulls, Taken
 
 __all__ = ["DELIVERIES_MAX", "Consumption", "content_bytes", "dead_letters"]
 
@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 DELIVERIES_MAX = 1 << 40
 """How often a message may come again where nothing else is asked for."""
-_PAUSE_S = 0.5
-"""After a pull that the cluster refused."""
 
 
 def content_bytes(message: Message) -> bytes:
@@ -135,7 +133,7 @@ class Consumption(Generic[T]):
             self._ready.extend(await self._pulls.pull(max(self._options.prefetch, self._free)))
         except LmqError as error:
             logger.warning("no items can be taken from the queue %r, it is tried again: %s", self._queue, error)
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
         return self._ready.popleft() if self._ready else None
 
     async def _give_back(self, messages: Sequence[Message]) -> None:
@@ -159,6 +157,10 @@ class Consumption(Generic[T]):
                     await self._hand_over(message, item)
         except LmqError as error:
             logger.warning("an item of %r was not settled, it may come again: %s", self._queue, error)
+            if self._options.exclusive:
+                # Nothing may overtake it.
+                self._ready.clear()
+                await self._pulls.give_up()
         except asyncio.CancelledError:
             if self._caller.interruptible and self._options.safe:
                 await self._give_back([message])
@@ -227,6 +229,10 @@ class Consumption(Generic[T]):
                     raise
             else:
                 return
+        if self._options.exclusive and not delay:
+            # Nothing may overtake it, so what was taken in advance goes back before.
+            ready, self._ready = self._ready, deque()
+            await self._client.put_back_many(self._queue, [taken.message.id for taken in ready])
         if not await message.nack(delay=delay, place=self._place):
             logger.warning("an item of %r was somebody else's before it was given back", self._queue)
 

@@ -93,7 +93,7 @@ class QueueOptions:
         concurrency: most items in the consumer's hands at once. With an executor: as many as it has threads, if it tells.
         retry_delay: seconds after which an item comes again whose consumer raised.
         max_attempts: deliveries before an item goes to the queue ``NAME.dead``; needed for DEAD_LETTER, and only there.
-        prefetch: how many messages to take at once. They are the consumer's while they wait for it.
+        prefetch: how many messages to take at once. They are the consumer's while they wait for it, and are handed out one by one.
         exclusive: have one consumer in the cluster at a time, so that items are handled strictly in order. The others stand by.
     """
 
@@ -130,10 +130,8 @@ class QueueOptions:
             raise ValueError(f"max_attempts must be 1 or more, not {self.max_attempts!r}")
         if (self.max_attempts is not None) != (self.error_mode is ErrorMode.DEAD_LETTER):
             raise ValueError("max_attempts and ErrorMode.DEAD_LETTER go together")
-        if self.exclusive and (max(self.concurrency, self.prefetch) > 1 or not self.safe):
-            raise ValueError(
-                "exclusive needs safe=True, and neither concurrency nor prefetch: there is one item at a time"
-            )
+        if self.exclusive and (self.concurrency > 1 or not self.safe):
+            raise ValueError("exclusive needs safe=True and no concurrency: there is one item at a time")
         if not self.safe and self.error_mode is not ErrorMode.REQUEUE:
             raise ValueError("an error mode needs safe=True: otherwise items are acknowledged before they are consumed")
 

@@ -9,8 +9,12 @@ from lmqcluster.wire.errors import LmqError
 from ..async_client import AsyncClient
 from ..message import Message
 from ..session_calls import ClientSession
+from .callers import logger
 
-__all__ = ["SessionPulls", "Taken"]
+__all__ = ["PAUSE_S", "SessionPulls", "Taken"]
+
+PAUSE_S = 0.5
+"""After a request that the cluster refused."""
 
 
 class Taken:
@@ -73,6 +77,21 @@ class SessionPulls:
         session, self._session = self._session, None
         if session is not None:
             await session.__aexit__(None, None, None)
+
+    async def give_up(self) -> None:
+        """End the session for sure, however long it takes to reach the cluster: at the latest it runs out."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        await session.abandon()
+        while not session.lost and asyncio.get_running_loop().time() < session.until:
+            try:
+                await self._client.end_session(session.id)
+            except LmqError as error:
+                logger.info("a session could not be ended, it is tried again: %s", error)
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
 
     async def abandon(self) -> None:
         """Let the session run out, because somebody still works on what it holds."""

@@ -6,7 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 from lmqcluster import Client
+from lmqcluster.client import in_memory
 from lmqcluster.client.recipes import DistributedQueue, QueueOptions, TextSerializer
 from lmqcluster.testing import MemoryCluster
 
@@ -161,14 +164,13 @@ def test_a_group_whose_session_has_ended_is_not_handed_out_any_further() -> None
     assert got == ["0"]
 
 
-def exclusive(
-    client: Client, take: Callable[[str], None] | None, name: str = "q", lease: float = 3600
-) -> DistributedQueue[str]:
-    options = QueueOptions(safe=True, exclusive=True, lease=lease, put_in_background=False)
-    return DistributedQueue(client, name, TextSerializer(), take, options)
+def exclusive(client: Client, take: Callable[[str], None] | None, prefetch: int = 1) -> DistributedQueue[str]:
+    options = QueueOptions(safe=True, exclusive=True, lease=3600, put_in_background=False, prefetch=prefetch)
+    return DistributedQueue(client, "q", TextSerializer(), take, options)
 
 
-def test_one_exclusive_consumer_has_all_items_in_order_and_then_the_next() -> None:
+@pytest.mark.parametrize("prefetch", [1, 7])
+def test_one_exclusive_consumer_has_all_items_in_order_and_then_the_next(prefetch: int) -> None:
     got: list[tuple[int, str]] = []
     failed: list[str] = []
 
@@ -182,7 +184,7 @@ def test_one_exclusive_consumer_has_all_items_in_order_and_then_the_next() -> No
         return take
 
     with MemoryCluster() as cluster, exclusive(cluster.client(), None) as producer:
-        first, second = exclusive(cluster.client(), taker(1)), exclusive(cluster.client(), taker(2))
+        first, second = (exclusive(cluster.client(), taker(number), prefetch) for number in (1, 2))
         first.start()
         second.start()
         for number in range(20):
@@ -212,3 +214,52 @@ def test_nothing_overtakes_an_item_whose_delivery_to_an_exclusive_consumer_was_l
             cut(client)
             until(lambda: len(got) == 3, "all items")
     assert got == ["first", "lost", "next"]
+
+
+def test_what_an_exclusive_consumer_took_in_advance_waits_for_an_item_that_failed() -> None:
+    got: list[str] = []
+    go = threading.Event()
+
+    def take(item: str) -> None:
+        assert go.wait(PATIENCE_S)
+        got.append(item)
+        if got.count("1") == 1 and item == "1":
+            raise ValueError(item)
+
+    with MemoryCluster() as cluster, exclusive(cluster.client(), None) as producer:
+        for number in range(5):
+            producer.put(str(number))
+        with exclusive(cluster.client(), take, prefetch=5):
+            until(lambda: producer.message_count() == 0, "all are taken")
+            go.set()
+            until(lambda: len(got) == 6, "all items")
+    assert got == ["0", "1", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+def test_nothing_overtakes_an_item_whose_exclusive_consumer_could_not_acknowledge_it(
+    prefetch: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    got: list[str] = []
+    go, begun = threading.Event(), threading.Event()
+
+    def take(item: str) -> None:
+        got.append(item)
+        begun.set()
+        assert go.wait(PATIENCE_S)
+
+    with MemoryCluster() as cluster, exclusive(cluster.client(), None) as producer:
+        for number in range(3):
+            producer.put(str(number))
+        client = cluster.client(timeout_s=0.2)
+        with exclusive(client, take, prefetch):
+            assert begun.wait(PATIENCE_S)
+            address = client.address
+            assert address is not None
+            accept = in_memory._clusters.pop(address)
+            cut(client)
+            go.set()
+            until(lambda: "was not settled" in caplog.text, "the ack is given up")
+            in_memory._clusters[address] = accept
+            until(lambda: len(got) >= 4, "all items")
+    assert got == ["0", "0", "1", "2"]
