@@ -93,7 +93,7 @@ class QueueOptions:
         concurrency: most items in the consumer's hands at once. With an executor: as many as it has threads, if it tells.
         retry_delay: seconds after which an item comes again whose consumer raised.
         max_attempts: deliveries before an item goes to the queue ``NAME.dead``; needed for DEAD_LETTER, and only there.
-        prefetch: how many messages to take at once. They are the consumer's while they wait for it, and are handed out one by one.
+        prefetch: how many messages to take at once. They are the consumer's, and are handed out one by one.
         exclusive: have one consumer in the cluster at a time, so that items are handled strictly in order. The others stand by.
     """
 
