@@ -31,8 +31,9 @@ class NodeSession:
 
     def __init__(self, service: QueueService) -> None:
         self._sessions = service.sessions
-        service.board.session_ended.append(self._ended)
+        service.board.session_ended.append(self.ended)
         self._id: bytes | None = None
+        self._number = 0
         self._opening: asyncio.Task[bytes] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._closed = False
@@ -61,6 +62,7 @@ class NodeSession:
             self._sessions.end_soon(session, OWNER)
             raise LmqError("shutting_down", "the node is shutting down; use another node")
         self._id, self._sure_until_s = session, asked_s + TTL_S
+        self._number = self._sessions.number(session)
         self._renewing = asyncio.create_task(self._renew(session))
         return session
 
@@ -90,6 +92,10 @@ class NodeSession:
         """Whether this is the session still, and was renewed so lately that the cluster cannot have ended it."""
         return self._id == session and monotonic() < self._sure_until_s
 
+    def sure_number(self) -> int | None:
+        """The number of the session; None if there is none, or one that the cluster may have ended."""
+        return self._number if self._id is not None and monotonic() < self._sure_until_s else None
+
     async def is_alive(self, session: bytes) -> bool:
         """As `is_surely_alive`; a node that was frozen or cut off asks the cluster first.
 
@@ -104,8 +110,9 @@ class NodeSession:
         """The cluster does not know this session any more."""
         self._lose(session)
 
-    def _ended(self, number: int) -> None:
-        if self._id is not None and self._sessions.number(self._id) == number:
+    def ended(self, number: int) -> None:
+        """The session of this number is no more; it may be another one by now."""
+        if self._id is not None and self._number == number:
             self._lose(self._id)
 
     def _lose(self, session: bytes) -> None:

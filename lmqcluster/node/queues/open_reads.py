@@ -13,15 +13,16 @@ from ...core.sessions import LEASES_MAX
 from ...wire.errors import LmqError
 from ..proposer import Group
 from .deliveries import Delivery, rendered
+from .direct_reads import DirectRead, HasRoom, Taker
 from .node_session import OWNER, NodeSession
 from .proposals import unheard
 from .read_turns import ReadTurns
 from .service import QueueService
+from .shares import Asker
 from .times import lease_us
 
 __all__ = ["OpenReads"]
 
-HasRoom = Callable[[int], bool]
 _NUMBERS_MAX = 1_000
 
 
@@ -143,6 +144,31 @@ class OpenReads:
         service.check_name(queue, OWNER)
         start = partial(self._turns.open, layout.asks_with_lease(0, settles=True))
         return await service.delivered(start, queue, (1, 0.0), None)
+
+    def take_directly(self, queue: bytes, taker: Taker, has_room: HasRoom, *, settles: bool = False) -> bool:
+        """As `take` of one message, or with `settles` as `take_settled`, without a task; the outcome comes to `taker`.
+
+        Returns:
+            False if more is needed for that than one command; then nothing was sent.
+        """
+        service, session = self._service, self._session
+        found = service.machine().queues.get(queue)
+        if found is None or found.is_exclusive() or service.machine().version < 3:
+            return False
+        if settles:
+            asked, charged, number = layout.asks_with_lease(0, settles=True), True, None
+        else:
+            number, charged = session.sure_number(), _has_dead_letters(found)
+            if number is None:
+                return False
+            asked = layout.asks_in_session(0, number, int(charged), -1, *service.owned(OWNER))
+        puller = DirectRead(service, session, number, taker, has_room, charged=charged)
+        self._turns.open(asked, queue, (puller, None, 1, 0.0))
+        return True
+
+    def confirm_to(self, outcome: Asker, queue: bytes, numbers: Sequence[int]) -> None:
+        """As `confirm_soon`; which of them were open comes to `outcome`."""
+        self._turns.confirm_to(outcome, queue, numbers)
 
     def confirm_soon(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
         """Send the end of these deliveries with this turn, before what is opened in it.

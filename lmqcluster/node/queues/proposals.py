@@ -81,8 +81,12 @@ class Proposals:
 
     async def look_up(self) -> None:
         """As `barrier`, but without an entry of the log if the other members answer."""
-        if self.fresh is None or not await self.fresh():
+        if not await self.refresh():
             await self.barrier()
+
+    async def refresh(self) -> bool:
+        """As `look_up`, if that is possible soon without an entry of the log; False if local reads may lack something."""
+        return self.fresh is not None and await self.fresh()
 
     async def ask(self, request: requests.Request) -> Any:
         """As `propose`, for a request that was made by the functions of `requests`."""

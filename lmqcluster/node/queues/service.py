@@ -39,13 +39,13 @@ from .queue_events import QueueEvents
 from .rules import check_rules
 from .session_list import SessionList
 from .sessions import Sessions
-from .shares import Share, shares
+from .shares import Asker, Share, shares
 from .subscriptions import Subscriptions
 from .times import lease_us, retry_delay_us
 from .transactions import Step, run_transaction
 from .waiting_pushes import WaitingPushes
 
-__all__ = ["QueueService"]
+__all__ = ["QueueService", "no_room"]
 
 HasRoom = Callable[[int], bool]
 
@@ -202,9 +202,15 @@ class QueueService(Proposals):
 
         Raises: as `push`, if they cannot be sent.
         """
+        outcome: asyncio.Future[list[int]] = self._loop.create_future()
+        self.push_run_to(outcome, queue, contents, owner)
+        return outcome
+
+    def push_run_to(self, outcome: Asker, queue: bytes, contents: list[bytes], owner: bytes = b"") -> None:
+        """As `push_run`; the flags come to `outcome`."""
         self.check_name(queue, owner)
         self.check_push(max(map(len, contents)))
-        share = Share(self._loop.create_future(), len(contents))
+        share = Share(outcome, len(contents))
         size, tail = sum(map(len, contents)) + 8 * len(contents), self.proposer.tail
         if tail is not None and tail.sink is shares and tail.command[QUEUE] == queue and tail.command[OP] == Op.PUSH:
             tail.command[CONTENTS].extend(contents)
@@ -213,7 +219,6 @@ class QueueService(Proposals):
         else:
             command = layout.push(queue, None, contents, None, 0)
             self.proposer.add(Group(command, [share] * len(contents), shares), size + 64)
-        return share.future
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
@@ -344,9 +349,7 @@ class QueueService(Proposals):
         taken, size_bytes = first_of(delivered)
         if has_room is not None and delivered and not has_room(size_bytes):
             pulls.put_back(delivered, charged=charged)
-            raise LmqError(
-                "overloaded", "the client leaves too much unread for another message; read it, then try again"
-            )
+            raise no_room()
         if taken < len(delivered):
             pulls.put_back(delivered[taken:], charged=charged)
             return delivered[:taken]
@@ -489,6 +492,11 @@ class _FlagSink:
         for future in group.tickets:
             if not future.done():
                 future.set_exception(LmqError(error.code, error.message))
+
+
+def no_room() -> LmqError:
+    """Why a message was put back that the client cannot take."""
+    return LmqError("overloaded", "the client leaves too much unread for another message; read it, then try again")
 
 
 def _cancel(pulls: Pulls, puller: Puller) -> None:

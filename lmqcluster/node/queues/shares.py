@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 from ...wire.errors import LmqError
 from ..proposer import Group
 
-__all__ = ["Share", "shares"]
+__all__ = ["Asker", "Share", "shares"]
+
+
+class Asker(Protocol):
+    """Who waits for the results of some items: a future, or what does without one."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, result: Any, /) -> None:
+        """The results; None if there was nothing to carry the command out on."""
+
+    def set_exception(self, exception: LmqError, /) -> None:
+        """It was refused, or its outcome is unknown."""
 
 
 class Share:
     """The items of one request, which stand together in a command.
 
     Attributes:
-        future: takes the results of these items; None if there was nothing to carry the command out on.
+        outcome: takes the results of these items.
         count: how many they are.
     """
 
-    __slots__ = ("count", "future")
+    __slots__ = ("count", "outcome")
 
-    def __init__(self, future: asyncio.Future[Any], count: int) -> None:
-        self.future = future
+    def __init__(self, outcome: Asker, count: int) -> None:
+        self.outcome = outcome
         self.count = count
 
 
@@ -34,14 +46,14 @@ class _Shares:
         while position < len(tickets):
             share: Share = tickets[position]
             end = position + share.count
-            if not share.future.done():
-                share.future.set_result(None if result is None else result[position:end])
+            if not share.outcome.done():
+                share.outcome.set_result(None if result is None else result[position:end])
             position = end
 
     def failed(self, group: Group, error: LmqError) -> None:
         for share in dict.fromkeys(group.tickets):
-            if not share.future.done():
-                share.future.set_exception(LmqError(error.code, error.message))
+            if not share.outcome.done():
+                share.outcome.set_exception(LmqError(error.code, error.message))
 
 
 shares = _Shares()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -64,6 +64,9 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._writable: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
+        # Whether a request is under way without the worker, and what the worker has to do before the next one.
+        self._is_direct = False
+        self._rest: Callable[[], Awaitable[None]] | None = None
         self._paused = False
         self._closing = False
         self._closed = False
@@ -77,6 +80,11 @@ class KestrelConnection(asyncio.Protocol, ABC):
         """Whether the client is gone."""
         return self._closed
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the client gets no more answers."""
+        return self._closing
+
     @abstractmethod
     async def serve(self) -> None:
         """Carry out what is complete in `buffer`, and set `wanted` to more than what is left there.
@@ -88,6 +96,14 @@ class KestrelConnection(asyncio.Protocol, ABC):
     @abstractmethod
     def refuse(self, error: LmqError) -> None:
         """Tell the client why it cannot be served; the connection ends."""
+
+    def begin_directly(self) -> bool:
+        """Begin the request that is all of `buffer` without the worker, if that can be done; it ends with `end_directly`.
+
+        Most requests come alone and need one command. A task that wakes up for each of them, and again for its outcome, costs
+        as much as all the rest that a node has to do for it.
+        """
+        return False
 
     # --- asyncio --------------------------------------------------------------------------------------------------
 
@@ -115,14 +131,23 @@ class KestrelConnection(asyncio.Protocol, ABC):
         if len(self.buffer) > READ_AHEAD_BYTES and not self._account():
             error = LmqError("overloaded", "unfinished requests fill the node's buffers; try again later")
             self.place.note(Ending.MEMORY, error.message)
-            self.refuse(error)
-            self.close()
+            self.fail(error)
             return
         if len(self.buffer) > max(self.wanted, READ_AHEAD_BYTES) and not self._paused:
             self._paused = True
             self._transport.pause_reading()
-        if self._more is not None and len(self.buffer) >= self.wanted and not self._more.done():
-            self._more.set_result(None)
+        self._look()
+
+    def _look(self) -> None:
+        """Begin what has come, unless something is under way."""
+        more = self._more
+        if more is None or self._is_direct or len(self.buffer) < self.wanted or more.done():
+            return
+        if self._writable is None and self.begin_directly():
+            self._is_direct = True
+            self._idle.clear()
+        else:
+            more.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._closed = self._closing = True
@@ -154,6 +179,9 @@ class KestrelConnection(asyncio.Protocol, ABC):
                     await self._wait_for_more()
                 self._idle.clear()
                 self._check()
+                if self._rest is not None:
+                    rest, self._rest = self._rest, None
+                    await rest()
                 await self.serve()
                 await self.flushed()
                 self._idle.set()
@@ -163,13 +191,30 @@ class KestrelConnection(asyncio.Protocol, ABC):
         except ClosedError:
             self.close()
         except LmqError as exc:
-            self.refuse(exc)
-            self.close()
+            self.fail(exc)
         except Exception:
             # A bug, which must not leave the connection open without an answer.
             log.exception("request failed", protocol=self.port.protocol)
-            self.refuse(LmqError("internal", "the node met a bug; its log has the details"))
-            self.close()
+            self.fail(LmqError("internal", "the node met a bug; its log has the details"))
+
+    def fail(self, error: LmqError) -> None:
+        """Tell the client why it cannot be served, and end the connection."""
+        self.refuse(error)
+        self.close()
+
+    def end_directly(self, rest: Callable[[], Awaitable[None]] | None = None) -> None:
+        """The request that `begin_directly` has begun is answered; or the worker has to do the `rest`."""
+        self._is_direct = False
+        self._begun_s = self.loop.time()
+        if rest is not None:
+            self._rest = rest
+            if self._more is not None and not self._more.done():
+                self._more.set_result(None)
+            return
+        self._idle.set()
+        self._account()
+        self._resume()
+        self._look()
 
     async def _wait_for_more(self) -> None:
         self._resume()
@@ -278,10 +323,11 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     def is_stalled(self, now_s: float, request_s: float) -> bool:
         """Whether an unfinished request takes too long to come."""
-        if self._more is None or not self.buffer:
+        if self._more is None or self._is_direct or not self.buffer:
             return False
         return self._begun_s + request_s + len(self.buffer) / ARRIVAL_BYTES_PER_S < now_s
 
     def is_idle(self, now_s: float, idle_s: float) -> bool:
         """Whether nothing has come for `idle_s`, nothing is under way, and no read is open."""
-        return self._more is not None and not self.held and self._heard_s < now_s - idle_s
+        is_waiting = self._more is not None and not self._is_direct
+        return is_waiting and not self.held and self._heard_s < now_s - idle_s

@@ -9,6 +9,7 @@ from itertools import islice
 
 from ...core.commands import Delivered
 from ...node.queues.open_reads import OpenReads
+from ...node.queues.shares import Asker
 
 __all__ = ["HeldReads"]
 
@@ -59,19 +60,24 @@ class HeldReads:
         closing.add_done_callback(_note)
         return closing, len(numbers)
 
+    def confirm_to(self, outcome: Asker, queue: bytes) -> None:
+        """Send the end of the oldest, as `confirm_soon`; its result comes to `outcome`, which calls `forget` then."""
+        self._reads.confirm_to(outcome, queue, self._oldest(queue, 1))
+
     async def confirmed(self, queue: bytes, closing: asyncio.Future[list[bool] | None], count: int) -> None:
         """Wait until the cluster has confirmed what `confirm_soon` has sent. Raises as `confirm`."""
         await closing
-        self._forget(queue, count)
+        self.forget(queue, count)
 
     async def abort(self, queue: bytes) -> None:
         """Give the oldest of a queue back to the head. Raises as `confirm`."""
         numbers = self._oldest(queue, 1)
         if numbers:
             await self._reads.abort_numbers(queue, numbers)
-            self._forget(queue, 1)
+            self.forget(queue, 1)
 
-    def _forget(self, queue: bytes, count: int) -> None:
+    def forget(self, queue: bytes, count: int = 1) -> None:
+        """The cluster has confirmed the `count` oldest, or has them back."""
         held = self._held.get(queue)
         if held is None:
             return

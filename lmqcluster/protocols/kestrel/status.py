@@ -39,6 +39,11 @@ class ServerStatus:
         """Whether clients may put, flush and delete."""
         return self.present < Status.READONLY
 
+    @property
+    def takes_reads(self) -> bool:
+        """Whether clients may take items out, and look at them."""
+        return self.present < Status.QUIESCENT
+
     def set(self, name: str) -> bool:
         """Change it; False if there is no such status.
 
@@ -65,7 +70,7 @@ class ServerStatus:
 
     def check_read(self, operation: str) -> None:
         """Refuse what takes items out, or looks at them. Raises as `check_write`."""
-        if self.present >= Status.QUIESCENT:
+        if not self.takes_reads:
             raise self._unavailable(operation)
 
     @staticmethod

@@ -97,6 +97,8 @@ async def _flush_all_expired(connection: MemcacheConnection, _tokens: list[bytes
 async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
     port, principal = connection.port, _queues(connection).principal
     principal.require_role(Role.READ)
+    # Without a leader there are statistics, too.
+    await port.node.service.refresh()
     for name, value in (await global_stats(port.node)).items():
         connection.write(f"STAT {name} {value}\r\n".encode())
     for queue in queues_seen(port.node, principal):
@@ -113,6 +115,7 @@ async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
 async def _dump_stats(connection: MemcacheConnection, tokens: list[bytes]) -> None:
     port, principal = connection.port, _queues(connection).principal
     principal.require_role(Role.READ)
+    await port.node.service.refresh()
     seen = queues_seen(port.node, principal)
     wanted = tokens[1:] or seen
     known = set(seen)

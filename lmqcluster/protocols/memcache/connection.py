@@ -14,7 +14,9 @@ from ...wire.errors import ERRORS, LmqError
 from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.numbers import int32
 from ..kestrel.port import KestrelPort
+from . import direct
 from .commands import COMMANDS
+from .direct import GETS, NOT_STORED, STORED
 from .get import serve_get
 from .parser import Parser, Request
 from .requests import ttl_of
@@ -27,8 +29,6 @@ RUN_BYTES = 128 * 1024
 """About so many bytes of puts are sent as one."""
 GETS_MAX = 512
 """Equal gets that are carried out together."""
-GETS = frozenset((b"get", b"gets"))
-STORED, NOT_STORED = b"STORED\r\n", b"NOT_STORED\r\n"
 _TEXT_MAX = 400
 
 
@@ -90,12 +90,40 @@ class MemcacheConnection(KestrelConnection):
         parser.drop(self.buffer)
         self.wanted = parser.wanted
 
+    # --- one request alone ---------------------------------------------------------------------------------------
+
+    def begin_directly(self) -> bool:
+        """See the base class."""
+        parser = self._parser
+        request = parser.alone(self.buffer)
+        if request is None:
+            return False
+        if not direct.begin(self, request):
+            parser.leave()
+            return False
+        parser.drop(self.buffer)
+        # Nothing is left of which a part has come.
+        self.wanted = 1
+        return True
+
+    def answer_directly(self, answer: bytes) -> None:
+        """The request that `direct` has begun is carried out."""
+        if not self.is_closing:
+            self.write(answer)
+            self.end_directly()
+
+    def failed_directly(self, operation: str, queue: bytes, error: LmqError, since_s: float) -> None:
+        """The request that `direct` has begun is refused, or its outcome is unknown."""
+        self.note(operation, queue, error.code, since_s)
+        if not self.is_closing:
+            self.fail(error)
+
     # --- set ------------------------------------------------------------------------------------------------------
 
     def _put_soon(self, request: Request) -> bool:
         """Send a put of which nothing is special, with those like it that follow; False for another one."""
         tokens, queues = request.tokens, self.queues
-        if queues is None or tokens[3] != b"0" or int32(tokens[2]) is None or not queues.is_prepared(tokens[1]):
+        if queues is None or not direct.is_plain_put(queues, request):
             return False
         if not self._puts:
             self._puts_since_s = self.loop.time()

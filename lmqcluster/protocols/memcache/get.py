@@ -13,7 +13,7 @@ from .requests import Get, parse_get
 if TYPE_CHECKING:
     from .connection import MemcacheConnection
 
-__all__ = ["END", "serve_get", "value_of"]
+__all__ = ["END", "answer_get", "serve_get", "value_of"]
 
 END = b"END\r\n"
 ERROR = b"ERROR\r\n"
@@ -30,13 +30,17 @@ async def serve_get(connection: MemcacheConnection, tokens: list[bytes], count: 
     Raises:
         ClosedError: the client has broken a rule, and was told so.
     """
-    queues = connection.queues
-    if queues is None:
-        raise ClosedError
     if len(tokens) < 2:
         connection.write(b"CLIENT_ERROR the key is missing\r\n" * count)
         return
-    asked = parse_get(tokens[1])
+    await answer_get(connection, parse_get(tokens[1]), count)
+
+
+async def answer_get(connection: MemcacheConnection, asked: Get, count: int = 1) -> None:
+    """Answer what was asked for `count` times. Raises as `serve_get`."""
+    queues = connection.queues
+    if queues is None:
+        raise ClosedError
     held, counts = connection.held, connection.port.counts
     if asked.aborts:
         for _ in range(count):

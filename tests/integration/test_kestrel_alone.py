@@ -1,0 +1,139 @@
+"""Memcache requests that come alone, in pieces, or while another one is under way: answered alike and in order."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections import Counter
+
+import pytest
+
+from .cluster import Cluster
+from .kestrel_ports import Lines, limit
+from .test_kestrel_memcache import END, put, value
+
+STORED = b"STORED\r\n"
+
+
+@pytest.fixture
+def queue(queue_name: str) -> bytes:
+    return queue_name.encode()
+
+
+def send_in_pieces(client: Lines, other: Lines, *pieces: bytes) -> None:
+    """The node has read each of them before the next one leaves: it has answered somebody else meanwhile."""
+    for piece in pieces:
+        client.send(piece)
+        other.send(b"version\r\n")
+        assert other.until(b"\r\n").startswith(b"VERSION ")
+
+
+def test_a_short_request_follows_a_long_one_that_came_in_pieces(shared_cluster: Cluster, queue: bytes) -> None:
+    with Lines(shared_cluster[1]) as client, Lines(shared_cluster[1]) as other:
+        put(client, queue, b"1", b"2", b"3")
+        # The first read has the node open its session.
+        client.ask(b"get %b/open\r\n" % queue, value(queue, b"1"))
+        send_in_pieces(client, other, b"get %b/t=100" % queue, b"000/op", b"en\r\n")
+        client.expect(value(queue, b"2"))
+        client.ask(b"quit\n", b"")
+        client.expect_end()
+
+
+def test_what_comes_while_a_request_is_under_way_is_answered_behind_it(shared_cluster: Cluster, queue: bytes) -> None:
+    """Cut anywhere, so that any part of the stream may be a request that comes alone."""
+    rng = random.Random(5)
+    for node in shared_cluster:
+        with Lines(node) as client:
+            requests, answers = [], []
+            for number in range(60):
+                body = b"%d" % number
+                requests.append(b"set %b 0 0 %d\r\n%b\r\n" % (queue, len(body), body))
+                requests.append(b"get %b/close/open\r\n" % queue)
+                answers += [STORED, value(queue, body)]
+                if number % 7 == 0:
+                    requests += [b"get %b/close\r\n" % queue, b"get %b/peek\r\n" % queue, b"get %b\r\n" % queue]
+                    answers += [END] * 3
+            stream = b"".join(requests)
+            cuts = sorted(rng.sample(range(1, len(stream)), 150))
+            for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+                client.send(stream[start:end])
+            client.expect(b"".join(answers))
+            client.ask(b"get %b/close\r\n" % queue, END)
+
+
+def test_of_many_who_want_the_same_item_one_gets_it_and_the_others_wait_on(
+    shared_cluster: Cluster, queue: bytes
+) -> None:
+    consumers = [Lines(shared_cluster[number % 3]) for number in range(12)]
+    got: Counter[bytes] = Counter()
+    with Lines(shared_cluster[0]) as producer:
+        for round_ in range(20):
+            put(producer, queue, b"%d" % round_)
+            for consumer in consumers:
+                consumer.send(b"get %b/t=50/close/open\r\n" % queue)
+            for consumer in consumers:
+                said = consumer.until(END)
+                got[said.split(b"\r\n")[1] if said != END else b""] += 1
+            # One closes what it has with the next round, so that none is left open for it.
+    assert got == {b"": 20 * 11, **{b"%d" % number: 1 for number in range(20)}}
+    for consumer in consumers:
+        consumer.ask(b"get %b/close\r\n" % queue, END)
+        consumer.close()
+
+
+def test_takers_of_single_items_share_them(shared_cluster: Cluster, queue: bytes) -> None:
+    taken: list[bytes] = []
+
+    def take(number: int) -> None:
+        with Lines(shared_cluster[number % 3]) as client:
+            while True:
+                client.send(b"get %b\r\n" % queue)
+                said = client.until(END)
+                if said == END:
+                    return
+                taken.append(said.split(b"\r\n")[1])
+
+    with Lines(shared_cluster[0]) as producer:
+        put(producer, queue, *(b"%d" % number for number in range(300)))
+    takers = [threading.Thread(target=take, args=(number,)) for number in range(6)]
+    for taker in takers:
+        taker.start()
+    for taker in takers:
+        taker.join()
+    assert Counter(taken) == Counter(b"%d" % number for number in range(300))
+
+
+def test_a_full_queue_refuses_and_a_child_is_read(shared_cluster: Cluster, queue: bytes) -> None:
+    child = queue + b"+child"
+    limit(shared_cluster[0], queue.decode(), 1)
+    with Lines(shared_cluster[2]) as client:
+        client.ask(b"get %b\r\n" % child, END)
+        for answer in (STORED, b"NOT_STORED\r\n"):
+            client.ask(b"set %b 0 0 1\r\nx\r\n" % queue, answer)
+        client.ask(b"get %b/open\r\n" % queue, value(queue, b"x"))
+        client.ask(b"get %b/open\r\n" % child, value(child, b"x"))
+        client.ask(b"get %b/close\r\n" % queue, END)
+        client.ask(b"set %b 0 0 1 noreply\r\ny\r\n" % queue, b"")
+        client.ask(b"get %b/t=100000/open\r\n" % queue, value(queue, b"y"))
+        # A plain get beside an open read breaks the rules, as ever.
+        client.ask(b"get %b\r\n" % queue, b"ERROR\r\n")
+        client.expect_end()
+
+
+def test_statistics_show_what_was_acknowledged_through_another_node(shared_cluster: Cluster, queue: bytes) -> None:
+    items = re.compile(rb"queue_%b_items (\d+)\r\n" % re.escape(queue))
+    dumped = re.compile(rb"queue '%b' {\r\n  items=(\d+)\r\n" % re.escape(queue))
+    with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[1]) as first, Lines(shared_cluster[2]) as second:
+        for number in range(1, 51):
+            put(producer, queue, b"x")
+            for client in (first, second):
+                client.send(b"stats\r\n")
+                found = items.search(client.until(END))
+                assert found is not None
+                assert int(found[1]) == number
+        producer.ask(b"get %b\r\n" % queue, value(queue, b"x"))
+        first.send(b"dump_stats %b\r\n" % queue)
+        found = dumped.match(first.until(END))
+        assert found is not None
+        assert int(found[1]) == 49
