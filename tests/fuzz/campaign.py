@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import itertools
 import json
+import random
 import socket
 import struct
 import tempfile
@@ -14,16 +15,20 @@ import threading
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.integration.canary import rss_bytes
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
+from tests.integration.kestrel_ports import PROTOCOLS, address_of, with_kestrel_ports
 
 from .honest import Honest
+from .honest_kestrel import HonestKestrel
 from .http_inputs import http_input
 from .inputs import Input, rng_of
+from .kestrel_inputs import memcache_input, text_input, thrift_input
 from .raft_inputs import raft_input
 from .rpc_inputs import rpc_input
 
@@ -34,6 +39,7 @@ GROWTH_BYTES_MAX = 400 * MIB
 """How much a node's resident memory may exceed what it was before: buffers of clients, and what bad input may well store."""
 READ_S = 0.2
 ROOT = "the token of the administrator of this campaign"
+SENDER = "sender"
 SECRET = "the secret of the cluster of this campaign"
 DIGESTS_S = 60.0
 
@@ -74,6 +80,7 @@ class Report:
     elections: int = 0
     growth_mib: dict[str, int] = field(default_factory=dict)
     pushed: int = 0
+    closed: int = 0
     slowest_s: float = 0.0
 
     def text(self) -> str:
@@ -81,26 +88,41 @@ class Report:
         growth = ", ".join(f"{name} {size} MiB" for name, size in self.growth_mib.items())
         lines = [
             f"seed {self.seed}: {self.inputs.total()} inputs ({', '.join(f'{n} {p}' for p, n in sorted(self.inputs.items()))})",
-            f"honest client: {self.pushed} pushes acknowledged, slowest request {self.slowest_s:.2f} s",
+            (
+                f"honest clients: {self.pushed} pushes acknowledged, {self.closed} of Kestrel's items closed,"
+                f" slowest request {self.slowest_s:.2f} s"
+            ),
             f"memory above the start at most: {growth}; elections: {self.elections}",
             *(f"PROBLEM: {problem}" for problem in self.problems),
         ]
         return "\n".join(lines)
 
 
+_WITHOUT_TOKEN: Mapping[str, Callable[[random.Random], Input]] = {
+    "raft": raft_input,
+    "memcache": memcache_input,
+    "text": text_input,
+    "thrift": thrift_input,
+}
+
+
 def make_input(seed: int, number: int, token: str | None) -> Input:
     """The input of this number; the same for the same seed."""
     rng = rng_of(seed, number)
-    port = rng.choices(("http", "rpc", "raft"), (5, 5, 2))[0]
-    if port == "raft":
-        return raft_input(rng)
+    port = rng.choices(("http", "rpc", "raft", "memcache", "text", "thrift"), (5, 5, 2, 3, 2, 2))[0]
+    if port in _WITHOUT_TOKEN:
+        return _WITHOUT_TOKEN[port](rng)
     return http_input(rng, token) if port == "http" else rpc_input(rng, token)
 
 
 def send(node: NodeProcess, one: Input) -> None:
     """Carry out one input; whatever the node does with it is its right."""
-    host, port = {"http": node.http, "rpc": node.rpc, "raft": node.raft}[one.port].rsplit(":", 1)
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 20) as sock:
+    if one.port in PROTOCOLS:
+        address = address_of(node, one.port)
+    else:
+        host, port = {"http": node.http, "rpc": node.rpc, "raft": node.raft}[one.port].rsplit(":", 1)
+        address = (host, int(port))
+    with contextlib.suppress(OSError), socket.create_connection(address, 20) as sock:
         sock.settimeout(READ_S)
         for piece in one.pieces:
             sock.sendall(piece)
@@ -141,30 +163,41 @@ class _Campaign:
             return json.loads(content) if answer.headers["Content-Type"].startswith("application/json") else content
 
     def _make_token(self) -> str:
-        made = self.ask(self._nodes[0], "/v1/tokens", {"name": "sender", "role": "write", "queues": "^fuzz"})
+        queues = "^(fuzz|honest-client-of-kestrel$)"
+        made = self.ask(self._nodes[0], "/v1/tokens", {"name": SENDER, "role": "write", "queues": queues})
         return str(made["token"])
 
     def run(self) -> Report:
         """Send, watch, and judge."""
         honest = Honest(self._nodes, self._root)
         honest.prepare()
+        kestrel = HonestKestrel(self._nodes)
         term = self._term()
         before = {node.name: rss_bytes(node) for node in self._nodes}
         self.report.growth_mib = dict.fromkeys(before, 0)
         self._end_s = time.monotonic() + self.settings.seconds
         senders = [threading.Thread(target=self._send, name=f"sender {n}") for n in range(self.settings.senders)]
         honest.start()
+        kestrel.start()
         for sender in senders:
             sender.start()
         while any(sender.is_alive() for sender in senders):
             self._watch(before)
-            if honest.problem is not None or not all(node.running for node in self._nodes):
+            if (
+                honest.problem is not None
+                or kestrel.problem is not None
+                or not all(node.running for node in self._nodes)
+            ):
                 self._stop.set()
             self._stop.wait(0.5)
         for sender in senders:
             sender.join()
         honest.stop()
-        self.report.pushed, self.report.slowest_s = len(honest.pushed), honest.slowest_s
+        kestrel.stop()
+        self.report.pushed, self.report.slowest_s = len(honest.pushed), max(honest.slowest_s, kestrel.slowest_s)
+        self.report.closed = kestrel.closed
+        if kestrel.problem is not None:
+            self.report.problems.append(f"the honest client of Kestrel was not served: {kestrel.problem!r}")
         self._judge(honest, term)
         return self.report
 
@@ -241,11 +274,12 @@ class _Campaign:
 def run(settings: Settings) -> Report:
     """Run a campaign on a cluster of its own."""
     with tempfile.TemporaryDirectory(prefix="lmqcluster-fuzz-") as folder:
-        environment = {}
+        environment: dict[str, str] = {}
         if settings.tokens:
             path = Path(folder) / "admin-token"
             path.write_text(ROOT)
             path.chmod(0o600)
             environment = {"LMQ_CLUSTER_SECRET": SECRET, "LMQ_ADMIN_TOKEN_FILE": str(path)}
-        with Cluster(3, directory=Path(folder), environment=environment) as cluster:
+            environment |= {f"LMQ_{protocol.upper()}_AS": SENDER for protocol in PROTOCOLS}
+        with with_kestrel_ports(Cluster(3, directory=Path(folder), environment=environment)) as cluster:
             return _Campaign(settings, cluster).run()

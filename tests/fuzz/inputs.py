@@ -43,7 +43,7 @@ class Input:
     """What is sent on one connection.
 
     Attributes:
-        port: ``http``, ``rpc`` or ``raft``.
+        port: ``http``, ``rpc``, ``raft``, ``memcache``, ``text`` or ``thrift``.
         pieces: sent one after the other, with a pause after each.
         pause_s: the pause.
         ending: ``close``, ``half`` (no more is sent, but read), ``abort`` (reset), or ``linger`` (silence for a moment).

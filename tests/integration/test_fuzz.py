@@ -14,8 +14,9 @@ SECONDS_MAX = 60.0
 def test_bad_input_harms_nobody(tokens: bool) -> None:
     report = run(Settings(seed=20_261_122, seconds=SECONDS_MAX, tokens=tokens, inputs_max=INPUTS))
     assert not report.problems, report.text()
-    assert set(report.inputs) == {"http", "rpc", "raft"}
+    assert set(report.inputs) == {"http", "rpc", "raft", "memcache", "text", "thrift"}
     assert report.pushed > 0
+    assert report.closed > 0
 
 
 def test_an_input_can_be_made_again() -> None:
