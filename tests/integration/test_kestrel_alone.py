@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+import socket
 import threading
 from collections import Counter
 
 import pytest
 
-from .cluster import Cluster
+from .cluster import Cluster, wait_for
 from .kestrel_ports import Lines, limit
 from .test_kestrel_memcache import END, put, value
 
@@ -137,3 +138,67 @@ def test_statistics_show_what_was_acknowledged_through_another_node(shared_clust
         found = dumped.match(first.until(END))
         assert found is not None
         assert int(found[1]) == 49
+
+
+REQUESTS = {
+    "memcache": (
+        [
+            b"set half 0 0 1\r\nx\r\n",
+            b"set half 0 0 1 noreply\r\ny\r\nget half/open\r\nget half/close\r\n",
+            b"get half\r\nversion\r\n",
+        ],
+        [b"STORED\r\n", b"VALUE half 0 1\r\nx\r\nEND\r\nEND\r\n", b"VALUE half 0 1\r\ny\r\nEND\r\nVERSION %b\r\n"],
+    ),
+    "text": ([b"put half:\none\n\n", b"get half\nconfirm half 1\nversion\n"], [b"+1\n", b":one\n+1\n:%b\n"]),
+}
+
+
+@pytest.mark.parametrize("protocol", REQUESTS)
+def test_what_came_before_the_client_stopped_sending_is_answered(shared_cluster: Cluster, protocol: str) -> None:
+    """A script sends its requests and closes its side, as ``printf ... | nc`` does."""
+    with Lines(shared_cluster[0]) as client:
+        client.send(b"version\r\n")
+        version = client.until(b"\r\n").split()[1]
+        client.ask(b"delete half\r\n", b"DELETED\r\n")
+    for request, answer in zip(*REQUESTS[protocol], strict=True):
+        with Lines(shared_cluster[1], protocol) as client:
+            client.send(request)
+            client.sock.shutdown(socket.SHUT_WR)
+            client.expect(answer.replace(b"%b", version))
+            client.expect_end()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "request_"),
+    [
+        ("memcache", b"get %b/t=2147483647/open\r\n"),
+        ("memcache", b"get %b/t=2147483647\r\n"),
+        ("memcache", b"get %b/t=2147483647/peek\r\n"),
+        ("memcache", b"monitor %b 2147483647\r\n"),
+        ("text", b"get %b 2147483647\n"),
+    ],
+)
+def test_who_sends_no_more_waits_for_nothing(
+    shared_cluster: Cluster, queue: bytes, protocol: str, request_: bytes
+) -> None:
+    with Lines(shared_cluster[0], protocol) as waiting, Lines(shared_cluster[1], protocol) as late:
+        waiting.send(request_ % queue)
+        with Lines(shared_cluster[0]) as other:
+            # It waits by now.
+            stat = b"STAT queue_%b_waiters 1\r\n" % queue
+            is_peek = b"peek" in request_
+
+            def waits() -> bool:
+                other.send(b"stats\r\n")
+                return stat in other.until(END)
+
+            if not is_peek:
+                wait_for(waits, "the client waits")
+        waiting.sock.shutdown(socket.SHUT_WR)
+        waiting.expect_end()
+        late.send(request_ % queue)
+        late.sock.shutdown(socket.SHUT_WR)
+        late.expect_end()
+    with Lines(shared_cluster[2]) as client:
+        put(client, queue, b"x")
+        client.ask(b"get %b/t=100\r\n" % queue, value(queue, b"x"))

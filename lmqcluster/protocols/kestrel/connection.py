@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
@@ -67,6 +67,9 @@ class KestrelConnection(asyncio.Protocol, ABC):
         # Whether a request is under way without the worker, and what the worker has to do before the next one.
         self._is_direct = False
         self._rest: Callable[[], Awaitable[None]] | None = None
+        # Whether the client sends no more, and whether a request waits for something to happen.
+        self._has_stopped = False
+        self._waits = False
         self._paused = False
         self._closing = False
         self._closed = False
@@ -149,6 +152,31 @@ class KestrelConnection(asyncio.Protocol, ABC):
         else:
             more.set_result(None)
 
+    def eof_received(self) -> bool:
+        """The client sends no more, or is gone, which cannot be told apart.
+
+        What it has sent before is answered, as a script expects that closes its side; but for such a client nothing waits. The
+        result says whether the connection stays open until then.
+        """
+        is_busy = self._is_direct or self._more is None or self._more.done()
+        self._has_stopped = is_busy and not self._waits and self._transport.get_extra_info("sslcontext") is None
+        return self._has_stopped
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A request waits for something to happen.
+
+        Raises:
+            ClosedError: nobody may be there any more.
+        """
+        if self._has_stopped:
+            raise ClosedError
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._closed = self._closing = True
         if self._worker is not None:
@@ -215,8 +243,12 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._account()
         self._resume()
         self._look()
+        if self._has_stopped and not self._is_direct and self._more is not None and not self._more.done():
+            self.close()
 
     async def _wait_for_more(self) -> None:
+        if self._has_stopped:
+            raise ClosedError
         self._resume()
         self._more = self.loop.create_future()
         try:
@@ -233,7 +265,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         """Find out who the client is, and whether it may ask for something now."""
         if self.queues is None:
             principal = self.port.principal(self.place.address)
-            self.queues = KestrelQueues(self.port.node, self.port.status, principal)
+            self.queues = KestrelQueues(self.port.node, self.port.status, principal, self.waiting)
             self.place.admit()
 
     def charge(self) -> None:
