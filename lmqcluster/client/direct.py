@@ -63,6 +63,7 @@ class Direct:
             loop: on which that client lives.
             loop_thread: the loop's thread, which must not wait here.
         """
+        self._pid = os.getpid()  # A process that was forked off has the socket too, and must not use it.
         self._loop_thread = loop_thread
         self.client = copy.copy(client)
         self.client._sender = self
@@ -81,7 +82,9 @@ class Direct:
 
     def enter(self) -> bool:
         """Whether the caller may use `client` now, until it says `leave`."""
-        if threading.get_ident() == self._loop_thread or not self._turn.acquire(blocking=False):
+        if threading.get_ident() == self._loop_thread or os.getpid() != self._pid:
+            return False
+        if not self._turn.acquire(blocking=False):
             return False
         try:
             ready = self._is_ready()

@@ -74,11 +74,12 @@ class Client(SyncSessionCalls, SyncQueueCalls):
             ValueError: an argument is out of range or no address.
         """
         self._client: AsyncClient = AsyncClient(nodes, **options)
+        self._pid = os.getpid()
         self._thread = _LoopThread()
         self._direct = Direct(self._client, self._thread.loop, self._thread.ident)
         self._calling: set[int] = set()  # threads whose calls go the long way
         # A client that is dropped without `close` must not leave its thread behind.
-        self._end = weakref.finalize(self, _end, self._direct, self._thread)
+        self._end = weakref.finalize(self, _end, self._direct, self._thread, self._pid)
 
     def __enter__(self) -> Self:
         try:
@@ -95,7 +96,9 @@ class Client(SyncSessionCalls, SyncQueueCalls):
 
     def close(self, grace_s: float | None = None) -> None:
         """Wait for the answers to calls of other threads, for `grace_s` (default ``timeout_s``), and disconnect."""
-        if self._end.alive:
+        if self._pid != os.getpid():
+            self._end()
+        elif self._end.alive:
             try:
                 left_s = self._client._timeout_s if grace_s is None else grace_s
                 self._direct.close(left_s)
@@ -386,6 +389,10 @@ class Client(SyncSessionCalls, SyncQueueCalls):
     def _run(self, call: Callable[[], Awaitable[T]]) -> T:
         if not self._end.alive:
             raise LmqError("unreachable", "the client is closed", retryable=False)
+        if self._pid != os.getpid():
+            raise RuntimeError(
+                "this process was forked from the one that made the client: make a client in each process"
+            )
         return self._thread.run(call)
 
 
@@ -472,9 +479,10 @@ class SyncMessages:
         self.close()
 
 
-def _end(direct: Direct, thread: _LoopThread) -> None:
+def _end(direct: Direct, thread: _LoopThread, pid: int) -> None:
     direct.drop()
-    thread.stop()
+    if pid == os.getpid():  # A process that was forked off does not have the thread.
+        thread.stop()
 
 
 class _LoopThread:

@@ -6,6 +6,7 @@ for delayed messages. What a worker has is its session's as long as it lives.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -78,17 +79,23 @@ class LmqBroker(Broker):
         self._client: Client | None = None
         self._lock = threading.Lock()
         self._known: set[str] = set()
+        self._lease_s = lease
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
         self._pulls: dict[str, int] = {}  # queue -> pulls that have ended
         self._consumers: dict[str, int] = {}  # queue -> consumers that are open
-        self.session = WorkerSession(lambda: self.client, lease)
+        self.session = WorkerSession(lambda: self.client, self._lease_s)
         self.acks = Acks(lambda: self.client, self.session, self.logger)
 
     @property
     def client(self) -> Client:
-        """The client, connected or not."""
+        """The client, connected or not. A process that was forked off gets one of its own."""
         with self._lock:
-            if self._client is None:
+            if self._client is None or self._pid != os.getpid():
                 self._client = Client(self._nodes, **self._client_options)
+                self._begin()
             return self._client
 
     def stored_name(self, queue_name: str) -> str:
@@ -99,9 +106,9 @@ class LmqBroker(Broker):
 
     def close(self) -> None:
         """Send the last acks, and disconnect."""
-        self.acks.close()
-        self.session.close()
-        if self._client is not None:
+        if self._client is not None and self._pid == os.getpid():
+            self.acks.close()
+            self.session.close()
             self._client.close()
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30000) -> Consumer:

@@ -2,109 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
 
-import lmqcluster.integrations.kombu  # noqa: F401 - registers lmq://
-
-from .cluster import Cluster, clean_environment, reaper, wait_for
-
-APPLICATION = """
-import json, os, time
-from celery import Celery
-import lmqcluster.integrations.kombu
-
-app = Celery(broker=os.environ["BROKER"])
-app.conf.update(
-    broker_transport_options={"lease": 3}, broker_connection_retry_on_startup=True, worker_prefetch_multiplier=2
-)
-
-def note(**what):
-    with open(os.environ["DONE"], "a") as done:
-        done.write(json.dumps({"at": time.time(), "worker": os.environ["WORKER"], **what}) + "\\n")
-
-@app.task(name="add")
-def add(number):
-    note(task="add", number=number)
-
-@app.task(name="flaky", bind=True)
-def flaky(self):
-    note(task="flaky", number=self.request.retries)
-    if self.request.retries == 0:
-        raise self.retry(countdown=1)
-
-@app.task(name="hold", acks_late=True)
-def hold(number):
-    note(task="hold", number=number)
-    while os.path.exists(os.environ["HOLD"]):
-        time.sleep(0.05)
-    note(task="held", number=number)
-"""
-
-
-class Workers:
-    """An application in a folder, and its workers."""
-
-    def __init__(self, folder: Path, broker: str) -> None:
-        self.app = Celery(broker=broker)
-        self.app.conf.broker_transport_options = {"lease": 3}
-        self.hold = folder / "hold"
-        self._folder = folder
-        self._done = folder / "done"
-        self._broker = broker
-        self._started: list[subprocess.Popen[bytes]] = []
-        (folder / "application.py").write_text(APPLICATION)
-
-    def start(self, name: str) -> subprocess.Popen[bytes]:
-        names = {
-            "BROKER": self._broker, "DONE": str(self._done), "HOLD": str(self.hold), "WORKER": name,
-            "PYTHONPATH": str(self._folder),
-        }  # fmt: skip
-        command = [sys.executable, "-m", "celery", "-A", "application", "worker", "-c", "2", "-E", "-n", f"{name}@test"]
-        with (self._folder / f"{name}.log").open("wb") as log:
-            worker = subprocess.Popen(
-                command,
-                env=clean_environment(names),
-                cwd=self._folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        reaper.tell("+", worker.pid)
-        self._started.append(worker)
-        return worker
-
-    def send(self, task: str, *arguments: Any, **options: Any) -> None:
-        self.app.send_task(task, arguments, **options)
-
-    def runs(self, task: str) -> list[dict[str, Any]]:
-        lines = self._done.read_text().splitlines() if self._done.exists() else []
-        return [run for run in map(json.loads, lines) if run["task"] == task]
-
-    def end(self, worker: subprocess.Popen[bytes]) -> None:
-        """Kill a worker with all its processes."""
-        if worker.poll() is None:
-            os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait()
-        reaper.tell("-", worker.pid)
-        self._started.remove(worker)
-
-    def close(self) -> None:
-        for worker in list(self._started):
-            self.end(worker)
-        self.app.close()
+from .celery_workers import Workers, numbers
+from .cluster import Cluster, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +28,6 @@ def workers(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def worker(workers: Workers) -> subprocess.Popen[bytes]:
     return workers.start("first")
-
-
-def numbers(runs: list[dict[str, Any]]) -> Counter[int]:
-    return Counter(run["number"] for run in runs)
 
 
 @pytest.mark.usefixtures("worker")

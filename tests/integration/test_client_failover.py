@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError, Outcome
 
 from ..unit.client.client_cluster import async_test
-from .cluster import Cluster, NodeProcess
+from .cluster import Cluster, NodeProcess, fetch, wait_for
 
 PUSHES = 6000
 CALLERS = 64
@@ -155,3 +157,23 @@ def test_the_blocking_client_over_a_kill(cluster: Cluster) -> None:
                 node_of(cluster, client).kill()
         contents = [message.content for message in client.messages("q", prefetch=100, timeout=0)]
         assert contents == list(range(300))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_waiting_pull_of_the_blocking_client_outlives_its_node(cluster: Cluster, number: int) -> None:
+    with Client(cluster.rpc_addresses) as client, ThreadPoolExecutor(1) as pool:
+        for content in range(10):
+            client.push("q", content)
+            message = client.pull("q", 60)
+            assert message is not None
+            assert message.ack()
+        used = node_of(cluster, client)
+        pull = pool.submit(client.pull, "q")
+        wait_for(lambda: b"\nlmq_waiters 1" in fetch(used.http, "/metrics")[1], "the pull")
+        used.signal(number)
+        with Client([node.rpc for node in cluster if node is not used]) as other:
+            other.push("q", "x")
+        message = pull.result(120)
+        assert message is not None
+        assert message.content == b"x"
+        assert message.ack() is True

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
+import importlib.metadata
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -174,6 +177,25 @@ def test_a_lease_is_renewed_while_an_actor_runs(shared_cluster: Cluster, queue_n
     assert runs == [1]
 
 
+def test_a_process_that_is_forked_off_enqueues_too(broker: LmqBroker) -> None:
+    broker.declare_queue("q")
+    for number in range(10):
+        broker.enqueue(Message("q", "a", (number,), {}, {}))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            broker.enqueue(Message("q", "a", (10,), {}, {}))
+            broker.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    broker.enqueue(Message("q", "a", (11,), {}, {}))
+    messages = broker.client.pull_many(broker.stored_name("q"), 20, 60)
+    assert [Message.decode(message.content).args[0] for message in messages] == list(range(12))
+
+
 APPLICATION = """
 import os, time
 import dramatiq
@@ -237,6 +259,63 @@ def test_what_a_killed_worker_had_runs_again(shared_cluster: Cluster, queue_name
         broker.close()
     # The worker that was killed had a few in its hands; nothing else runs twice.
     assert sum(runs().values()) - 60 <= 2 * 8
+
+
+BROKER_LINE = """
+import dramatiq
+from lmqcluster.integrations.dramatiq import LmqBroker
+dramatiq.set_broker(LmqBroker({nodes!r}, namespace={namespace!r}))
+"""
+
+
+class Words(http.server.BaseHTTPRequestHandler):
+    """Answers with as many words as the path says."""
+
+    def do_GET(self) -> None:
+        body = " ".join(["word"] * int(self.path[1:])).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        """Says nothing."""
+
+
+def test_the_example_of_dramatiq_needs_one_line(shared_cluster: Cluster, queue_name: str, tmp_path: Path) -> None:
+    """The quickstart's application, as the installed package has it in its description."""
+    readme = importlib.metadata.metadata("dramatiq")["Description"]
+    (example,) = re.findall(r"^``` python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    line = BROKER_LINE.format(nodes=",".join(shared_cluster.rpc_addresses), namespace=queue_name)
+    (tmp_path / "example.py").write_text(line + example)
+    environment = clean_environment({"PYTHONPATH": str(tmp_path)})
+    log = tmp_path / "log"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Words) as server, log.open("wb") as output:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        workers = subprocess.Popen(
+            [sys.executable, "-m", "dramatiq", "example", "--processes", "2", "--threads", "2"],
+            env=environment,
+            cwd=tmp_path,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        reaper.tell("+", workers.pid)
+        try:
+            urls = [f"http://127.0.0.1:{server.server_port}/{count}" for count in (3, 5, 7)]
+            for url in urls:
+                subprocess.run([sys.executable, "example.py", url], env=environment, cwd=tmp_path, check=True)
+            expected = {f"There are {url.rpartition('/')[2]} words at {url!r}." for url in urls}
+            wait_for(lambda: expected <= set(log.read_text().splitlines()), "the three counts")
+            # Told to end, they end by themselves.
+            workers.send_signal(signal.SIGTERM)
+            assert workers.wait(120) == 0, log.read_text()
+        finally:
+            if workers.poll() is None:
+                end_group(workers)
+            reaper.tell("-", workers.pid)
+            server.shutdown()
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

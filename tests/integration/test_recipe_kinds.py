@@ -184,8 +184,8 @@ def test_an_empty_simple_queue(face: Face, queue_name: str) -> None:
         with pytest.raises(QueueEmpty):
             call()
     started = time.monotonic()
-    assert queue.poll(1) is None
-    assert time.monotonic() - started >= 1
+    assert queue.poll(3) is None
+    assert time.monotonic() - started >= 3
 
 
 def test_a_filled_simple_queue(face: Face, queue_name: str) -> None:

@@ -77,9 +77,11 @@ def test_two_producers_one_getter(face: Face, queue_name: str) -> None:
         for number in range(50):
             one.put(f"a{number}")
             two.put(f"b{number}")
-        items = got.wait(100)
-        assert Counter(items) == Counter(f"{who}{number}" for who in "ab" for number in range(50))
-        assert [item for item in items if item[0] == "a"] == [f"a{number}" for number in range(50)]
+        got.wait(100)
+        within(lambda: one.message_count() == 0, "an empty queue")
+    assert Counter(got.items) == Counter(f"{who}{number}" for who in "ab" for number in range(50))
+    for who in "ab":
+        assert [item for item in got.items if item[0] == who] == [f"{who}{number}" for number in range(50)]
 
 
 def test_a_multi_item_put_is_one_message_in_order(face: Face, queue_name: str) -> None:
@@ -144,10 +146,14 @@ def test_after_so_many_attempts_an_item_is_a_dead_letter(face: Face, queue_name:
 def test_a_failing_consumer_and_a_healthy_one(face: Face, queue_name: str) -> None:
     ailing = Collector(lambda item: len(ailing.items) >= 10)
     healthy = Collector()
+    healthy.go.clear()
     one, two = (face.queue(queue_name, taker, safe=True) for taker in (ailing, healthy))
     with one, two:
         put_all(one, numbers(100))
+        within(lambda: ailing.failed, "a failure")
+        healthy.go.set()
         within(lambda: len(ailing.items) + len(healthy.items) >= 100, "all items")
+    assert len(ailing.items) == 10
     assert Counter(ailing.items + healthy.items) == Counter(numbers(100))
     assert set(ailing.failed) <= set(healthy.items)
 
@@ -213,21 +219,49 @@ def test_a_bounded_put_waits_until_its_deadline(face: Face, queue_name: str) -> 
         assert got.wait(3) == ["1", "2", "4"]
 
 
+class Stored:
+    """Counts the puts that are stored."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def put_completed(self, item: Any) -> None:
+        with self._lock:
+            self.count += 1
+
+    def wait(self, count: int) -> None:
+        within(lambda: self.count >= count, f"{count} stored")
+
+
 def test_a_bound_is_exact(face: Face, queue_name: str) -> None:
-    got, most = Collector(), 0
+    steps, stored = threading.Semaphore(0), Stored()
+    handled: list[str] = []
+
+    def take(item: str) -> None:
+        assert steps.acquire(timeout=120)
+        handled.append(item)
+
     queues = [face.queue(queue_name, max_items=10) for _ in range(4)]
-    with ThreadPoolExecutor(8) as executor, ThreadPoolExecutor(4) as producers:
-        many = {"executor": executor} if face.loop is None else {"concurrency": 8}
-        consumer = face.queue(queue_name, got, max_items=10, prefetch=20, **many)
-        with consumer, queues[0], queues[1], queues[2], queues[3]:
-            puts = [producers.submit(put_all, queue, numbers(1000)) for queue in queues]
-            while not all(put.done() for put in puts):
-                most = max(most, consumer.message_count())
-            for put in puts:
-                put.result()
-            got.wait(4000)
+    consumer = face.queue(queue_name, take, safe=True, max_items=10)
+    with consumer, queues[0], queues[1], queues[2], queues[3], ThreadPoolExecutor(4) as producers:
+        for queue in queues:
+            queue.add_put_listener(stored)
+        puts = [producers.submit(put_all, queue, numbers(1000)) for queue in queues]
+        # One is in hand, ten wait, and each that is handled makes room for exactly one.
+        for expected in range(11, 111):
+            stored.wait(expected)
+            assert (stored.count, consumer.message_count()) == (expected, 10)
+            steps.release()
+        steps.release(4000)
+        most = 0
+        while not all(put.done() for put in puts):
+            most = max(most, consumer.message_count())
+        for put in puts:
+            put.result()
+        within(lambda: len(handled) >= 4000, "all items")
     assert 1 <= most <= 10
-    assert Counter(got.items) == Counter(numbers(1000) * 4)
+    assert Counter(handled) == Counter(numbers(1000) * 4)
 
 
 def test_life(face: Face, queue_name: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -177,3 +178,27 @@ def test_the_blocking_client_refuses_to_block_its_own_loop(node: ScriptedNode) -
 
         with pytest.raises(RuntimeError, match="own event loop"):
             client._thread.run(inside)
+
+
+def test_a_process_that_is_forked_off_leaves_the_client_alone(node: ScriptedNode) -> None:
+    with Client(node.address) as client:
+        for number in range(10):
+            client.push("q", number)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with pytest.raises(RuntimeError) as refused:
+                    client.push("q", "from the child")
+                client.close()
+                os.write(write, str(refused.value).encode())
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(write)
+        with os.fdopen(read) as told:
+            assert "make a client in each process" in told.read()
+        assert os.waitpid(child, 0)[1] == 0
+        client.push("q", 10)
+        assert node.cluster.stored == list(range(11))
