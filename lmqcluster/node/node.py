@@ -376,7 +376,7 @@ class Node:
                 if result and type(result) is list:
                     first = result[0]
                     waited_us = now_us - first[3].ready_us
-                    self.stats.on_delivery(first[0], waited_us, now_us)
+                    self.stats.on_delivery(first[0], waited_us, now_us, result[-1][3].ready_us)
                     self.observed.time_in_queue.observe(waited_us / 1e6)
             elif op == Op.DELETE:
                 self.stats.forget(command[QUEUE])

@@ -16,6 +16,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -253,22 +254,32 @@ class _Campaign:
         found: dict[int, dict[str, str]] = {}
 
         def collect() -> list[str] | None:
-            for node in self._nodes:
-                try:
-                    info = self.ask(node, "/v1/snapshots", {})
-                    total = hashlib.sha256()
-                    for number in range(info["blocks"]):
-                        total.update(self.ask(node, f"/v1/snapshots/{info['index']}/blocks/{number}"))
-                except (OSError, http.client.HTTPException):
-                    continue
-                found.setdefault(info["index"], {})[node.name] = total.hexdigest()
+            # All at once: nodes with clients of Kestrel write to the log every second.
+            for name, told in zip(
+                (node.name for node in self._nodes), pool.map(self._digest, self._nodes), strict=True
+            ):
+                if told is not None:
+                    index, digest = told
+                    found.setdefault(index, {})[name] = digest
             whole = [list(one.values()) for one in found.values() if len(one) == len(self._nodes)]
             return whole[0] if whole else None
 
+        with ThreadPoolExecutor(len(self._nodes)) as pool:
+            try:
+                return wait_for(collect, "snapshots of one entry", DIGESTS_S)
+            except TimeoutError:
+                return None
+
+    def _digest(self, node: NodeProcess) -> tuple[int, str] | None:
+        """A node's entry and the digest of its state after that; None if it does not tell."""
         try:
-            return wait_for(collect, "snapshots of one entry", DIGESTS_S)
-        except TimeoutError:
+            info = self.ask(node, "/v1/snapshots", {})
+            total = hashlib.sha256()
+            for number in range(info["blocks"]):
+                total.update(self.ask(node, f"/v1/snapshots/{info['index']}/blocks/{number}"))
+        except (OSError, http.client.HTTPException):
             return None
+        return info["index"], total.hexdigest()
 
 
 def run(settings: Settings) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import selectors
 import socket
 import threading
 from collections import Counter
@@ -202,3 +203,26 @@ def test_who_sends_no_more_waits_for_nothing(
     with Lines(shared_cluster[2]) as client:
         put(client, queue, b"x")
         client.ask(b"get %b/t=100\r\n" % queue, value(queue, b"x"))
+
+
+def test_each_item_goes_to_one_of_those_who_wait_at_different_nodes(shared_cluster: Cluster, queue: bytes) -> None:
+    waiting = [Lines(shared_cluster[number % 3]) for number in range(12)]
+    for number, client in enumerate(waiting):
+        client.send(b"get %b/t=2147483647%b\r\n" % (queue, b"/open" if number % 2 else b""))
+    with Lines(shared_cluster[0]) as producer:
+        put(producer, queue, *(b"%d" % number for number in range(11)))
+        # All but one are served, whoever that is, though nobody asks again.
+        got: list[bytes] = []
+        with selectors.DefaultSelector() as selector:
+            for client in waiting:
+                selector.register(client.sock, selectors.EVENT_READ, client)
+            while len(got) < 11:
+                for key, _ in selector.select():
+                    got.append(key.data.until(END).split(b"\r\n")[1])
+                    selector.unregister(key.fileobj)
+            assert sorted(got) == sorted(b"%d" % number for number in range(11))
+            put(producer, queue, b"last")
+            ((last, _),) = selector.select()
+            assert last.data.until(END).split(b"\r\n")[1] == b"last"
+    for client in waiting:
+        client.close()

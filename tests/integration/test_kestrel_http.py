@@ -6,6 +6,8 @@ import re
 import time
 from collections.abc import Callable
 
+import pytest
+
 from lmqcluster import Client
 
 from .cluster import Cluster, NodeProcess, wait_for
@@ -183,3 +185,55 @@ def test_an_item_that_nobody_can_handle_goes_to_the_dead_letter_queue_if_there_i
         other.ask(b"get %b/t=10000/open\r\n" % dead, item % dead)
         other.ask(b"get %b/close\r\n" % dead, b"END\r\n")
         client.ask(b"get %b\r\n" % queue, item % queue)
+
+
+def test_the_age_is_that_of_the_item_fetched_last_and_grows(shared_cluster: Cluster, queue_name: str) -> None:
+    queue = queue_name.encode()
+
+    def age_ms() -> int:
+        tree = call(shared_cluster[1].http, "GET", "/stats.json").json
+        return int(tree["gauges"][f"q/{queue_name}/age_msec"])
+
+    with Lines(shared_cluster[0]) as client:
+        client.ask(b"set %b 0 0 3\r\nold\r\n" % queue, b"STORED\r\n")
+        # Nothing has been fetched yet, so it is that of the next one.
+        wait_for(lambda: age_ms() >= 100, "the item to be 0.1 s old")
+        client.ask(b"get %b/open\r\n" % queue, b"VALUE %b 0 3\r\nold\r\nEND\r\n" % queue)
+        wait_for(lambda: age_ms() == 0, "the queue to be empty")
+        client.ask(b"set %b 0 0 3\r\nnew\r\n" % queue, b"STORED\r\n")
+        new_s = time.monotonic()
+        wait_for(age_ms, "the queue to have an item")
+        asked_s = time.monotonic()
+        old_ms = age_ms()
+        # The other one is a tenth of a second younger.
+        assert (asked_s - new_s) * 1000 < old_ms < 3_600_000
+        # Also when nothing comes any more.
+        wait_for(lambda: age_ms() > old_ms, "the age to grow")
+
+
+@pytest.mark.parametrize(
+    ("request_", "transactions"),
+    [
+        (b"get %b\r\n", 0),
+        (b"get %b/t=10\r\n", 0),
+        (b"get %b/peek\r\n", 0),
+        (b"get %b/open\r\n", 1),
+        (b"get %b/close/open/t=10\r\n", 1),
+        (b"monitor %b 100 1\r\n", 1),
+    ],
+)
+def test_open_reads_are_transactions_and_other_gets_are_not(
+    shared_cluster: Cluster, queue_name: str, request_: bytes, transactions: int
+) -> None:
+    queue = queue_name.encode()
+    with Lines(shared_cluster[0]) as client:
+        for _ in range(2):
+            client.ask(b"get %b/open\r\n" % queue, b"END\r\n")
+            client.ask(b"set %b 0 0 1\r\nx\r\n" % queue, b"STORED\r\n")
+            client.send(request_ % queue)
+            client.expect(b"VALUE %b 0 1\r\nx\r\nEND\r\n" % queue + (b"END\r\n" if b"monitor" in request_ else b""))
+            client.ask(b"get %b/close\r\n" % queue, b"END\r\n")
+            client.ask(b"flush %b\r\n" % queue, b"END\r\n")
+    counters = call(shared_cluster[0].http, "GET", "/stats.json").json["counters"]
+    assert counters[f"q/{queue_name}/transactions"] == 2 * transactions
+    assert counters[f"q/{queue_name}/get_items_hit"] == (0 if b"peek" in request_ else 2)

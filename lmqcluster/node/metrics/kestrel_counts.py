@@ -19,6 +19,7 @@ class KestrelQueueCounts:
     put_items: int = 0
     put_bytes: int = 0
     get_items_miss: int = 0
+    transactions: int = 0
     total_flushes: int = 0
 
 

@@ -72,7 +72,6 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
         destinations = _listed(list(options.destinations))
         return {"put_items": counts.put_items, "put_bytes": counts.put_bytes, "children": destinations}
     items, size = queue.waiting(), _waiting_bytes(queue)
-    age = age_s(queue.earliest_us(), machine.now_us)
     stats: dict[str, object] = {
         "items": items,
         "bytes": size,
@@ -81,11 +80,11 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
         "expired_items": queue.expired_total,
         "mem_items": items,
         "mem_bytes": size,
-        "age": 0 if age is None or not items else round(age * 1000),
+        "age": _age_ms(node, queue) if items else 0,
         "discarded": queue.discarded_total,
         "waiters": service.pulls.waiting_for(name),
         "open_transactions": len(queue.leases),
-        "transactions": queue.pulled_total,
+        "transactions": counts.transactions,
         "canceled_transactions": queue.nacked_total + queue.redelivered_total,
         "total_flushes": counts.total_flushes,
         "journal_rewrites": 0,
@@ -95,6 +94,14 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
     if children:
         stats["children"] = _listed(children)
     return stats
+
+
+def _age_ms(node: Node, queue: Queue) -> int:
+    """For how long the item that was fetched last would have waited by now; before this node has seen one fetched, the next."""
+    now_us = node.service.pulls.clock.now_us()
+    fetched_us = node.stats.last_due_us(queue.name)
+    age = age_s(queue.earliest_us() if fetched_us is None else fetched_us, now_us)
+    return 0 if age is None else round(age * 1000)
 
 
 def _listed(names: list[bytes]) -> str:

@@ -138,17 +138,26 @@ class Stats:
         self._push: dict[bytes, _Meter] = {}
         self._pull: dict[bytes, _Meter] = {}
         self._retention: dict[bytes, _Retention] = {}
+        self._last_due_us: dict[bytes, int] = {}
         self._now_us = 0
         self._delivered = False
 
-    def on_delivery(self, queue: bytes, waited_us: int, now_us: int) -> None:
-        """Note a delivery: how long its message had been due, and when it was made. Microseconds; O(1)."""
+    def on_delivery(self, queue: bytes, waited_us: int, now_us: int, last_due_us: int | None = None) -> None:
+        """Note a delivery: how long its message had been due, and when it was made. Microseconds; O(1).
+
+        Of several messages it is the first one that had waited so long, and the last one that was due at `last_due_us`.
+        """
         self._now_us = max(self._now_us, now_us)
         self._delivered = True
         window = self._retention.get(queue)
         if window is None:
             window = self._retention[queue] = _Retention()
+        self._last_due_us[queue] = now_us - waited_us if last_due_us is None else last_due_us
         window.add(max(0, waited_us) / _MICRO, now_us // _MICRO, self._rng)
+
+    def last_due_us(self, queue: bytes) -> int | None:
+        """When the message that was delivered last had become due; None if none was since the node has started."""
+        return self._last_due_us.get(queue)
 
     def baseline(self, totals: Iterable[tuple[bytes, int, int]]) -> None:
         """Take ``(name, pushed, pulled)`` totals as given, as after a snapshot was loaded: they are no traffic."""
@@ -169,6 +178,8 @@ class Stats:
             if len(meters) > len(listed):
                 for name in [name for name in meters if name not in listed]:
                     del meters[name]
+        for name in [name for name in self._last_due_us if name not in listed]:
+            del self._last_due_us[name]
         self._expire()
 
     def forget(self, queue: bytes) -> None:
@@ -176,6 +187,7 @@ class Stats:
         self._push.pop(queue, None)
         self._pull.pop(queue, None)
         self._retention.pop(queue, None)
+        self._last_due_us.pop(queue, None)
 
     def snapshot(
         self,

@@ -90,7 +90,7 @@ class KestrelStatsRoutes:
             stats = queue_stats(node, name) if principal is None or principal.allows(Role.READ, name) else {}
             if queue is not None and "items" in stats:
                 prefix = f"q/{key_text(name)}"
-                _add_counters(prefix, stats, node.observed.kestrel.of(queue), counters)
+                _add_counters(prefix, stats, queue, node.observed.kestrel.of(queue), counters)
                 _add_gauges(prefix, stats, queue, gauges)
         figures, counts = await global_stats(node), node.observed.kestrel
         gauges |= {name: figures.pop(name) for name in _GLOBAL_GAUGES}
@@ -156,12 +156,14 @@ class _Period:
             self.unasked += 1
 
 
-def _add_counters(prefix: str, stats: dict[str, object], counts: KestrelQueueCounts, counters: Numbers) -> None:
+def _add_counters(
+    prefix: str, stats: dict[str, object], queue: Queue, counts: KestrelQueueCounts, counters: Numbers
+) -> None:
     for name in _COUNTERS:
         counters[f"{prefix}/{name}"] = int(str(stats[name]))
     counters[f"{prefix}/put_items"] = counters[f"{prefix}/total_items"]
     counters[f"{prefix}/put_bytes"] = counts.put_bytes
-    counters[f"{prefix}/get_items_hit"] = counters[f"{prefix}/transactions"]
+    counters[f"{prefix}/get_items_hit"] = queue.pulled_total
     counters[f"{prefix}/get_items_miss"] = counts.get_items_miss
     for name in _NO_COUNTERS:
         counters[f"{prefix}/{name}"] = 0

@@ -101,6 +101,7 @@ async def monitor(
             queues.missed(queue)
             break
         connection.held.add(queue, found)
+        queues.opened(queue, len(found))
         for _, _, _, message in found:
             port.counts.get_hits += 1
             connection.write(answer_of(body_of(message)))

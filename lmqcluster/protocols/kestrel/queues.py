@@ -214,6 +214,12 @@ class KestrelQueues:
         found = self._service.machine().queues.get(queue)
         return (0, 0) if found is None else (found.waiting(), found.body_bytes // max(1, len(found)))
 
+    def opened(self, queue: bytes, count: int = 1) -> None:
+        """So many items went to the client as open reads."""
+        found = self._service.machine().queues.get(queue)
+        if found is not None and count:
+            self._node.observed.kestrel.of(found).transactions += count
+
     def missed(self, queue: bytes, count: int = 1) -> None:
         """So many fetches have brought nothing."""
         counts, found = self._node.observed.kestrel, self._service.machine().queues.get(queue)

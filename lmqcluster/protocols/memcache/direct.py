@@ -188,6 +188,8 @@ class _Get:
         if delivered:
             connection.port.counts.cmd_get += 1
             connection.port.counts.get_hits += 1
+            if self._asked.opens and connection.queues is not None:
+                connection.queues.opened(queue)
             answer = value_of(queue, body_of(delivered[0][3]))
         connection.note(self._operation, queue, "ok", self._since_s)
         connection.answer_directly(answer)

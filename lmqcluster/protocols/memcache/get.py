@@ -87,6 +87,8 @@ async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: G
         await held.confirm(queue, max(0, len(found) - 1))
     if found:
         connection.port.counts.cmd_get += len(found)
+        if asked.opens:
+            queues.opened(queue, len(found))
         await _answer(connection, queue, found)
         return len(found)
     # Those that do not wait found nothing together.

@@ -73,6 +73,7 @@ async def _get(connection: TextConnection, request: Request) -> None:
     counts.cmd_get += 1
     await _check_or_confirm(connection, queue)
     found = await open_next(connection, queue, wait_ms=wait_ms, closes=held.count(queue))
+    _queues(connection).opened(queue, len(found))
     _answer(connection, queue, body_of(found[0][3]) if found else None)
 
 

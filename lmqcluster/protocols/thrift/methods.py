@@ -62,6 +62,7 @@ async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]
     receipts = node.service.receipts()
     if abort_ms > 0:
         opened = rendered(receipts, found, node.service.pulls.clock.now_us())
+        queues.opened(queue, len(found))
         node.timed_reads.begin(queue, opened, abort_ms / 1000, connection.opened)
         return [Item(body_of(message), id_of(receipts, number)) for _, number, _, message in found]
     numbers = [number for _, number, _, _ in found]
