@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import os
 import resource
@@ -35,6 +36,10 @@ log = structlog.get_logger("lmq.server")
 
 EXIT_OK, EXIT_DAMAGED, EXIT_SOFTWARE, EXIT_CONFIG = 0, 65, 70, 78
 GRACE_S = 4.0
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's ``mallopt``."""
+REUSED_BYTES_MAX = 128 * 1024 * 1024
+"""Larger blocks are given back as soon as they are not needed."""
 FILES = 32_768
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the thread waiting that is to sync the log."""
@@ -51,6 +56,7 @@ async def serve(config: NodeConfig) -> int:
 
     A second signal ends the process at once. An error in replication ends it with 70: restarting is safe.
     """
+    _tune_allocator()
     _tune_garbage_collection()
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -193,6 +199,18 @@ def _raise_file_limit() -> None:
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _tune_allocator() -> None:
+    """Let the memory of large messages be used again, as glibc does with blocks of up to 32 MiB.
+
+    It gives larger ones back to the system at once, and to touch 64 MiB for the first time takes longer than to copy them.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    # Other libraries than glibc have no such function, or do not know these parameters.
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, REUSED_BYTES_MAX)
+        mallopt(_M_TRIM_THRESHOLD, REUSED_BYTES_MAX // 2)
 
 
 def _tune_garbage_collection() -> None:

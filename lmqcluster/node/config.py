@@ -279,9 +279,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.size,
             "Largest body of one message, in bytes or with KiB, MiB, GiB. A larger push is refused.",
-            extremes="1 to 32MiB. Large messages delay the small ones behind them.",
+            extremes="1 to 64MiB. Large messages delay the small ones behind them.",
             metavar="SIZE",
-            default="32MiB",
+            default="64MiB",
         ),
     )
     connections_per_client_max: int = field(

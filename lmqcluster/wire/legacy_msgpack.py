@@ -18,10 +18,12 @@ from .errors import LmqError
 __all__ = [
     "CONTENT_TYPE",
     "UnsupportedExtensionError",
+    "head_bytes",
     "make_unpacker",
     "pack",
     "pack_raw",
     "plain_body",
+    "raw_head",
     "unpack",
     "unwrapped",
 ]
@@ -62,6 +64,13 @@ def pack_raw(data: bytes) -> bytes:
     return _raw32(0xDB, size) + data
 
 
+def raw_head(size: int) -> bytes:
+    """What precedes a string of so many bytes as raw."""
+    if size < 32:
+        return _RAW_HEADERS[size]
+    return _raw16(0xDA, size) if size < 65536 else _raw32(0xDB, size)
+
+
 def _string_headers() -> list[tuple[int, int]]:
     """By the first byte of a value: how many bytes precede a string's bytes, and how many of them tell its size."""
     headers = [(0, 0)] * 256
@@ -74,18 +83,22 @@ def _string_headers() -> list[tuple[int, int]]:
 _STRING_HEADERS = _string_headers()
 
 
+def head_bytes(body: bytes) -> int:
+    """How many bytes precede the string in a body in MessagePack that is one string; 0 for any other."""
+    skip, size_bytes = _STRING_HEADERS[body[0]] if body else (0, 0)
+    if not skip:
+        return 0
+    size = int.from_bytes(body[1:skip], "big") if size_bytes else body[0] & 0x1F
+    return skip if skip + size == len(body) else 0
+
+
 def unwrapped(body: bytes) -> bytes:
     """The bytes of a body in MessagePack that is one string, old or new; any other body as it is.
 
     Anybody may say over HTTP that a body is MessagePack, so that it may be anything.
     """
-    if not body:
-        return body
-    skip, size_bytes = _STRING_HEADERS[body[0]]
-    if not skip:
-        return body
-    size = int.from_bytes(body[1:skip], "big") if size_bytes else body[0] & 0x1F
-    return body[skip:] if skip + size == len(body) else body
+    skip = head_bytes(body)
+    return body[skip:] if skip else body
 
 
 def plain_body(content_type: bytes | None, body: bytes) -> bytes:

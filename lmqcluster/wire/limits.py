@@ -23,10 +23,11 @@ MiB: Final = 1024 * 1024
 
 NAME_BYTES_MAX: Final = 255
 PATTERN_BYTES_MAX: Final = 4096
-MESSAGE_BYTES_MAX: Final = 32 * MiB
+MESSAGE_BYTES_MAX: Final = 64 * MiB
 """Largest body of one message."""
-REQUEST_BYTES_MAX: Final = 48 * MiB
-"""Largest single client request on any port: a batch of messages, or one message with its envelope."""
+REQUEST_BYTES_MAX: Final = 104 * MiB
+"""Largest single client request on any port: a batch of messages, such as 100 of 1 MiB, or one message with its envelope, in
+JSON too, where a body in Base64 is a third longer."""
 FRAME_BYTES_MAX: Final = 112 * MiB
 """Largest message between peers; above `REQUEST_BYTES_MAX` so that any accepted request can be replicated."""
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024

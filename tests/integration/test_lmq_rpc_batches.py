@@ -378,7 +378,7 @@ REFUSED: list[tuple] = [
     ("push", "", 1),
     ("push", "n" * 300, 1),
     ("push", "a\nb", 1),
-    ("push", "QUEUE", "x" * (32 * 1024 * 1024)),
+    ("push", "QUEUE", "x" * (64 * 1024 * 1024 + 1)),
     ("push_many", "a\nb", [1, 2, 3]),
 ]
 

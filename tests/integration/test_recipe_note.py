@@ -67,7 +67,7 @@ def test_large_items_go_beside_small_ones(face: Face, queue_name: str) -> None:
         assert queue.put(large)
         assert queue.put(b"small")
         with pytest.raises(PutError) as caught:
-            queue.put(b"x" * (33 << 20))
+            queue.put(b"x" * (65 << 20))
         assert isinstance(caught.value.__cause__, LmqError)
         assert caught.value.__cause__.code == "too_large"
         assert queue.put(b"after")

@@ -9,6 +9,7 @@ from typing import Any
 from ...core import command_layout as layout
 from ...core.marks import NOTE_BYTES_MAX
 from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
 from .proposals import Proposals
 
@@ -98,7 +99,10 @@ class Jobs:
         if any(len(row) > _PLAIN_ROW for row in rows):
             proposals.check_version(3)
         for content, content_type, headers, *options in rows:
-            proposals.check_push(len(content))
+            if content_type == CONTENT_TYPE:
+                proposals.check_packed(content)
+            else:
+                proposals.check_push(len(content))
             size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
             size += sum(_options_bytes(row) for row in options)
         command = layout.push_marked(queue, rows, (stream.job, stream.name), first, note, done, stream.owner)

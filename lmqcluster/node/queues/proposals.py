@@ -12,6 +12,7 @@ from ...core import command_layout as layout
 from ...core.commands import Command, RefusedError
 from ...core.quotas import Kind
 from ...wire.errors import LmqError
+from ...wire.legacy_msgpack import CONTENT_TYPE, head_bytes
 from ...wire.limits import NAME_BYTES_MAX
 from ...wire.properties import Properties
 from ...wire.queue_options import QUEUE_OPTIONS
@@ -159,13 +160,21 @@ class Proposals:
         if self.stored_bytes > self._memory_bytes_max or self.disk_shortage or copies > 1:
             self.check_room((size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0)
 
+    def check_packed(self, body: bytes) -> None:
+        """As `check_push`, of a body in MessagePack; what precedes the bytes of a string does not count."""
+        size = len(body)
+        self.check_push(size if size <= self.message_bytes_max else size - head_bytes(body))
+
     def check_item(self, item: PushItem) -> None:
         """Refuse a message that cannot be stored.
 
         Raises:
             LmqError: as `check_push` and `check_key`, and ``bad_request``.
         """
-        self.check_push(len(item.content))
+        if item.content_type == CONTENT_TYPE:
+            self.check_packed(item.content)
+        else:
+            self.check_push(len(item.content))
         self.check_key(item.key)
         if item.options is not None:
             item.options.check()

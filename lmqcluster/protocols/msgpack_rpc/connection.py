@@ -254,7 +254,10 @@ class Connection(Stream):
             raise LmqError("bad_arguments", "a queue name must be a string")
         body = body_of(content)
         size = len(body)
-        service.check_push(size)
+        if size <= service.message_bytes_max:
+            service.check_push(size)
+        else:
+            service.check_packed(body)
         proposer = service.proposer
         tail = proposer.tail
         if tail is not None and tail.sink is self and tail.command[QUEUE] == name and tail.command[OP] == _PUSH:

@@ -121,7 +121,7 @@ def _push_plain(
     bodies = [body_of(content) for content in contents]
     connection.service.check_name(name, connection.kept_for())
     for body in bodies:
-        connection.service.check_push(len(body))
+        connection.service.check_packed(body)
     producer, owned = connection.producer, connection.producer_owner
     propose(connection, msgid, requests.push_plain(name, CONTENT_TYPE, bodies, producer, first or 0, owned), render)
 

@@ -12,7 +12,7 @@ from ...core.commands import Delivered
 from ...core.message import RichMessage
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
-from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, unpack
+from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, raw_head, unpack
 from ...wire.values import VALUES_MAX, Scan, TooManyValuesError
 from .transcoding import DECODED_BYTES_MAX, Transcoder
 
@@ -48,6 +48,7 @@ _MAP_OF_SIX = b"\x86"
 _DELIVERY_KEY = b"\xa8delivery"
 _PUSHED_AT_KEY = b"\xa9pushed_at"
 _CONTENT_TYPE_KEY = b"\xaccontent_type"
+_NOTHING: list[bytes] = []
 
 
 def success(msgid: object, result: bytes) -> bytes:
@@ -114,12 +115,14 @@ class DeliveryEncoder:
         name, number, remaining, message = delivered
         head = self._heads.get(name) or self._make_head(name)
         body = message.content
+        # What stands around a body is kept apart from it, so that a large one is copied once.
+        lead, rest = b"", _NOTHING
         if isinstance(body, bytes):
             if message.meta[0] != CONTENT_TYPE:
-                body = pack_raw(body)
+                lead = raw_head(len(body))
                 if self._typed:
                     head = _MAP_OF_SIX + head[1:]
-                    body += _CONTENT_TYPE_KEY + pack(message.meta[0])
+                    rest = [_CONTENT_TYPE_KEY, pack(message.meta[0])]
             elif not (len(body) > 34 and body[0] == 0xDA and (body[1] << 8 | body[2]) == len(body) - 3):
                 body = contents[0] if contents is not None else self._value(CONTENT_TYPE, body)
             kinds = _NORMAL_TAILS
@@ -131,8 +134,10 @@ class DeliveryEncoder:
         if self._typed and isinstance(message, RichMessage):
             traits = self._traits(message)
             head = bytes((head[0] + len(traits) // 2,)) + head[1:]
-            body += b"".join(traits)
+            rest = [*rest, *traits]
         tail = kinds[remaining] if remaining < 128 else kinds[0][:-9] + pack(remaining) + _CONTENT
+        if lead or rest:
+            return b"".join((head, b"%012x" % number, tail, lead, body, *rest))
         return b"".join((head, b"%012x" % number, tail, body))
 
     def _traits(self, message: RichMessage) -> list[bytes]:

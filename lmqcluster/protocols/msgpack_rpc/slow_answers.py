@@ -19,7 +19,7 @@ log = structlog.get_logger("lmq.rpc")
 
 TASKS_MAX = 64
 """Most requests of several steps that one connection may have under way."""
-LARGE_BYTES = 48 * 1024 * 1024
+LARGE_BYTES = 80 * 1024 * 1024
 """What a large response counts before it is made: a slice of messages, of which the last may have the largest size."""
 ROOM_S = 30.0
 """How long a large response waits for the client to read what it has been sent before."""

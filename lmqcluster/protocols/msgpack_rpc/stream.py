@@ -26,7 +26,7 @@ __all__ = ["ANSWER_BYTES", "UNREAD_BYTES_MAX", "Stream", "checked_msgid"]
 
 ANSWER_BYTES = 64 * 1024
 """Responses are counted one by one beyond so much that the client has not read."""
-UNREAD_BYTES_MAX = 64 * 1024 * 1024
+UNREAD_BYTES_MAX = 96 * 1024 * 1024
 """Most bytes of responses that wait for a client to read them, except those that tell of what was done."""
 UNREAD_S_MAX = 60.0
 """How long a client may leave responses unread, without reading anything, that do not fit the network's buffers."""

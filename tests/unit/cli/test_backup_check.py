@@ -123,8 +123,8 @@ def test_a_small_file_that_stands_for_gigabytes_is_refused_in_little_memory(name
 
 
 def test_the_bounds_leave_room_for_what_nodes_write() -> None:
-    """A slice has 500 rows of some dozen values, and a body of 32 MiB is a record of its own."""
-    assert backup_check.RECORD_BYTES_MAX >= 16 * 32 * 1024 * 1024
+    """A slice has 500 rows of some dozen values, and a body of 64 MiB is a record of its own."""
+    assert backup_check.RECORD_BYTES_MAX >= 8 * 64 * 1024 * 1024
     assert backup_check.RECORD_VALUES_MAX >= 1000 * 500
 
 

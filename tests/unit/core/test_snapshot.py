@@ -120,7 +120,7 @@ def test_equal_logs_give_equal_snapshots_whatever_was_asked_in_between(driver: D
         (lambda rows: [*rows, rows[-1]], "behind its end"),
         (lambda rows: [rows[0], [b"nonsense", 1], *rows[1:]], "unknown record"),
         (lambda rows: [[rows[0][0], 1, *rows[0][2:]], *rows[1:]], "format 1"),
-        (lambda rows: [[*rows[0][:2], 4, *rows[0][3:]], *rows[1:]], "too old"),
+        (lambda rows: [[*rows[0][:2], 5, *rows[0][3:]], *rows[1:]], "too old"),
         (lambda rows: [rows[0], [b"ready", []], *rows[1:]], "before any queue"),
     ],
 )

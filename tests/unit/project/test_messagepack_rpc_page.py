@@ -109,8 +109,8 @@ def token(byte: int) -> bytes:
 @pytest.mark.parametrize(
     ("said", "value", "wanted"),
     [
-        ("48 MiB and 1,000,000 values", (limits.REQUEST_BYTES_MAX, values.VALUES_MAX), (48 * MiB, 1_000_000)),
-        ("| Content of one message | 32 MiB", limits.MESSAGE_BYTES_MAX, 32 * MiB),
+        ("104 MiB and 1,000,000 values", (limits.REQUEST_BYTES_MAX, values.VALUES_MAX), (104 * MiB, 1_000_000)),
+        ("| Content of one message | 64 MiB", limits.MESSAGE_BYTES_MAX, 64 * MiB),
         (
             "| Messages, ids or scopes in one request | 10,000 |",
             (limits.PUSH_COUNT_MAX, limits.PULL_COUNT_MAX),
@@ -122,7 +122,7 @@ def token(byte: int) -> bytes:
         ("| Pulls of one connection that wait | 50,000 |", connection.WAITERS_MAX, 50_000),
         ("and [Jobs](#jobs) | 64 |", slow_answers.TASKS_MAX, 64),
         ("| 128 at each node |", pattern_views.CLIENT_VIEWS_MAX, 128),
-        ("| Responses that a client has not read | 64 MiB |", stream.UNREAD_BYTES_MAX, 64 * MiB),
+        ("| Responses that a client has not read | 96 MiB |", stream.UNREAD_BYTES_MAX, 96 * MiB),
         ("reads nothing of unread responses | 60 seconds |", stream.UNREAD_S_MAX, 60),
         ("nothing of an unfinished request arrives | 5 seconds |", frontend.PARTIAL_S_MAX, 5),
         ("1 second more for each 64 KiB", ARRIVAL_BYTES_PER_S, 64 * KiB),

@@ -36,7 +36,7 @@ READ_BUFFER_BYTES: Final = 64 * 1024
 
 SMALL_BYTES: Final = 16 * 1024
 """Requests and answers up to here are not counted: the buffers of sockets may hold as much."""
-COUNTED_BYTES_MAX: Final = 96 * 1024 * 1024
+COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
 """Nothing counts for more, so that a client that holds nothing else can be served: there may be compound messages that machine
 version 1 has let grow beyond all bounds."""
 _SMALL_HEAD_BYTES: Final = 4096

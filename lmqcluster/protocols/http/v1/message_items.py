@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ....node.queues.push_items import PRIORITY_MAX, TEXT_BYTES_MAX, PushItem, PushOptions
 from ....wire.errors import LmqError
+from ....wire.legacy_msgpack import CONTENT_TYPE, head_bytes
 from ..server.target import has_control
 from .long_content import base64_decoded
 from .media import content_of
@@ -36,11 +37,11 @@ async def item_of(value: Any, where: str, bytes_max: int) -> PushItem:
     what = f"{where}.content"
     given = message["content"]
     content = content_of(await base64_decoded(given, what) if isinstance(given, dict) else given, what)
-    if len(content) > bytes_max:
-        raise LmqError("too_large", f"{where} has more than {bytes_max} bytes")
     content_type = text_of(message.get("content_type"), f"{where}.content_type", CONTENT_TYPE_BYTES_MAX)
     if content_type and has_control(content_type):
         raise LmqError("bad_request", f"{where}.content_type must not hold control characters")
+    if len(content) - (head_bytes(content) if content_type == CONTENT_TYPE else 0) > bytes_max:
+        raise LmqError("too_large", f"{where} has more than {bytes_max} bytes")
     key = text_of(message.get("key"), f"{where}.key", KEY_BYTES_MAX)
     options = None if message.keys().isdisjoint(_OPTIONS) else _options(message, where)
     return PushItem(content, content_type, (), key, options)
