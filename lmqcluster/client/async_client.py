@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import ssl
 from asyncio import Future
@@ -17,7 +16,7 @@ from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_CO
 from .addresses import NodeAddress, parse_addresses
 from .backoff import Backoff
 from .batch_calls import BatchCalls
-from .call_base import Name, ok
+from .call_base import Name, concatenated, note_failure, ok
 from .calls import (
     Call,
     Once,
@@ -40,12 +39,12 @@ from .replies import decode_strings, push_text
 from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
 from .session import Sender, Session, SessionSettings
 from .session_calls import SessionClient
+from .shared_requests import ITEM_BYTES_MAX
 from .tls import chosen_context
 from .transactions import TransactionCalls
 
 __all__ = ["AsyncClient"]
 
-logger = logging.getLogger("lmqcluster.client")
 
 TIMEOUT_S_MAX = IDEMPOTENCY_WINDOW_S / 2
 """A push is sent again until its deadline, which must be well within the time that the cluster knows it again."""
@@ -193,9 +192,11 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         if options and (packed := packed_push_options(options)):
             return self._push_with_options(queue, content, packed)
         loop = self._loop or self._bind()
-        body = self._push_heads[queue] + encode_content(content)
+        head, item = self._push_heads[queue], encode_content(content)
+        body = head + item
         future: Future[str] = Future(loop=loop)
-        self._submit_push(Push(future, body, loop.time() + self._timeout_s))
+        share = head if len(item) <= ITEM_BYTES_MAX else None
+        self._submit_push(Push(future, body, loop.time() + self._timeout_s, share, item))
         return future
 
     def _push_with_options(self, queue: Name, content: Any, options: dict[str, Any]) -> Future[str]:
@@ -269,7 +270,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             self._push_batch(loop, name, pack_array(encoded[start:end]), end - start, each.of(start, end))
             for start, end in split_batch(encoded, PUSH_COUNT_MAX, _BATCH_BYTES)
         ]
-        return loop.create_task(_concatenated(parts))
+        return loop.create_task(concatenated(parts))
 
     def _push_batch(
         self,
@@ -343,7 +344,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         if lease is not None or auto_ack or session is not None:
             head, decode = self._option_pull_heads[queue], self._settled_message if auto_ack else self._message
             return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
-        return self._pull(self._pull_heads[queue], self._message, timeout)
+        return self._pull(self._pull_heads[queue], self._message, timeout, may_share=True)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
         """Take one message from any queue whose name matches, also from queues made while waiting.
@@ -382,14 +383,20 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         return self._pull(self._pull_many_heads[queue] + pack(max), self._messages, timeout)
 
     async def _pull(
-        self, head: bytes, decode: Callable[[Any], Any], wait_s: float | None, options: PullOptions | None = None
+        self,
+        head: bytes,
+        decode: Callable[[Any], Any],
+        wait_s: float | None,
+        options: PullOptions | None = None,
+        *,
+        may_share: bool = False,
     ) -> Any:
         if wait_s is not None and not 0 <= wait_s < _WAIT_S_MAX:
             raise ValueError(f"a timeout must be 0 seconds or more, not {wait_s!r}")
         loop = self._loop or self._bind()
         future: Future[Any] = Future(loop=loop)
         if options is None:
-            call = Pull(future, head, decode, loop.time(), wait_s, self._timeout_s)
+            call = Pull(future, head, decode, loop.time(), wait_s, self._timeout_s, may_share=may_share)
         else:
             call = OptionPull(future, head, decode, loop.time(), wait_s, self._timeout_s, options)
         self._sender.submit(call)
@@ -448,7 +455,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             by_queue.setdefault(message.queue, []).append(message.id)
         for queue, ids in by_queue.items():
             call = self._settle_many_call(b"put_back_many", queue, ids, ends=True)
-            call.future.add_done_callback(_note_failure)
+            call.future.add_done_callback(note_failure)
             self._session.enqueue(call, internal=True)
 
     # --- settle ---------------------------------------------------------------------------------------------------
@@ -520,9 +527,9 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
 
     def _settle(self, verb: bytes, queue: Name, message_id: Name, *, ends: bool) -> Future[bool]:
         loop = self._loop or self._bind()
-        body = self._settle_heads[verb][queue] + pack_raw(name_bytes(message_id))
+        head, item = self._settle_heads[verb][queue], pack_raw(name_bytes(message_id))
         future: Future[bool] = Future(loop=loop)
-        self._sender.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
+        self._sender.submit(Settle(future, head + item, loop.time() + self._timeout_s, ends, head, item))
         return future
 
     def _settle_with(
@@ -589,12 +596,3 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             self._sender.submit_push(call)
         else:
             self._sender.enqueue(call)
-
-
-async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:
-    return [result for results in await asyncio.gather(*parts) for result in results]
-
-
-def _note_failure(future: Future[Any]) -> None:
-    if not future.cancelled() and (error := future.exception()) is not None:
-        logger.warning("messages could not be given back, their leases have to run out: %s", error)

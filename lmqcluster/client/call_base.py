@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from abc import ABC, abstractmethod
 from asyncio import Future
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from typing import Any
 from .calls import Call
 from .replies import decode_strings
 
-__all__ = ["CallBase", "Name", "mapping", "mappings", "ok", "optional_mapping"]
+__all__ = ["CallBase", "Name", "concatenated", "mapping", "mappings", "note_failure", "ok", "optional_mapping"]
+
+logger = logging.getLogger("lmqcluster.client")
 
 Name = str | bytes
 
@@ -43,3 +47,14 @@ def optional_mapping(result: Any) -> dict[str, Any] | None:
 def mappings(results: Any) -> list[dict[str, Any]]:
     """An answer that is a list of maps."""
     return [mapping(result) for result in results]
+
+
+async def concatenated(parts: list[Future[list[str]]]) -> list[str]:
+    """The results of a batch that was sent as several requests."""
+    return [result for results in await asyncio.gather(*parts) for result in results]
+
+
+def note_failure(future: Future[Any]) -> None:
+    """Log that messages nobody will see could not be given back."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        logger.warning("messages could not be given back, their leases have to run out: %s", error)

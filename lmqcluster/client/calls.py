@@ -18,7 +18,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
@@ -26,9 +26,12 @@ from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from .replies import push_text
 from .requests import name_bytes, request_body, unpack_body
 
+if TYPE_CHECKING:
+    from .shared_requests import SharedPull
+
 __all__ = [
     "Call", "Control", "Moved", "Once", "OptionPull", "Pull", "PullOptions", "Push", "PushMany", "Settle", "SettleMany",
-    "Transaction", "WaitingCall", "push_texts",
+    "Transaction", "WaitingCall", "push_texts", "wait_left",
 ]  # fmt: skip
 
 _packed_wait = lru_cache(maxsize=256)(pack)
@@ -46,12 +49,14 @@ class Call:
         future: resolves to what `decode` makes of the result.
         body: the request after its msgid.
         decode: result element to value; may raise anything for a result that makes no sense.
+        item: what is the call's own in a request that it shares.
+        share: what calls must have in common to share a request, see `shared_requests`; None for a request of its own.
         deadline: loop time in seconds after which the caller is told that it timed out.
         serial: position among the requests of the connection it was last sent on.
         doubt: whether an earlier attempt may have taken effect.
     """
 
-    __slots__ = ("body", "deadline", "decode", "doubt", "future", "serial")
+    __slots__ = ("body", "deadline", "decode", "doubt", "future", "item", "serial", "share")
 
     waits = False
     """Whether the node may hold the answer back for as long as it likes."""
@@ -63,6 +68,8 @@ class Call:
         self.deadline = deadline
         self.serial = 0
         self.doubt = False
+        self.item = b""
+        self.share: bytes | None = None
 
     def fail(self, error: LmqError) -> None:
         """Tell the caller."""
@@ -76,6 +83,7 @@ class Call:
     def lost(self, reason: str) -> bool:  # noqa: ARG002 - subclasses need it
         """The answer will never come. Returns whether the call is to be sent again."""
         self.doubt = True
+        self.share = None
         return not self.future.done()
 
     def parked(self, now: float, timeout_s: float) -> None:
@@ -146,12 +154,21 @@ class Push(Call):
     __slots__ = ("count", "sequence")
 
     # Redefined instead of calling the parent's: this is the hot path.
-    def __init__(self, future: asyncio.Future[str], body: bytes, deadline: float) -> None:
+    def __init__(
+        self,
+        future: asyncio.Future[str],
+        body: bytes,
+        deadline: float,
+        share: bytes | None = None,
+        item: bytes = b"",
+    ) -> None:
         self.future = future
         self.body = body
         self.decode = push_text
         self.deadline = deadline
         self.doubt = False
+        self.item = item
+        self.share = share
         self.sequence = 0
         self.count = 1
 
@@ -184,12 +201,22 @@ class Settle(Call):
 
     __slots__ = ("ends",)
 
-    def __init__(self, future: asyncio.Future[bool], body: bytes, deadline: float, ends: bool) -> None:
+    def __init__(
+        self,
+        future: asyncio.Future[bool],
+        body: bytes,
+        deadline: float,
+        ends: bool,
+        share: bytes | None = None,
+        item: bytes = b"",
+    ) -> None:
         self.future = future
         self.body = body
         self.decode = _is_ok
         self.deadline = deadline
         self.doubt = False
+        self.item = item
+        self.share = share
         self.ends = ends
 
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
@@ -282,10 +309,11 @@ class Pull(Call):
     Attributes:
         head: the body up to the last argument, the timeout.
         moving: what `decode` is otherwise, while the pull is to leave the node it waits at.
+        shared: the request that it shares, None if it has one of its own.
         wait_until: loop time in seconds, or None for no limit.
     """
 
-    __slots__ = ("head", "moving", "wait_until")
+    __slots__ = ("head", "moving", "shared", "wait_until")
 
     waits = True
 
@@ -297,11 +325,14 @@ class Pull(Call):
         now: float,
         wait_s: float | None,
         timeout_s: float,
+        *,
+        may_share: bool = False,
     ) -> None:
         self.future = future
         self.decode = decode
         self.doubt = False
         self.head = head
+        self.shared: SharedPull | None = None
         self.moving: Callable[[Any], Any] | None = None
         if wait_s is None:
             self.body = head + _NO_LIMIT
@@ -311,6 +342,7 @@ class Pull(Call):
             self.body = head + _packed_wait(wait_s)
             self.wait_until = now + wait_s
             self.deadline = now + wait_s + timeout_s
+        self.share = self.body if may_share else None
 
     def parked(self, now: float, timeout_s: float) -> None:
         """Without a limit the time to find a node starts now."""
@@ -330,7 +362,15 @@ class Pull(Call):
         if self.wait_until is None:
             self.deadline = math.inf
         else:
-            self.body = self.head + pack(max(0.0, self.wait_until - now))
+            self.body = self.head + wait_left(self, now)
+        self.shared = None
+        if self.share is not None:
+            self.share = self.body
+
+
+def wait_left(pull: Pull, now: float) -> bytes:
+    """The last argument of a pull that is sent now."""
+    return _NO_LIMIT if pull.wait_until is None else pack(max(0.0, pull.wait_until - now))
 
 
 class PullOptions(NamedTuple):

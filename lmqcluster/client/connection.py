@@ -17,8 +17,9 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import make_unpacker
 
 from .addresses import NodeAddress
-from .calls import Call, Control, Moved
+from .calls import Call, Control, Moved, Pull, Push
 from .requests import request_body
+from .shared_requests import CALLS_MAX, SHARED, SharedPull, SharedRequest
 from .tls import explain
 
 __all__ = ["NONSENSE", "REPLY_BYTES_MAX", "Connection", "Owner"]
@@ -32,7 +33,14 @@ _MSGID_MASK = 0xFFFF_FFFF
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
 """What decoding an answer raises that makes no sense."""
 
+_WITHOUT_FEATURES = frozenset({"unknown_method", "internal"})
+"""What a node answers that does not know the method."""
+
 _head = Struct(">BBBI").pack  # array of 4, type 0, uint32 msgid
+
+
+def _names(result: Any) -> frozenset[bytes]:
+    return frozenset(result)
 
 
 class Owner(Protocol):
@@ -81,7 +89,12 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._loop = loop
         self._serial = 0
-        self._out: list[bytes] = []
+        self._out: list[bytes | SharedRequest] = []
+        # What was added to it last, if another call may join it.
+        self._last: Call | SharedRequest | None = None
+        # What the node takes together, and what of that it has not answered yet, by msgid.
+        self._shares = {kind: shared for kind, shared in SHARED.items() if kind is not Push}
+        self._shared: dict[int, SharedRequest] = {}
         self._reason = ""
         self._transport: asyncio.Transport | None = None
         self._unpacker = make_unpacker(REPLY_BYTES_MAX)
@@ -93,16 +106,33 @@ class Connection(asyncio.Protocol):
         serial = self._serial + 1
         pending = self.pending
         msgid = serial & _MSGID_MASK
-        while msgid in pending:  # Only after 2**32 requests, over one that still waits.
+        while msgid in pending or msgid in self._shared:  # Only after 2**32 requests, over one that still waits.
             serial += 1
             msgid = serial & _MSGID_MASK
         self._serial = call.serial = serial
         pending[msgid] = call
+        share, last = call.share, self._last
+        if share is not None and last is not None and last.share == share:
+            self._join(call, last)
+            return
         out = self._out
         if not out:
             self._loop.call_soon(self._flush)
         out.append(_head(0x94, 0, 0xCE, msgid))
         out.append(call.body)
+        self._last = call if share is not None and type(call) in self._shares else None
+
+    def _join(self, call: Call, last: Call | SharedRequest) -> None:
+        """Let the call share the request of what was sent last in this turn."""
+        if isinstance(last, Call):
+            shared = self._shares[type(last)](last)
+            self._out[-2:] = [shared]
+            self._last = shared
+        else:
+            shared = last
+        shared.add(call)
+        if len(shared.calls) == CALLS_MAX:
+            self._last = None
 
     def authenticate(self, token: bytes) -> asyncio.Future[Any]:
         """Show the node a token; a connection whose token is refused ends."""
@@ -115,6 +145,19 @@ class Connection(asyncio.Protocol):
         """
         self.next_sequence = first_sequence
         return self._control(b"producer", [producer, first_sequence])
+
+    async def learn_features(self) -> None:
+        """Ask the node for methods that its release may not have."""
+        call = Control(self._loop.create_future(), request_body(b"features", []), _names, math.inf)
+        self.send(call)
+        try:
+            features = await call.future
+        except LmqError as exc:
+            if exc.code not in _WITHOUT_FEATURES:
+                raise
+            return
+        if b"push_each" in features:
+            self._shares = dict(SHARED)
 
     def ping(self) -> None:
         """Make a living node answer."""
@@ -133,29 +176,61 @@ class Connection(asyncio.Protocol):
     def cancel(self, call: Call) -> None:
         """Tell the node that nobody waits for a pull any more; it then answers it as empty."""
         msgid = call.serial & _MSGID_MASK
-        if self.pending.get(msgid) is call:
+        if self.pending.get(msgid) is not call:
+            return
+        shared = call.shared if isinstance(call, Pull) else None
+        if shared is None:
             self._notify(b"cancel", [msgid])
+        elif shared.cancel():
+            self._notify(b"cancel", [shared.msgid])
 
     def _notify(self, method: bytes, arguments: list[object]) -> None:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(b"\x93\x02" + request_body(method, arguments))
+        self._last = None
+
+    def ask_again(self, shared: SharedRequest) -> None:
+        """Send a shared request for those of its calls that are left, under another msgid."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        shared.msgid = -1
+        self._out.append(shared)
+        self._last = None
 
     def _flush(self) -> None:
         transport = self._transport
         if self.paused or self._reason or transport is None:
             return
-        out = self._out
+        self._last = None
+        out: list[bytes] = []
+        for piece in self._out:
+            if isinstance(piece, SharedRequest):
+                out += self._encode(piece)
+            else:
+                out.append(piece)
+        self._out.clear()
         if sum(map(len, out)) > _WRITE_BYTES:
-            self._flush_in_pieces(transport)
-            return
-        data = b"".join(out)
-        out.clear()
-        transport.write(data)
+            self._flush_in_pieces(transport, out)
+        elif out:
+            transport.write(b"".join(out))
 
-    def _flush_in_pieces(self, transport: asyncio.Transport) -> None:
+    def _encode(self, shared: SharedRequest) -> tuple[bytes, ...]:
+        if isinstance(shared, SharedPull):
+            shared.drop_ended(self)
+        if not shared.live_calls():
+            self._owner.received(self)
+            return ()
+        serial = self._serial + 1
+        while serial & _MSGID_MASK in self.pending or serial & _MSGID_MASK in self._shared:
+            serial += 1
+        self._serial = serial
+        shared.msgid = serial & _MSGID_MASK
+        self._shared[shared.msgid] = shared
+        return _head(0x94, 0, 0xCE, shared.msgid), *shared.body()
+
+    def _flush_in_pieces(self, transport: asyncio.Transport, out: list[bytes]) -> None:
         # The transport copies what the socket does not take, so it gets no more than it asks for.
-        out = self._out
         start = 0
         while start < len(out) and not self.paused:
             end, size = start, 0
@@ -164,7 +239,7 @@ class Connection(asyncio.Protocol):
                 end += 1
             transport.write(b"".join(out[start:end]))
             start = end
-        del out[:start]
+        self._out[:0] = out[start:]
 
     def pause_writing(self) -> None:
         """The transport's buffer is full."""
@@ -184,31 +259,60 @@ class Connection(asyncio.Protocol):
         """Work off whatever replies are complete."""
         self.silent_sweeps = 0
         unpacker = self._unpacker
-        pending = self.pending
+        pending, shared = self.pending, self._shared
         try:
             unpacker.feed(data)
             for kind, msgid, error, result in unpacker:
+                if msgid in shared and kind == 1:
+                    self._answer_shared(shared.pop(msgid), error, result)
+                    continue
                 call = pending.pop(msgid, None) if kind == 1 else None
                 if call is None:
                     self.abort(f"the node answered msgid {msgid!r}, which nothing waits for")
                     return
                 if error is not None:
                     self._owner.answered_error(self, call, error)
-                    continue
-                try:
-                    call.future.set_result(call.decode(result))
-                except LmqError as exc:
-                    call.fail(exc)
-                except Moved:
-                    self._owner.answered_moved(call)
-                except asyncio.InvalidStateError:
-                    self._owner.answered_late(call, call.decode(result))
-                except NONSENSE:
-                    call.fail(LmqError("internal", f"the node's answer makes no sense: {result!r:.200}"))
+                else:
+                    self.answer(call, result)
         except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as exc:
             self.abort(f"the node sent something that is not a reply: {exc!r}")
             return
         self._owner.received(self)
+
+    def answer(self, call: Call, result: Any) -> None:
+        """Tell the caller what the node has answered."""
+        try:
+            call.future.set_result(call.decode(result))
+        except LmqError as exc:
+            call.fail(exc)
+        except Moved:
+            self._owner.answered_moved(call)
+        except asyncio.InvalidStateError:
+            self._owner.answered_late(call, call.decode(result))
+        except NONSENSE:
+            call.fail(LmqError("internal", f"the node's answer makes no sense: {result!r:.200}"))
+
+    def _answer_shared(self, shared: SharedRequest, error: Any, result: Any) -> None:
+        if error is None:
+            shared.answered(self, result)
+            return
+        for call in list(shared.live_calls()):
+            self.take(call)
+            self.refuse(call, error)
+
+    # --- what a shared request does with its calls --------------------------------------------------------------------
+
+    def take(self, call: Call) -> None:
+        """The call is answered."""
+        self.pending.pop(call.serial & _MSGID_MASK, None)
+
+    def refuse(self, call: Call, element: Any) -> None:
+        """The node has answered the call with an error."""
+        self._owner.answered_error(self, call, element)
+
+    def late(self, call: Call, result: Any) -> None:
+        """The node has answered a call whose caller has gone."""
+        self._owner.answered_late(call, call.decode(result))
 
     # --- life -----------------------------------------------------------------------------------------------------
 

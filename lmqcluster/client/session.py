@@ -395,7 +395,7 @@ class Session:
                 if self._token is not None:
                     await connection.authenticate(self._token)
                 # A paused process still accepts connections: only an answer shows that it lives.
-                await connection.bind(self._producer, self._sequence)
+                await asyncio.gather(connection.bind(self._producer, self._sequence), connection.learn_features())
         except (LmqError, OSError, UnicodeError) as exc:
             if isinstance(exc, TimeoutError):
                 reason = f"no answer within {self._connect_timeout_s:g} s"

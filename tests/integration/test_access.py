@@ -207,6 +207,8 @@ def test_a_refused_push_uses_up_its_number(tmp_path: Path) -> None:
                 (("push", "theirs", "x", {"key": "k"}), 0),
                 (("push_many", "theirs", ["x"], {"keys": ["k"]}), 0),
                 (("push_many", "jobs", ["x", "y"]), 2),
+                (("push_each", "theirs", ["x", "y"]), 2),
+                (("push_each", "jobs", ["x", "y"]), 2),
             ]
             expected = 1
             (connection,) = guarded.rpc._connections

@@ -45,12 +45,12 @@ OTHER_ROUTES = {
     ("POST", "/v1/sessions"), ("POST", "/v1/sessions/{id}/renew"), ("DELETE", "/v1/sessions/{id}"),
 }  # fmt: skip
 READ_METHODS = {
-    *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props"),
+    *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props"),
     *(b"subscription", b"subscriptions", b"backlog", b"peek", b"jobs"),
     *(b"bindings", b"count_labelled"),
 }
 OTHER_METHODS = {
-    *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
+    *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
     # Scopes and jobs are their owner's: others find none.
     *(b"forget_keys", b"mark", b"end_jobs", b"jobs"),
     # Sessions are their owner's too.
@@ -75,7 +75,7 @@ ARGUMENTS: dict[bytes, list[Any]] = {
     b"renew_session": ["no such session"],
     b"end_session": ["no such session"],
     b"auth": ["a wrong secret"],
-    **{name: [] for name in (b"ping", b"cluster", b"get_default_props", b"subscriptions", b"jobs")},
+    **{name: [] for name in (b"ping", b"features", b"cluster", b"get_default_props", b"subscriptions", b"jobs")},
 }
 """Arguments of methods that do not begin with a queue or a subscription."""
 

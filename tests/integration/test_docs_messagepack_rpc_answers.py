@@ -31,6 +31,7 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("push_many", "full"): [FULL, [1]],
     ("push_many", "stored_in_part"): [ROOM_FOR_ONE, [1, 2]],
     ("push_many", "key_reused"): [QUEUE, ["another content"], {"keys": ["k"]}],
+    ("push_each", "bad_name"): ["", [1]],
     ("push_all", "bad_pattern"): ["(", 1],
     ("push_all", "full"): [f"^{FULL}$", 1],
     ("push_all", "stored_in_part"): [f"^({FULL}|{QUEUE})$", 1],

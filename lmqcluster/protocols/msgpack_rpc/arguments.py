@@ -168,6 +168,8 @@ def key_of(value: object) -> bytes | None:
 
 def pushes_of(method: bytes, arguments: list[Any]) -> int:
     """How many numbers of its producer a push takes, as its method would count."""
+    if method == b"push_each":
+        return len(arguments[1]) if len(arguments) == 2 and type(arguments[1]) is list else 0
     if method not in (b"push", b"push_many") or not 2 <= len(arguments) <= 3:
         return 0
     options = arguments[2] if len(arguments) == 3 else {}

@@ -40,7 +40,7 @@ WAITERS_MAX = 50_000
 _UNDEF = "undef"
 _UNREAD = f"overloaded: the client leaves more than {UNREAD_BYTES_MAX} bytes of responses unread"
 _PUSH = int(Op.PUSH)
-_PUSHES = (b"push", b"push_many")
+_PUSHES = (b"push", b"push_many", b"push_each")
 
 
 class _Notification:

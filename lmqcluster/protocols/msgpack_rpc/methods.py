@@ -28,6 +28,7 @@ __all__ = ["METHODS"]
 
 Arguments = list[Any]
 _SEQUENCE_MAX = 1 << 62
+_FEATURES = pack([b"push_each"])
 
 
 def _producer(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -119,6 +120,12 @@ def _ping(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     connection.succeed(msgid, b"\xa4pong")
 
 
+def _features(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+    """``features() -> [name]``: methods that former releases do not have."""
+    arity(arguments, 0, 0)
+    connection.succeed(msgid, _FEATURES)
+
+
 def _cluster(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 0, 0)
     status = connection.node.cluster_status()
@@ -144,6 +151,7 @@ METHODS: dict[bytes, Handler] = {
     b"producer": _producer,
     b"auth": _auth,
     b"ping": _ping,
+    b"features": _features,
     b"cluster": _cluster,
     **BATCH_METHODS,
     **QUEUE_METHODS,

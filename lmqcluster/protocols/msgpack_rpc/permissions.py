@@ -32,12 +32,14 @@ __all__ = ["PERMISSIONS", "guarded"]
 PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"auth": OPEN,
     b"ping": LOOK,
+    b"features": LOOK,
     b"cluster": LOOK,
     # A number for the pushes of a connection; says nothing of what may be pushed.
     b"producer": LOOK,
     b"cancel": LOOK,
     b"push": USE,
     b"push_many": USE,
+    b"push_each": USE,
     b"pull": USE,
     b"pull_many": USE,
     b"push_all": USE_MANY,

@@ -16,6 +16,7 @@ from . import replies
 from .arguments import arity, body_of, content_types_of, headers_of, key_of, plain_item, text
 from .connection import Connection, Handler
 from .option_arguments import PUSH_OPTIONS, flag_of, given, push_options, seconds_of
+from .push_each import push_each
 from .single_commands import propose
 
 __all__ = ["PUSH_METHODS", "item_of"]
@@ -282,5 +283,6 @@ def _check_copies(stored: list[tuple[bytes, int]]) -> None:
 PUSH_METHODS: dict[bytes, Handler] = {
     b"push": _push,
     b"push_many": _push_many,
+    b"push_each": push_each,
     b"push_all": _push_all,
 }

@@ -131,10 +131,17 @@ class ModelCluster:
 
 
 class ScriptedNode:
-    """One node, listening on 127.0.0.1."""
+    """One node, listening on 127.0.0.1.
 
-    def __init__(self, cluster: ModelCluster, script: Script = lambda _request: Fate.ANSWER) -> None:
+    Args:
+        is_old: of a release that has no ``push_each``, so that every push is a request of its own.
+    """
+
+    def __init__(
+        self, cluster: ModelCluster, script: Script = lambda _request: Fate.ANSWER, *, is_old: bool = True
+    ) -> None:
         self.cluster = cluster
+        self.is_old = is_old
         self.script = script
         self.requests: list[Request] = []
         self.notifications: list[tuple[str, list[Any]]] = []
@@ -178,6 +185,11 @@ class ScriptedNode:
         for answer in held:
             answer()
 
+    def answer(self, request: Request, result: Any) -> None:
+        """Answer a request that was held with something else."""
+        for connection in self._open:
+            connection._reply(request.msgid, None, result)
+
     @property
     def address(self) -> str:
         """Where it listens."""
@@ -185,7 +197,7 @@ class ScriptedNode:
 
     def methods(self) -> list[str]:
         """Names of the methods called so far, without the connection's own."""
-        return [request.method for request in self.requests if request.method not in ("producer", "ping")]
+        return [request.method for request in self.requests if request.method not in ("producer", "features", "ping")]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds, which is looked at after every request and loss."""
@@ -236,13 +248,14 @@ class _Connection(asyncio.Protocol):
         self._node.notifications.append((method, arguments))
         if method == "cancel" and (task := self._waiting.pop(arguments[0], None)) is not None:
             task.cancel()
-            self._reply(arguments[0], None, b"empty")
+            is_many = any(one.msgid == arguments[0] and one.method == "pull_many" for one in self._node.requests)
+            self._reply(arguments[0], None, [] if is_many else b"empty")
 
     def _requested(self, request: Request) -> None:
         if self._transport.is_closing() and not self._late:
             return
         self._node.requests.append(request)
-        numbered = request.method in ("push", "push_many") and not _has_keys(request.arguments[2:])
+        numbered = request.method in ("push", "push_many", "push_each") and not _has_keys(request.arguments[2:])
         if numbered:
             request.first_sequence = self._sequence
             self._sequence += 1 if request.method == "push" else len(request.arguments[1])
@@ -298,6 +311,10 @@ class _Connection(asyncio.Protocol):
                 return None, b"ok"
             case "ping":
                 return None, b"pong"
+            case "features":
+                return (b"undef", None) if self._node.is_old else (None, [b"push_each"])
+            case "push_each":
+                return None, cluster.push(arguments[0], arguments[1], self._producer, request.first_sequence)
             case "push" if _has_keys(arguments[2:]):
                 return None, cluster.push_keyed(arguments[0], [arguments[1]], [arguments[2][b"key"]])[0]
             case "push":

@@ -640,7 +640,7 @@ async def test_a_silent_node_is_left_for_the_next() -> None:
     cluster = ModelCluster()
 
     def silent(request: Request) -> Fate:
-        return Fate.ANSWER if request.method == "producer" else Fate.HOLD
+        return Fate.ANSWER if request.method in ("producer", "features") else Fate.HOLD
 
     async with ScriptedNode(cluster, silent) as first, ScriptedNode(cluster) as second:
         client = client_of(first, second, heartbeat_s=0.05)

@@ -37,7 +37,7 @@ ORDINARY = {
 GENERAL = {
     "arguments", "bad", "cluster", "conflict", "down", "exceeded", "host", "internal", "large", "left", "lost", "method",
     "name", "no", "not", "of", "overloaded", "part", "request", "reused", "shutting", "stored", "too", "unauthorized",
-    "unknown", "unreachable", "bytes", "s", "auth", "count", "get", "ping", "resume",
+    "unknown", "unreachable", "bytes", "s", "auth", "count", "each", "features", "get", "ping", "resume",
 }  # fmt: skip
 """What error codes, fields and methods say of things that are not ours to define."""
 STEM_CHARS = 4

@@ -1,0 +1,199 @@
+"""Calls that are made in the same turn of the event loop and ask the same of one queue share a request.
+
+A request costs a node and the client more than what is in it. Each call keeps its number, its deadline and an outcome of its own;
+only the bytes are shared: pushes as ``push_each``, settlements as ``done_many`` and the like, pulls as ``pull_many``. A call that
+is sent again because its outcome is not known goes alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+from lmqcluster.wire.legacy_msgpack import pack, pack_raw
+
+from .calls import Call, Pull, Push, Settle, wait_left
+from .requests import pack_array
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+__all__ = ["CALLS_MAX", "ITEM_BYTES_MAX", "SHARED", "SharedPull", "SharedRequest"]
+
+CALLS_MAX: Final = 256
+"""Most calls that share a request."""
+ITEM_BYTES_MAX: Final = 1024
+"""A message above this has a request of its own: what it costs is in its bytes."""
+
+
+def _split(share: bytes) -> tuple[bytes, bytes]:
+    """The method and the encoded name of the queue in the head of a request, see `Heads`."""
+    end = 1 + (share[0] & 0x1F)
+    return share[1:end], share[end + 1 :]
+
+
+class SharedRequest:
+    """Some calls with one request, of which there are at least two when it is sent.
+
+    Attributes:
+        calls: in the order in which they were made.
+        msgid: under which it was sent last.
+        share: what calls must have in common to share a request, see `Call`.
+    """
+
+    __slots__ = ("calls", "msgid", "share")
+
+    def __init__(self, first: Call) -> None:
+        self.share = first.share
+        self.calls: list[Call] = [first]
+        self.msgid = -1
+
+    def add(self, call: Call) -> None:
+        """One more call."""
+        self.calls.append(call)
+
+    def live_calls(self) -> Iterable[Call]:
+        """Those that an answer is for."""
+        return self.calls
+
+    def body(self) -> tuple[bytes, ...]:
+        """The request after its msgid."""
+        raise RuntimeError(f"a subclass knows the request for {self.share!r}")
+
+    def answered(self, connection: Connection, result: Any) -> None:
+        """Tell each caller what the node has answered for its call."""
+        calls = self.calls
+        if type(result) is not list or len(result) != len(calls):
+            connection.abort(f"the node answered {len(calls)} calls with {result!r:.200}")
+            return
+        for call, one in zip(calls, result, strict=True):
+            connection.take(call)
+            if type(one) is list:
+                connection.refuse(call, one[0] if one else None)
+            else:
+                connection.answer(call, one)
+
+
+class SharedPush(SharedRequest):
+    """Pushes to one queue."""
+
+    __slots__ = ()
+
+    _HEAD: ClassVar = pack_raw(b"push_each") + b"\x92"
+
+    def body(self) -> tuple[bytes, ...]:
+        """``push_each(queue, contents)``."""
+        return self._HEAD, _split(self.share or b"")[1], pack_array([call.item for call in self.calls])
+
+
+class SharedSettle(SharedRequest):
+    """Acks, nacks or extends of messages of one queue."""
+
+    __slots__ = ()
+
+    def body(self) -> tuple[bytes, ...]:
+        """``done_many(queue, ids)`` and the like."""
+        method, queue = _split(self.share or b"")
+        return pack_raw(method + b"_many"), b"\x92", queue, pack_array([call.item for call in self.calls])
+
+    def answered(self, connection: Connection, result: Any) -> None:
+        """True is the "ok" of a single call, false what it is told of a message that is not under this lease."""
+        if type(result) is list:
+            result = [b"ok" if settled else [_NOT_FOUND] for settled in result]
+        super().answered(connection, result)
+
+
+_NOT_FOUND: Final = b"not_found: there is no such message under lease"
+
+
+class SharedPull(SharedRequest):
+    """Pulls from one queue that wait equally long.
+
+    An answer with fewer messages than calls is for the first of them; the others go on waiting, with one request again.
+    """
+
+    __slots__ = ("_is_cancelled", "_left")
+
+    _HEAD: ClassVar = pack_raw(b"pull_many") + b"\x93"
+
+    def __init__(self, first: Call) -> None:
+        super().__init__(first)
+        self._is_cancelled = False
+        self._left: deque[Pull] = deque()
+        self._join(first)
+
+    def add(self, call: Call) -> None:
+        """One more pull."""
+        super().add(call)
+        self._join(call)
+
+    def _join(self, call: Call) -> None:
+        pull = cast("Pull", call)
+        pull.shared = self
+        self._left.append(pull)
+
+    def live_calls(self) -> Iterable[Call]:
+        """Those that wait still."""
+        return self._left
+
+    def drop_ended(self, connection: Connection) -> None:
+        """Forget calls whose callers have gone."""
+        ended = [call for call in self._left if call.future.done()]
+        for call in ended:
+            connection.take(call)
+        if ended:
+            self._left = deque(call for call in self._left if not call.future.done())
+
+    def body(self) -> tuple[bytes, ...]:
+        """``pull_many(queue, max, timeout)``."""
+        first = self._left[0]
+        return (
+            self._HEAD,
+            _split(first.head)[1],
+            pack(len(self._left)),
+            wait_left(first, first.future.get_loop().time()),
+        )
+
+    def cancel(self) -> bool:
+        """A caller has gone; returns whether the node has to be told, which then answers what it has."""
+        if self.msgid < 0 or self._is_cancelled:
+            return False
+        self._is_cancelled = True
+        return True
+
+    def answered(self, connection: Connection, result: Any) -> None:
+        """Hand the messages to the first callers; if there are none, the time is over."""
+        if type(result) is not list or len(result) > len(self._left):
+            connection.abort(f"the node answered {len(self._left)} pulls with {result!r:.200}")
+            return
+        last = self._left[-1]
+        for message in result:
+            call = self._next(connection)
+            if call is None:
+                connection.late(last, message)
+            else:
+                connection.take(call)
+                connection.answer(call, message)
+        if self._is_cancelled or not result:
+            self.drop_ended(connection)
+        if self._left and (result or self._is_cancelled) and self._left[0].moving is None:
+            self._is_cancelled = False
+            connection.ask_again(self)
+            return
+        while self._left:
+            call = self._left.popleft()
+            connection.take(call)
+            connection.answer(call, b"empty")
+
+    def _next(self, connection: Connection) -> Pull | None:
+        while self._left:
+            call = self._left.popleft()
+            if not call.future.done():
+                return call
+            connection.take(call)
+        return None
+
+
+SHARED: Final[dict[type[Call], type[SharedRequest]]] = {Push: SharedPush, Settle: SharedSettle, Pull: SharedPull}
+"""By kind of call, what calls of that kind share."""
