@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from lmqcluster.wire.errors import LmqError
 
 from .async_client import AsyncClient
-from .calls import Call, Pull, Push
+from .calls import Call, Once, OptionPull, Pull, Push
 from .connection import NONSENSE
 from .line import BROKEN, Line
 from .message import logger
@@ -162,7 +162,7 @@ class Direct:
             HandedOver: it is a pull, and goes on in the session. Other calls that do have no result yet.
         """
         line = self._line
-        if line is None:
+        if line is None or _is_risky(call):
             self._hand_over(call)
             return
         self._waiting = call if isinstance(call, Pull) else None
@@ -287,6 +287,13 @@ class Direct:
     def drop(self) -> None:
         """Disconnect, when nobody can call any more."""
         self._drop()
+
+
+def _is_risky(call: Call) -> bool:
+    """Whether a call cannot be repeated. The event loop notices at once when a connection ends; here only the next call does,
+    and could not tell whether it was carried out.
+    """
+    return isinstance(call, Once) or (isinstance(call, OptionPull) and call.settles)
 
 
 def driven(call: Coroutine[Any, Any, T]) -> T:

@@ -203,6 +203,27 @@ def test_a_pull_that_acknowledges_is_not_repeated(nodes: Nodes) -> None:
 
 
 @pytest.mark.usefixtures("short")
+def test_what_cannot_be_repeated_is_not_sent_over_a_connection_that_has_ended(nodes: Nodes) -> None:
+    node = nodes.nodes[0]
+
+    async def end_the_idle_one() -> None:
+        # The node ends connections that say nothing for long, here the second one.
+        idle = next(one for one in node._open if one._transport.get_extra_info("peername")[1] == port)
+        idle.cut()
+        await node.until(lambda: idle not in node._open)
+
+    with client_of(nodes) as client:
+        client.push("q", 1)
+        assert client._direct._line is not None
+        port = client._direct._line._socket.getsockname()[1]
+        nodes.run(end_the_idle_one())
+        assert client.push_all(".*", 2) == "ok"
+        pulled = client.pull("q", 60, auto_ack=True)
+        assert pulled is not None
+        assert pulled.content == 1
+
+
+@pytest.mark.usefixtures("short")
 def test_a_node_that_is_silent_is_asked_and_then_left(nodes: Nodes) -> None:
     first, _ = nodes.nodes
     with client_of(nodes, heartbeat_s=0.05) as client:
