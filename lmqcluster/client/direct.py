@@ -119,13 +119,13 @@ class Direct:
             return False
         deadline = time.monotonic() + settings.connect_timeout_s
         try:
-            self._line = line = Line.open(
-                address, connect_timeout_s=settings.connect_timeout_s, silence_s=settings.heartbeat_s, tls=settings.tls
-            )
+            # A paused process still accepts connections: only an answer shows that it lives.
+            self._line = line = Line.open(address, silence_s=settings.connect_timeout_s, tls=settings.tls)
             if settings.token is not None:
                 line.ask(b"auth", [settings.token], deadline)
             self._producer, self._sequence = os.urandom(16), 1
             line.ask(b"producer", [self._producer, self._sequence], deadline)
+            line.settimeout(settings.heartbeat_s)
         except (LmqError, *BROKEN) as error:
             # The session will say more of it, if it lasts.
             logger.debug("no second connection to %s: %s", address, error)

@@ -44,13 +44,12 @@ class Line:
         self._msgid = _PING
 
     @classmethod
-    def open(
-        cls, address: NodeAddress, *, connect_timeout_s: float, silence_s: float, tls: ssl.SSLContext | None
-    ) -> Self:
+    def open(cls, address: NodeAddress, *, silence_s: float, tls: ssl.SSLContext | None) -> Self:
         """Connect.
 
         Args:
-            silence_s: after so much silence the node is asked for a sign of life, and after as much again it is given up.
+            silence_s: how long connecting may take. After so much silence the node is asked for a sign of life, and after as much
+                again it is given up; see `settimeout`.
 
         Raises:
             OSError: the node cannot be reached.
@@ -58,7 +57,7 @@ class Line:
         if address.host == IN_MEMORY:
             connected = connect(address)
         else:
-            connected = socket.create_connection(address, timeout=connect_timeout_s)
+            connected = socket.create_connection(address, timeout=silence_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 connected = tls.wrap_socket(connected, server_hostname=address.host)

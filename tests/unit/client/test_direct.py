@@ -231,6 +231,7 @@ def test_a_node_that_is_silent_is_asked_and_then_left(nodes: Nodes) -> None:
         # It answers pings: an answer may take as long as it likes.
         first.script = lambda request: Fate.HOLD if request.method == "push" else Fate.ANSWER
         with ThreadPoolExecutor(1) as pool:
+            first.requests.clear()
             push = pool.submit(client.push, "q", 1)
             nodes.until(first, "ping")
             nodes.loop.call_soon_threadsafe(first.answer_held)
@@ -359,6 +360,17 @@ def test_without_a_second_connection_calls_go_the_long_way(nodes: Nodes, caplog:
         assert client._direct._line is None
     assert nodes.cluster.stored == [0, 1, 2]
     assert "no second connection" in caplog.text
+
+
+@pytest.mark.usefixtures("short")
+def test_a_node_that_does_not_answer_gets_no_second_connection(nodes: Nodes) -> None:
+    node = nodes.nodes[0]
+    with client_of(nodes, connect_timeout_s=0.05, heartbeat_s=600) as client:
+        client.ping()
+        node.script = lambda request: Fate.HOLD if request.method == "producer" else Fate.ANSWER
+        client.push("q", 0)
+        assert client._direct._line is None
+    assert nodes.cluster.stored == [0]
 
 
 def test_large_calls_go_the_long_way(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
