@@ -93,10 +93,11 @@ class _RateColumn(ProgressColumn):
 
 
 @contextmanager
-def progress_line(description: str, total: int | None) -> Iterator[Callable[[int, int], None]]:
+def progress_line(description: str, total: int | None, *, counts: bool = True) -> Iterator[Callable[[int, int], None]]:
     """A line on standard error that shows how far things are; nothing unless that is a terminal.
 
-    Yields a function to call with the messages so far and the progress towards `total`, in bytes of input.
+    Yields a function to call with the messages so far, unless nobody `counts` them, and the progress towards `total`, in bytes of
+    input.
     """
     if not sys.stderr.isatty():
         yield lambda _messages, _position: None
@@ -105,7 +106,8 @@ def progress_line(description: str, total: int | None) -> Iterator[Callable[[int
     if total is None:
         columns += [SpinnerColumn(), _RateColumn(), TimeElapsedColumn()]
     else:
-        columns += [BarColumn(), TaskProgressColumn(), _RateColumn(), DownloadColumn(True), TimeRemainingColumn()]
+        rate: list[ProgressColumn] = [_RateColumn()] if counts else []
+        columns += [BarColumn(), TaskProgressColumn(), *rate, DownloadColumn(True), TimeRemainingColumn()]
     with Progress(*columns, console=make_console(stderr=True)) as progress:
         task = progress.add_task(description, total=total, messages=0)
 

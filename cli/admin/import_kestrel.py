@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -62,8 +63,9 @@ class _Import:
     def job(self) -> str:
         return f"kestrel-import:{self.journal.digest}"
 
-    def size_bytes(self) -> int:
-        return sum(item.size for item in self.journal.items)
+    def size_bytes(self, count: int | None = None) -> int:
+        """Of the first `count` items, or of all."""
+        return sum(item.size for item in islice(self.journal.items, count))
 
 
 def _batches(journal: Journal, first: int) -> Iterator[list[tuple[Item, bytes]]]:
@@ -88,7 +90,8 @@ async def _store(one: _Import, client: AsyncClient, show: Show, stop: asyncio.Ev
     mark = await client.mark(one.job, one.queue)
     one.before = one.stored = 0 if mark is None else mark.position
     total = len(one.journal.items)
-    size = 0
+    size = one.size_bytes(one.stored)
+    show(0, size)
     for batch in _batches(one.journal, one.stored):
         if stop.is_set():
             return
@@ -163,17 +166,28 @@ def _bind(queue: str, target: Target) -> None:
 
 def _read_all(folder: Path, names: tuple[str, ...]) -> list[_Import]:
     """Parents stand before their children."""
+    done_bytes = 0
     try:
-        return [_read(folder, queue) for queue in sorted(set(names) or queues_in(folder))]
+        files = {queue: _files_of(folder, queue) for queue in sorted(set(names) or queues_in(folder))}
+        total = sum(path.stat().st_size for paths in files.values() for path in paths)
+        with progress_line("read", total, counts=False) as progress:
+
+            def heard(size: int) -> None:
+                nonlocal done_bytes
+                done_bytes += size
+                progress(0, done_bytes)
+
+            found = [_Import(queue, Journal.read(paths, heard)) for queue, paths in files.items()]
     except OSError as exc:
-        raise CliError(f"the journals in {folder} cannot be read: {exc}", ExitCode.BAD_DATA) from exc
+        raise CliError(f"the journals in {folder} cannot be read: {exc.strerror}", ExitCode.BAD_DATA) from exc
+    return found
 
 
-def _read(folder: Path, queue: str) -> _Import:
+def _files_of(folder: Path, queue: str) -> list[Path]:
     paths = journal_files(folder, queue)
     if not paths:
         raise CliError(f"{folder} has no journal of a queue {queue}", ExitCode.NOT_FOUND)
-    return _Import(queue, Journal.read(paths))
+    return paths
 
 
 @click.command(short_help="Read Kestrel's journals into queues.")
@@ -199,7 +213,8 @@ def kestrel(target: Target, folder: Path, names: tuple[str, ...], nodes: str | N
     found = _read_all(folder, names)
     addresses = rpc_addresses(target, nodes)
     stopped = run_until_interrupted(partial(_run, found, target, addresses, patience))
-    print_table(_COLUMNS, [(one.queue, one.stored, one.before, one.size_bytes()) for one in found], view=target.view)
+    rows = [(one.queue, one.stored, one.before, one.size_bytes(one.stored)) for one in found]
+    print_table(_COLUMNS, rows, view=target.view)
     if stopped:
         raise CliError("interrupted; another run goes on behind what is stored", ExitCode.INTERRUPTED)
     for one in found:

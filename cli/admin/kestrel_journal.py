@@ -10,7 +10,7 @@ import hashlib
 import re
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -106,8 +106,8 @@ class Journal:
     digest: str = ""
 
     @classmethod
-    def read(cls, paths: list[Path]) -> Journal:
-        """Read all files.
+    def read(cls, paths: list[Path], heard: Callable[[int], None] = lambda _size: None) -> Journal:
+        """Read all files; `heard` is called now and then with how many bytes more were read.
 
         Raises:
             OSError: one cannot be read.
@@ -115,7 +115,7 @@ class Journal:
         journal, state, digest = cls(paths), _State(), hashlib.sha256()
         for number, path in enumerate(paths):
             with path.open("rb") as stream:
-                file = _File(stream, path.stat().st_size, digest)
+                file = _File(stream, path.stat().st_size, digest, heard)
                 try:
                     while file.offset < file.size:
                         start = file.offset
@@ -152,9 +152,11 @@ class Journal:
 class _File:
     """A file on the way through it; every byte goes into the digest."""
 
-    def __init__(self, stream: BinaryIO, size: int, digest: hashlib._Hash) -> None:
+    def __init__(self, stream: BinaryIO, size: int, digest: hashlib._Hash, heard: Callable[[int], None]) -> None:
         self._stream = stream
         self._digest = digest
+        self._heard = heard
+        self._told = 0
         self.size = size
         self.offset = 0
 
@@ -165,6 +167,9 @@ class _File:
         data = self._stream.read(size)
         self._digest.update(data)
         self.offset += len(data)
+        if self.offset - self._told >= _CHUNK_BYTES:
+            self._heard(self.offset - self._told)
+            self._told = self.offset
         if len(data) != size:
             raise _BadOperationError("an unfinished operation")
         return data
@@ -180,8 +185,10 @@ class _File:
 
     def finish(self) -> None:
         """Pass all that is left."""
+        self._heard(self.offset - self._told)
         while data := self._stream.read(_CHUNK_BYTES):
             self._digest.update(data)
+            self._heard(len(data))
 
 
 class _State:

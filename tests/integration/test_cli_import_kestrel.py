@@ -98,6 +98,7 @@ def test_an_interrupted_import_goes_on_where_it_was(
     bodies = [b"%d" % number for number in range(50)]
     (tmp_path / queue_name).write_bytes(b"".join(map(add, bodies)))
     monkeypatch.setattr(import_kestrel, "BATCH_ITEMS", 7)
+    shown: list[tuple[int, int]] = []
     one = import_kestrel._Import(queue_name, Journal.read([tmp_path / queue_name]))
 
     async def attempt(batches: int) -> None:
@@ -117,11 +118,16 @@ def test_an_interrupted_import_goes_on_where_it_was(
                 def mark(self, *arguments: Any) -> Any:
                     return client.mark(*arguments)
 
-            await import_kestrel._store(one, Dying(), lambda _items, _bytes: None, asyncio.Event())
+            await import_kestrel._store(one, Dying(), lambda items, size: shown.append((items, size)), asyncio.Event())
 
     for batches in (1, 3, 2):
         with pytest.raises(DiedError):
             asyncio.run(attempt(batches))
+    # The last answer was lost, so the program knows of the batch before; numbers below 10 have one digit.
+    assert (one.stored, one.size_bytes(one.stored)) == (35, 10 + 25 * 2)
+    shown.clear()
     asyncio.run(attempt(1000))
     assert (one.before, one.stored) == (42, 50)
+    # What stood there before is no progress of this run, but of the whole.
+    assert shown == [(0, 74), (7, 88), (1, 90)]
     assert items_of(shared_cluster, queue_name) == bodies

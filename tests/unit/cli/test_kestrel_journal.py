@@ -126,3 +126,15 @@ def test_random_journals_leave_what_a_queue_would_have(tmp_path: Path) -> None:
         for name, data in zip(("q.1", "q.2", "q"), files, strict=True):
             (tmp_path / name).write_bytes(data)
         assert left(tmp_path) == [*sorted(held.values(), key=order.index), *waiting]
+
+
+def test_what_is_read_is_told_also_of_a_damaged_file(tmp_path: Path) -> None:
+    sound = add(b"x" * 1000) * 3_000
+    (tmp_path / "q.1").write_bytes(sound + b"\xff" + b"y" * 3_000_000)
+    (tmp_path / "q").write_bytes(add(b"z" * 5_000_000))
+    sizes: list[int] = []
+    journal = Journal.read(journal_files(tmp_path, "q"), sizes.append)
+    assert (len(journal.items), len(journal.damages)) == (3_001, 1)
+    assert sum(sizes) == sum(path.stat().st_size for path in tmp_path.iterdir())
+    # Often enough for somebody who looks at it.
+    assert max(sizes) < 2 << 20
