@@ -49,6 +49,11 @@ cli.add_section(
             "Export and import default properties, properties and bindings of queues, and tokens.",
         ),
         Deferred("subscription", "admin.subscriptions", "List batch leases, and give them back."),
+        Deferred(
+            "client",
+            "admin.clients",
+            "List the clients of all nodes: connections, waiting pulls, and who holds messages.",
+        ),
         Deferred("session", "admin.sessions", "List sessions, and end those whose clients are gone."),
         Deferred("lock", "admin.sessions", "List locks, and free those whose clients are stuck."),
     ],

@@ -55,6 +55,11 @@ class Place:
         self.is_over = False
         self._end: Callable[[], object] | None = None
 
+    @property
+    def port(self) -> str:
+        """Name of the port that it came to."""
+        return self._gate.port
+
     def ends_by(self, end: Callable[[], object]) -> None:
         """Take how the connection is ended at once, should its port need the place."""
         self._end = end

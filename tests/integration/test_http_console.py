@@ -10,6 +10,7 @@ import pytest
 
 from .cluster import Cluster, NodeProcess, wait_for
 from .raw_http import Connection, call
+from .raw_rpc import Rpc
 from .test_http_v1 import Api
 
 STATIC = files("lmqcluster.console").joinpath("static")
@@ -122,6 +123,48 @@ def test_waiting_pulls_and_connections_are_listed(node: NodeProcess, queue_name:
         api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "x"}]})
         assert pull.result().status == 200
     assert pulls() == 0
+
+
+def test_who_holds_messages_is_listed(node: NodeProcess, queue_name: str) -> None:
+    node.wait_upgraded()
+    api = Api(node.http)
+    path = f"/v1/leases?queue={queue_name}"
+    assert api.ok("GET", path) == {"leases": [], "total": 0, "complete": True}
+    api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "x"}] * 8})
+
+    def held() -> list[tuple[str, int, bool]]:
+        rows = api.ok("GET", path)["leases"]
+        assert {row["queue"] for row in rows} <= {queue_name}
+        assert all(0 < row["ends_in_s"] <= 30 for row in rows)
+        return [(row["port"], row["leased"], row["connected"]) for row in rows]
+
+    with Rpc(node.rpc) as rpc:
+        first = rpc.call("pull", queue_name, 0)
+        rpc.call("pull_many", queue_name, 2)
+        rpc.call("pull", queue_name, 0, {"auto_ack": True})
+        rpc.call("pull_any", f"^{queue_name}$", 0)
+        assert held() == [("msgpack_rpc", 4, True)]
+        rpc.call("done", queue_name, first[b"id"])
+        assert held() == [("msgpack_rpc", 3, True)]
+    wait_for(lambda: held() == [("msgpack_rpc", 3, False)], "the node to notice that the client is gone")
+    # Each of these has a connection of its own.
+    assert call(node.http, "GET", f"/messages/{queue_name}?t=0").status == 200
+    assert call(node.http, "GET", f"/messages?qre=^{queue_name}$&t=0").status == 200
+    assert len(api.ok("POST", f"/v1/queues/{queue_name}/pull", {"auto_ack": True})["messages"]) == 1
+    wait_for(lambda: held() == [("msgpack_rpc", 3, False)] + 2 * [("http", 1, False)], "all three")
+    first_row = api.ok("GET", f"{path}&limit=1")
+    assert (len(first_row["leases"]), first_row["total"], first_row["leases"][0]["leased"]) == (1, 3, 3)
+    api.problem(api("GET", "/v1/leases?limit=0"), 400, "bad_request")
+
+
+def test_a_lease_of_a_session_ends_with_it(node: NodeProcess, queue_name: str) -> None:
+    node.wait_upgraded()
+    api = Api(node.http)
+    api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "x"}]})
+    session = api.ok("POST", "/v1/sessions", {"ttl": 60})["session"]
+    api.ok("POST", f"/v1/queues/{queue_name}/pull", {"session": session})
+    (row,) = api.ok("GET", f"/v1/leases?queue={queue_name}")["leases"]
+    assert (row["leased"], row["ends_in_s"]) == (1, None)
 
 
 def test_a_queue_has_a_history(node: NodeProcess, queue_name: str) -> None:

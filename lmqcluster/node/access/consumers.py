@@ -1,4 +1,4 @@
-"""Who is connected to this node, and what pulls wait for here, in pages."""
+"""Who is connected to this node, what pulls wait for here, and who holds what was delivered here, in pages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from itertools import chain, islice
 from typing import Final
 
 from ...ports import Gate, Place
+from ..queues.holders import Holding
 from ..queues.lines import Line, PatternLine
 from ..queues.pulls import Pulls
 
-__all__ = ["PAGE_MAX", "Connected", "Waiting", "connections", "waiting"]
+__all__ = ["PAGE_MAX", "Connected", "Held", "Waiting", "connections", "held", "waiting"]
 
 PAGE_MAX: Final = 1000
 
@@ -52,6 +53,27 @@ class Waiting:
     messages: int
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Messages of a queue that a connection holds under lease.
+
+    Attributes:
+        queue: name of the queue.
+        port, address, user: as of `Connected`.
+        connected: whether the connection is still there. The leases stay without it.
+        leased: how many messages.
+        ends_in_s: after how many seconds the first of the leases ends, 0 if it is over; None if they end with a session.
+    """
+
+    queue: bytes
+    port: str
+    address: str
+    user: str
+    connected: bool
+    leased: int
+    ends_in_s: float | None
+
+
 def connections(gates: Iterable[Gate], now_s: float, *, offset: int, limit: int) -> tuple[list[Connected], int]:
     """A page of the connections of clients, and how many there are; `now_s` is the event loop's time.
 
@@ -81,3 +103,19 @@ def waiting(pulls: Pulls, *, offset: int, limit: int) -> tuple[list[Waiting], in
 
 def _row(line: Line) -> Waiting:
     return Waiting(line.key, isinstance(line, PatternLine), line.live, line.wanted)
+
+
+def held(holdings: list[Holding], now_us: int, *, offset: int, limit: int) -> list[Held]:
+    """A page of what connections hold; `now_us` is the log time."""
+    return [
+        Held(
+            one.queue,
+            one.place.port,
+            _address(one.place),
+            one.place.user,
+            not one.place.is_over,
+            one.leased,
+            None if one.ends_us is None else max(0, one.ends_us - now_us) / 1e6,
+        )
+        for one in holdings[offset : offset + limit]
+    ]

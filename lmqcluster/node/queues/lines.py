@@ -13,6 +13,7 @@ from ...core import command_layout as layout
 from ...core.command_layout import Asked
 from ...core.commands import Command, Delivered
 from ...core.poll_limits import Endpoint
+from ...ports import Place as ClientPlace
 from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError
 from ..proposer import Group
@@ -37,6 +38,10 @@ class Puller(Protocol):
     @property
     def waiting(self) -> set[Waiter]:
         """Its waiters that stand in a line; kept by `Pulls`."""
+
+    @property
+    def place(self) -> ClientPlace | None:
+        """The connection that the messages go to; None if it is no client's, or if they are settled on the way."""
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         """Messages, or none at the end of the wait."""

@@ -25,6 +25,7 @@ from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError, Outcome
 from ...wire.limits import PULL_COUNT_MAX
 from ..proposer import Group, Proposer
+from .holders import Holders
 from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, QueueLines, Ticket, Waiter
 from .pattern_pulls import PatternPulls
 from .pattern_views import PatternViews
@@ -50,6 +51,7 @@ class Pulls:
 
     Attributes:
         clock: the same.
+        holders: which clients hold what was delivered.
         empty_total: how many pulls ended without a message.
         closing: why no more pulls wait, None as long as they do.
     """
@@ -60,6 +62,7 @@ class Pulls:
         self._proposer = proposer
         self._machine = machine
         self.clock = clock
+        self.holders = Holders(machine)
         self._loop = asyncio.get_running_loop()
         self._queues: dict[bytes, QueueLines] = {}
         self._patterns: dict[bytes, PatternLine] = {}
@@ -232,22 +235,31 @@ class Pulls:
         if line is not None and line.claim is None and delivered:
             delivered = self._serve(line, delivered)
         empty_handed: list[Ticket] = []
-        position = 0
+        position = start = 0
+        holder: Puller | None = None
         for ticket in group.tickets:
             puller, token, count, _ = ticket
             if puller.closed:
                 continue
             share = delivered[position : position + count]
             if share:
+                if puller is not holder:
+                    self._note(holder, delivered, start, position)
+                    holder, start = puller, position
                 position += len(share)
                 puller.pulled(token, share)
             else:
                 empty_handed.append(ticket)
+        self._note(holder, delivered, start, position)
         # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
         group.tickets = []
         if position < len(delivered):
             self.put_back(delivered[position:], charged=layout.is_charged(group.command))
         return empty_handed
+
+    def _note(self, holder: Puller | None, delivered: list[Delivered], start: int, end: int) -> None:
+        if holder is not None:
+            self.holders.note(holder.place, delivered, start, end)
 
     def _pull_again(self, group: Group) -> None:
         """The pull met only exhausted messages, as many as one command may drop."""
@@ -340,6 +352,7 @@ class Pulls:
             if not waiter.open:
                 continue
             share = delivered[position : position + waiter.count]
+            self.holders.note(waiter.puller.place, share, 0, len(share))
             position += len(share)
             self._finish(waiter)
             waiter.puller.pulled(waiter.token, share)

@@ -13,6 +13,7 @@ from ...core.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
 from ...core.commands import Delivered, Place
 from ...core.hooked_names import HookedNames
 from ...core.properties import SYSTEM_DEFAULTS, Rule, settings_of
+from ...ports import Place as ClientPlace
 from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -257,6 +258,7 @@ class QueueService(Proposals):
         owner: bytes = b"",
         lease_s: float | None = None,
         settles: bool = False,
+        place: ClientPlace | None = None,
     ) -> list[Delivery]:
         """Lease up to `count` messages, waiting up to `wait_s` seconds (None: for ever) for the first.
 
@@ -266,7 +268,8 @@ class QueueService(Proposals):
         Of several no more are taken than have 16 MiB together. `has_room` is asked whether the client can take so many bytes;
         what it cannot take is put back, uncharged, and the error is ``overloaded``.
 
-        Cancelling the task forgets the wait; a message already taken for it is put back, uncharged.
+        Cancelling the task forgets the wait; a message already taken for it is put back, uncharged. `place` is the connection
+        that holds the messages from then on.
         """
         self.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
@@ -275,15 +278,22 @@ class QueueService(Proposals):
         if lease_s is not None:
             self.check_version(3)
             start = partial(self.pulls.start_with_lease, lease_us(lease_s))
-        delivered = await self._wait_for(start, queue, (count, wait_s), has_room)
+        delivered = await self._wait_for(start, queue, (count, wait_s), has_room, None if settles else place)
         return await self._settled(queue, delivered) if settles and delivered else delivered
 
     async def _pull_in_session(
-        self, queue: bytes, asked: Asked, wanted: tuple[int, float | None], has_room: HasRoom | None, *, charged: bool
+        self,
+        queue: bytes,
+        asked: Asked,
+        wanted: tuple[int, float | None],
+        has_room: HasRoom | None,
+        place: ClientPlace | None,
+        *,
+        charged: bool,
     ) -> list[Delivery]:
         """As `pull`, for `Sessions.pull`: asking for this, for so many messages and so long."""
         start = partial(self.pulls.start_asking, asked)
-        return await self._wait_for(start, queue, wanted, has_room, charged=charged)
+        return await self._wait_for(start, queue, wanted, has_room, place, charged=charged)
 
     async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
         """Acknowledge deliveries that are to be handed out; returns those whose leases have not ended meanwhile."""
@@ -296,14 +306,20 @@ class QueueService(Proposals):
         return [one for one, is_settled in zip(delivered, done, strict=True) if is_settled]
 
     async def pull_any(
-        self, pattern: bytes, client: bytes, *, wait_s: float | None = 0.0, has_room: HasRoom | None = None
+        self,
+        pattern: bytes,
+        client: bytes,
+        *,
+        wait_s: float | None = 0.0,
+        has_room: HasRoom | None = None,
+        place: ClientPlace | None = None,
     ) -> Delivery | None:
         """Lease one message from any queue whose name the pattern finds, the one that is due first. See `pull`."""
 
         def start(pattern: bytes, ticket: Ticket) -> None:
             self.pulls.start_any(pattern, ticket, client)
 
-        found = await self._wait_for(start, pattern, (1, wait_s), has_room)
+        found = await self._wait_for(start, pattern, (1, wait_s), has_room, place)
         return found[0] if found else None
 
     async def _wait_for(
@@ -312,11 +328,12 @@ class QueueService(Proposals):
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
+        place: ClientPlace | None = None,
         *,
         charged: bool = True,
     ) -> list[Delivery]:
         receipts = self.receipts()
-        delivered = await self.delivered(start, key, wanted, has_room, charged=charged)
+        delivered = await self.delivered(start, key, wanted, has_room, place, charged=charged)
         return rendered(receipts, delivered, self.pulls.clock.now_us())
 
     async def delivered(
@@ -325,6 +342,7 @@ class QueueService(Proposals):
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
+        place: ClientPlace | None = None,
         *,
         charged: bool = True,
         until: asyncio.Future[None] | None = None,
@@ -334,7 +352,7 @@ class QueueService(Proposals):
         With `until` a wait is over, too, when that is done.
         """
         pulls = self.pulls
-        puller = _Pull(self._loop.create_future())
+        puller = _Pull(self._loop.create_future(), place)
         start(key, (puller, None, *wanted))
         if until is not None:
             until.add_done_callback(lambda one: None if one.cancelled() else _cancel(pulls, puller))
@@ -506,10 +524,11 @@ def _cancel(pulls: Pulls, puller: Puller) -> None:
 class _Pull:
     """A coroutine that waits for messages (`Puller`)."""
 
-    __slots__ = ("closed", "future", "waiting")
+    __slots__ = ("closed", "future", "place", "waiting")
 
-    def __init__(self, future: asyncio.Future[list[Delivered]]) -> None:
+    def __init__(self, future: asyncio.Future[list[Delivered]], place: ClientPlace | None) -> None:
         self.future = future
+        self.place = place
         self.closed = False
         self.waiting: set[Waiter] = set()
 

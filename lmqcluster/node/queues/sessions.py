@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ...core import command_layout as layout
 from ...core.command_layout import Asked
+from ...ports import Place as ClientPlace
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
@@ -28,7 +29,14 @@ class Pull(Protocol):
     """Pulls from a queue, asking for this, so many messages and so long."""
 
     def __call__(
-        self, queue: bytes, asked: Asked, wanted: tuple[int, float | None], has_room: HasRoom | None, *, charged: bool
+        self,
+        queue: bytes,
+        asked: Asked,
+        wanted: tuple[int, float | None],
+        has_room: HasRoom | None,
+        place: ClientPlace | None,
+        *,
+        charged: bool,
     ) -> Awaitable[list[Delivery]]: ...
 
 
@@ -105,6 +113,7 @@ class Sessions:
         after: bytes | None = None,
         has_room: HasRoom | None = None,
         owner: bytes = b"",
+        place: ClientPlace | None = None,
     ) -> list[Delivery]:
         """Lease up to `count` messages until the session ends, or `lease_s` is over; see `QueueService.pull`.
 
@@ -122,7 +131,7 @@ class Sessions:
         until_us = 0 if lease_s is None else lease_us(lease_s)
         number, known = self.number(session), self.known(after)
         asked = layout.asks_in_session(until_us, number, charge, known, *service.owned(owner))
-        return await self._pull(queue, asked, (count, wait_s), has_room, charged=bool(charge))
+        return await self._pull(queue, asked, (count, wait_s), has_room, place, charged=bool(charge))
 
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Give up the turn, or the place in line, at an exclusive queue; leases of its messages end. False if it had none."""

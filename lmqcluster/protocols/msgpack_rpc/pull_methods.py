@@ -8,6 +8,7 @@ from ...core.commands import Delivered
 from ...node.proposer import Group
 from ...node.queues import requests
 from ...node.queues.pulls import Waiter
+from ...ports import Place
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
 from . import replies
@@ -51,6 +52,10 @@ class _LookingPuller:
     @property
     def waiting(self) -> set[Waiter]:
         return self._connection.waiting
+
+    @property
+    def place(self) -> Place:
+        return self._connection.place
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         self._connection.pulled(token, delivered)

@@ -9,6 +9,7 @@ from ...core.commands import Delivered
 from ...node.proposer import Group
 from ...node.queues import requests
 from ...node.queues.pulls import Waiter
+from ...ports import Place
 from ...wire.errors import LmqError, Outcome
 from . import replies
 
@@ -38,6 +39,11 @@ class ManyPuller:
     def waiting(self) -> set[Waiter]:
         """Its pulls that stand in a line."""
         return self._connection.waiting
+
+    @property
+    def place(self) -> Place | None:
+        """The client's connection, which holds the messages."""
+        return self._connection.place
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         """Encode the messages."""
@@ -83,6 +89,11 @@ class SettlingPuller(ManyPuller):
     def __init__(self, connection: Connection, *, is_many: bool) -> None:
         super().__init__(connection)
         self._is_many = is_many
+
+    @property
+    def place(self) -> Place | None:
+        """Nobody holds what is settled at once."""
+        return None
 
     def send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
         """Acknowledge what is encoded, and put back what is not."""

@@ -268,6 +268,7 @@ class Client:
 
     def __init__(self) -> None:
         self.closed = False
+        self.place = None
         self.waiting: set[Any] = set()
         self.got: list[Any] = []
 

@@ -29,6 +29,7 @@ class Client:
 
     def __init__(self) -> None:
         self.closed = False
+        self.place = None
         self.waiting: set[Waiter] = set()
         self.got: list[tuple[Any, Any]] = []
 

@@ -95,7 +95,9 @@ class MessageRoutes:
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
         owner = request.principal.owner
-        operation = self._service.pull(check_name(name), wait_s=wait_s, has_room=request.has_room, owner=owner)
+        operation = self._service.pull(
+            check_name(name), wait_s=wait_s, has_room=request.has_room, owner=owner, place=request.place
+        )
         deliveries: Sequence[Delivery] = await (
             self._waits.run(request.principal, operation, []) if wait_s != 0 else operation
         )
@@ -107,7 +109,9 @@ class MessageRoutes:
         wait_s = parameters.wait(query)
         layout = parameters.compound_format(query)
         client = request.client(self._access)
-        operation = self._service.pull_any(pattern_of(query), client, wait_s=wait_s, has_room=request.has_room)
+        operation = self._service.pull_any(
+            pattern_of(query), client, wait_s=wait_s, has_room=request.has_room, place=request.place
+        )
         delivery = await (self._waits.run(request.principal, operation, None) if wait_s != 0 else operation)
         return _delivered(delivery, layout) if delivery is not None else no_content()
 

@@ -133,6 +133,7 @@ def _cluster_paths() -> Json:
 
 def _overview_paths() -> Json:
     history = query("history", "Add the sums of the last hour, ten seconds apart.", {"type": "string"})
+    of_queue = query("queue", "Only messages of this queue.", {"type": "string"})
     summary = "Sums over all queues, the members and their figures, as this node knows them"
     hour = "The last hour of one of the busiest queues, in samples"
     stats = "Rates of a queue, and how long the messages delivered in the last minute had waited"
@@ -147,6 +148,11 @@ def _overview_paths() -> Json:
         },
         "/v1/consumers": {
             "get": operation("getConsumers", "What pulls wait for at this node", "Consumers", parameters=PAGE)
+        },
+        "/v1/leases": {
+            "get": operation(
+                "getLeases", "Who holds what this node has delivered", "Leases", parameters=[of_queue, *PAGE]
+            )
         },
         "/v1/queues/{name}/history": {
             "parameters": [NAME],

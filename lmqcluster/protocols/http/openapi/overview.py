@@ -145,6 +145,31 @@ OVERVIEW_SCHEMAS: Final[dict[str, Json]] = {
         },
         additionalProperties=False,
     ),
+    "Leases": _object(
+        {
+            "leases": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "queue": NAME_VALUE,
+                        "port": {"type": "string"},
+                        "address": {"type": "string"},
+                        "user": {"type": "string"},
+                        "connected": {"type": "boolean", "description": "Whether the connection is still open."},
+                        "leased": _COUNT,
+                        "ends_in_s": {
+                            "type": ["number", "null"],
+                            "description": "When the first of the leases ends; null if they end with a session.",
+                        },
+                    },
+                    additionalProperties=False,
+                ),
+            },
+            "total": _COUNT,
+            "complete": {"type": "boolean", "description": "Whether these are all leases that this node has given."},
+        },
+        additionalProperties=False,
+    ),
     "QueueHistory": _object(
         {
             "kept": {

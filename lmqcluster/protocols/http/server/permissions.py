@@ -84,6 +84,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/v1/access": {"GET": LOOK},
     "/v1/connections": {"GET": MANAGE},
     "/v1/consumers": {"GET": MANAGE},
+    "/v1/leases": {"GET": MANAGE},
     # this node
     "/livez": {"GET": OPEN},
     "/readyz": {"GET": OPEN},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aiohttp.streams import StreamReader
     from aiohttp.web_protocol import RequestHandler
 
+    from ....ports import Place
     from .connection import Connection
 
 __all__ = ["Request", "overload"]
@@ -79,6 +80,11 @@ class Request(web.BaseRequest):
         """Whose share of the node the request uses."""
         name = None if self.transport is None else self.transport.get_extra_info("peername")
         return client_of(access, self.principal, f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "")
+
+    @property
+    def place(self) -> Place:
+        """The connection, as its port counts it."""
+        return cast("Connection", self.protocol).place
 
     def has_room(self, size_bytes: int) -> bool:
         """Count so many bytes for this request and its answer from now on, if its client's share of the memory allows it.

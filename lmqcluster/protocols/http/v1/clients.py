@@ -1,4 +1,6 @@
-"""``/v1/connections`` and ``/v1/consumers``: who is connected to this node, and what pulls wait for here."""
+"""``/v1/connections``, ``/v1/consumers`` and ``/v1/leases``: who is connected to this node, what pulls wait for here, and who
+holds what was delivered here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ....node.access.consumers import PAGE_MAX, connections, waiting
+from ....node.access.consumers import PAGE_MAX, connections, held, waiting
 from ..server import problem
 from ..server.routing import Resource
 from .media import reply_media
@@ -29,8 +31,9 @@ class ClientRoutes:
 
     def add_to(self, router: Router) -> None:
         """Register the routes."""
-        for path, handler in {"/v1/connections": self.connections, "/v1/consumers": self.consumers}.items():
-            router.add(path, Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
+        handlers = {"connections": self.connections, "consumers": self.consumers, "leases": self.leases}
+        for path, handler in handlers.items():
+            router.add(f"/v1/{path}", Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
 
     async def connections(self, request: Request) -> Reply:
         """A page of the connections of clients."""
@@ -54,3 +57,14 @@ class ClientRoutes:
             for row in found
         ]
         return media.reply({"consumers": rows, "total": total})
+
+    async def leases(self, request: Request) -> Reply:
+        """A page of who holds messages under lease."""
+        parameters = request.parameters()
+        offset, limit = page_of(parameters, PAGE_MAX)
+        media = reply_media(request)
+        pulls = self._node.service.pulls
+        found, is_complete = await pulls.holders.held(parameters.get(b"queue"))
+        page = held(found, pulls.clock.now_us(), offset=offset, limit=limit)
+        rows = [{**asdict(row), "queue": media.name(row.queue)} for row in page]
+        return media.reply({"leases": rows, "total": len(found), "complete": is_complete})

@@ -155,7 +155,14 @@ class QueueRoutes:
             if body.get("after") is not None:
                 raise LmqError("bad_request", "after goes with a session")
             operation = service.pull(
-                name, count=count, wait_s=wait_s, has_room=has_room, owner=owner, lease_s=lease_s, settles=settles
+                name,
+                count=count,
+                wait_s=wait_s,
+                has_room=has_room,
+                owner=owner,
+                lease_s=lease_s,
+                settles=settles,
+                place=request.place,
             )
         elif settles:
             raise LmqError("bad_request", "a pull in a session does not acknowledge; leave out auto_ack")
@@ -169,6 +176,7 @@ class QueueRoutes:
                 has_room=has_room,
                 owner=owner,
                 lease_s=lease_s,
+                place=request.place,
             )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         try:
