@@ -65,7 +65,7 @@ def _wait_for_figures(console: Console, route: str) -> None:
         expect(console.row("Queues with the most messages", "queue-00007")).to_contain_text("71")
         expect(console.row("Nodes", "n3")).to_contain_text("GiB")
     elif route in {"nodes", "cluster"}:
-        table = {"nodes": "In the cluster", "cluster": "Members"}[route]
+        table = {"nodes": "Nodes", "cluster": "Members"}[route]
         expect(console.main.get_by_role("region", name=table).get_by_text("leader", exact=True)).to_have_count(1)
         expect(console.main.get_by_role("region", name=table).get_by_text("follower", exact=True)).to_have_count(2)
     elif route == "queues":
@@ -307,4 +307,33 @@ def test_nothing_is_cut_off_on_a_phone(open_console: OpenConsole) -> None:
         console.open(route)
         _wait_for_figures(console, route)
         assert console.page.evaluate("document.documentElement.scrollWidth") <= 390, route
+    assert console.errors == []
+
+
+def test_nodes_stand_side_by_side(open_console: OpenConsole, cluster: Cluster) -> None:
+    console = open_console("nodes")
+    _wait_for_figures(console, "nodes")
+    table = console.main.get_by_role("region", name="Nodes")
+    names = table.locator("thead th").all_inner_texts()
+    assert [name.split()[0] for name in names] == ["Figure", "n1", "n2", "n3"]
+    addresses = console.row("Nodes", "MessagePack-RPC").locator("td").all_inner_texts()
+    assert addresses == [node.rpc for node in cluster]
+    expect(console.row("Nodes", "Messages in memory").locator("meter")).to_have_count(3)
+    link = table.get_by_role("link", name="Console of n2")
+    assert link.get_attribute("href") == f"//{cluster[1].http}/console/#/nodes"
+    assert console.errors == []
+
+
+def test_who_holds_messages_is_shown(open_console: OpenConsole, cluster: Cluster) -> None:
+    with Client(cluster[0].rpc) as consumer:
+        consumer.push_many("held", [b"x"] * 3)
+        held = consumer.pull_many("held", 2)
+        console = open_console("clients")
+        row = console.row("Who holds messages", "held")
+        expect(row.locator("td").first).to_have_text("2")
+        expect(row).to_contain_text("open")
+        for message in held:
+            message.ack()
+    expect(row).to_have_count(0)
+    call(cluster[0].http, "DELETE", "/queues/held")
     assert console.errors == []

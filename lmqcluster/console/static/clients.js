@@ -1,4 +1,4 @@
-// Who is connected to this node, what pulls wait for here, and which queues have messages under lease.
+// Which queues have messages under lease, who holds those that this node delivered, what pulls wait for here, and who is connected.
 
 import { commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { get, may } from "./api.js";
@@ -13,11 +13,22 @@ const ROWS = 100;
 const PORTS = { http: "HTTP", msgpack_rpc: "MessagePack-RPC", queued: "queued" };
 const WAITING = [{ label: "Queue or pattern" }, { label: "Waiting pulls", numeric: true }, { label: "Messages wanted", numeric: true }];
 const LEASED = [{ label: "Queue" }, { label: "Leased", numeric: true }, { label: "Ready", numeric: true }, { label: "Redelivered", numeric: true }];
+const HELD = [
+  { label: "Queue" },
+  { label: "Leased", numeric: true },
+  { label: "First ends in", numeric: true, title: "When the first of the leases ends" },
+  { label: "Client" },
+  { label: "Connection", title: "A lease does not end with its connection" },
+  { label: "Protocol" },
+  { label: "Token" },
+];
 const CONNECTED = [{ label: "Client" }, { label: "Protocol" }, { label: "Token" }, { label: "Open for", numeric: true }, { label: "Memory held", numeric: true }];
 
 export function open() {
   const waiting = list("Waiting pulls", WAITING, "No pull waits at this node.");
   const leased = list("Queues with leases", LEASED, "No message is under lease.");
+  const holders = list("Who holds messages", HELD, "Nobody holds a message that this node has delivered.");
+  const partly = h("p", { class: "note", hidden: true }, "Not all: there are more leases than this node remembers or shows.");
   const connected = list("Connections", CONNECTED, "No client is connected.");
   const complaint = h("p", { class: "complaint", role: "alert" });
 
@@ -30,6 +41,9 @@ export function open() {
       return textRow(LEASED, (queue) => ["", count(queue.leased), count(queue.ready), count(queue.redelivered_total)], link);
     });
     if (!may("admin")) return;
+    const given = await get(`/v1/leases?limit=${ROWS}`);
+    partly.hidden = given.complete;
+    holders.show(given.leases, given.total, (one) => `${one.port} ${one.address} ${segmentOf(one.queue)}`, holderRow);
     const { consumers, total } = await get(`/v1/consumers?limit=${ROWS}`);
     waiting.show(consumers.map((one, place) => ({ ...one, place })), total, (one) => one.place, () =>
       textRow(WAITING, (one) => [one.pattern === undefined ? textOf(segmentOf(one.queue)) : `pattern ${textOf(segmentOf(one.pattern))}`, count(one.pulls), count(one.messages)]),
@@ -47,13 +61,25 @@ export function open() {
       readOnlyNote("admin"),
       complaint,
       leased.element,
-      h("p", { class: "muted" }, "Waiting pulls and connections are those of this node. The other nodes have their own."),
+      h("p", { class: "muted" }, "What follows is what this node knows of its own clients. The other nodes have theirs."),
+      holders.element,
+      partly,
       waiting.element,
       connected.element,
-      h("div", { class: "same" }, h("span", { class: "muted" }, "The queues by command:"), commandBox(commandLine("queue ls", [], ["--sort=-leased"]))),
+      h("div", { class: "same" }, h("span", { class: "muted" }, "The clients of all nodes by command:"), commandBox(commandLine("client leases")), commandBox(commandLine("client waiting")), commandBox(commandLine("client ls"))),
     ].filter(Boolean),
     period: 3000,
     refresh,
     complain: (error) => setText(complaint, error ? error.message : ""),
   };
+}
+
+function holderRow({ queue }) {
+  const segment = segmentOf(queue);
+  const link = h("a", { href: `#/queue/${segment}` }, textOf(segment));
+  return textRow(
+    HELD,
+    (one) => ["", count(one.leased), one.ends_in_s === null ? "with its session" : duration(one.ends_in_s), one.address, one.connected ? "open" : "closed", PORTS[one.port] ?? one.port, one.user || "–"],
+    link,
+  );
 }

@@ -85,7 +85,7 @@ function memberRow(first) {
 
 function checkRow() {
   const result = h("span");
-  const finding = h("td");
+  const finding = h("td", { class: "prose" });
   const name = h("th", { scope: "row" });
   return {
     element: h("tr", {}, name, h("td", {}, result), finding),

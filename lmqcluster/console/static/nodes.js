@@ -1,7 +1,6 @@
-// The members: what each is in the cluster, how far it is, and what it has left.
+// The nodes side by side: what each is in the cluster, how far it is, and what it has left.
 
-import { columnChoice } from "./columns.js";
-import { h, setText, syncRows, table } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { bytes, count, duration, percent, rate } from "./format.js";
 import { sortedNodes } from "./overview.js";
 import { Rates } from "./rates.js";
@@ -17,39 +16,51 @@ export function stateBadge(element, state) {
   setText(element, state);
 }
 
-const ROLE = [
-  { label: "Node", cell: nameCell },
-  { label: "State", cell: (node, cell) => stateBadge((cell.firstElementChild ?? cell.appendChild(h("span"))), node.state) },
-  { label: "Term", numeric: true, text: (node) => count(node.vitals?.term) },
-  { label: "Commit index", numeric: true, title: "Last log entry that the node knows to be committed", text: (node) => count(node.vitals?.commit_index) },
-  { label: "Applied index", numeric: true, title: "Last log entry in the node's queues", text: (node) => count(node.vitals?.applied_index) },
-  { label: "Match index", numeric: true, title: "Last log entry that the leader knows to be on the node's disk", text: (node) => count(node.match) },
-  { label: "Lag", numeric: true, title: "Committed log entries that the node has not applied", text: (node) => count(node.lag) },
-  { label: "Snapshot", numeric: true, title: "Last log entry in the newest snapshot", text: (node) => count(node.vitals?.snapshot_index || null) },
-  { label: "Last contact", numeric: true, title: "When the node last answered this one", text: (node) => (node.self ? "this node" : node.last_contact_s === null ? "–" : `${duration(node.last_contact_s)} ago`) },
-  { label: "Round trip", numeric: true, title: "How long that took, connecting included", text: (node) => (node.self || node.round_trip_s === null ? "–" : `${(node.round_trip_s * 1000).toFixed(1)} ms`) },
-];
-const STOCK = [
-  { label: "Node", cell: nameCell },
-  { label: "Messages in memory", title: "What messages take in memory, and how much they may take (memory_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, "of memory_bytes_max") },
-  { label: "Messages on disk", title: "Snapshots and pages, and how much they may take (disk_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.kept_bytes, node.vitals?.kept_bytes_max, "of disk_bytes_max") },
-  { label: "Disk", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free, ${percent(used(node.vitals), node.vitals?.disk_total_bytes)}`) },
-  { label: "Process", numeric: true, title: "Memory of the process", text: (node) => bytes(node.vitals?.process_bytes) },
-  { label: "Processor", numeric: true, title: "Share of one processor core, over the last seconds", text: (node) => (node.recent ? percent(node.recent.processor_s, 1) : "–") },
-  { label: "Entries/s", numeric: true, title: "Log entries that the node applies a second: batches of operations", text: (node) => rate(node.recent?.applied_index) },
-  { label: "Connections", numeric: true, title: "Of clients, on all ports", text: (node) => count(node.vitals?.connections) },
-  { label: "Log", numeric: true, title: "Log entries kept", text: (node) => bytes(node.vitals?.log_bytes) },
-  { label: "Waiting pulls", numeric: true, text: (node) => count(node.vitals?.waiting_pulls) },
-  { label: "Up", numeric: true, text: (node) => duration(node.vitals?.uptime_s) },
-  { label: "Version", text: (node) => node.vitals?.version ?? "–" },
-];
-const PLACES = [
-  { label: "Node", cell: nameCell },
-  { label: "Id", text: (node) => node.id },
-  { label: "HTTP", text: (node) => node.http ?? "off" },
-  { label: "MessagePack-RPC", text: (node) => node.rpc ?? "off" },
-  { label: "Raft", text: (node) => node.raft },
-  { label: "Console", cell: consoleCell },
+const LINES = [
+  {
+    title: "In the cluster",
+    lines: [
+      { label: "State", cell: (node, cell) => stateBadge((cell.firstElementChild ?? cell.appendChild(h("span"))), node.state) },
+      { label: "Lag", title: "Committed log entries that the node has not applied", text: (node) => count(node.lag) },
+      { label: "Last contact", title: "When the node last answered this one", text: (node) => (node.self ? "–" : node.last_contact_s === null ? "never" : `${duration(node.last_contact_s)} ago`) },
+      { label: "Round trip", title: "How long that took, connecting included", text: (node) => (node.self || node.round_trip_s === null ? "–" : `${(node.round_trip_s * 1000).toFixed(1)} ms`) },
+      { label: "Term", text: (node) => count(node.vitals?.term) },
+      { label: "Commit index", title: "Last log entry that the node knows to be committed", text: (node) => count(node.vitals?.commit_index) },
+      { label: "Applied index", title: "Last log entry in the node's queues", text: (node) => count(node.vitals?.applied_index) },
+      { label: "Match index", title: "Last log entry that the leader knows to be on the node's disk", text: (node) => count(node.match) },
+      { label: "Snapshot", title: "Last log entry in the newest snapshot", text: (node) => count(node.vitals?.snapshot_index || null) },
+    ],
+  },
+  {
+    title: "Work",
+    lines: [
+      { label: "Entries applied", title: "Log entries that the node applies a second: batches of operations", text: (node) => perSecond(node.recent?.applied_index) },
+      { label: "Connections", title: "Of clients, on all ports", text: (node) => count(node.vitals?.connections) },
+      { label: "Waiting pulls", text: (node) => count(node.vitals?.waiting_pulls) },
+      { label: "Processor", title: "Share of one processor core, over the last seconds", text: (node) => (node.recent ? percent(node.recent.processor_s, 1) : "–") },
+    ],
+  },
+  {
+    title: "Memory and disk",
+    lines: [
+      { label: "Messages in memory", title: "What messages take in memory, and how much they may take (memory_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, "of memory_bytes_max") },
+      { label: "Messages on disk", title: "Snapshots and pages, and how much they may take (disk_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.kept_bytes, node.vitals?.kept_bytes_max, "of disk_bytes_max") },
+      { label: "Disk", title: "The file system of the data directory", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free of ${bytes(node.vitals?.disk_total_bytes)}`) },
+      { label: "Process", title: "Memory of the process", text: (node) => bytes(node.vitals?.process_bytes) },
+      { label: "Log", title: "Log entries kept in memory", text: (node) => bytes(node.vitals?.log_bytes) },
+    ],
+  },
+  {
+    title: "Program and addresses",
+    lines: [
+      { label: "Up", title: "Since the process was started", text: (node) => duration(node.vitals?.uptime_s) },
+      { label: "Version", text: (node) => node.vitals?.version ?? "–" },
+      { label: "Id", text: (node) => node.id },
+      { label: "HTTP", text: (node) => node.http ?? "off" },
+      { label: "MessagePack-RPC", text: (node) => node.rpc ?? "off" },
+      { label: "Raft", text: (node) => node.raft },
+    ],
+  },
 ];
 
 export function open() {
@@ -64,45 +75,61 @@ export function open() {
     return rates.recent();
   }
 
-  const tables = [
-    ["In the cluster", ROLE],
-    ["Resources", STOCK],
-    ["Addresses", PLACES],
-  ].map(([title, columns]) => {
-    const grid = table(title, columns);
-    return { title, columns, choice: columnChoice(title, columns, grid), ...grid };
+  const head = h("tr");
+  const bodies = LINES.map(({ title, lines }) => {
+    const heading = h("th", { scope: "rowgroup", class: "group" }, title);
+    const rows = lines.map((line) => ({ line, element: h("tr", {}, h("th", { scope: "row", title: line.title }, line.label)), cells: [] }));
+    return { heading, rows, element: h("tbody", {}, h("tr", {}, heading), rows.map(({ element }) => element)) };
   });
+  let shown = "";
+
+  /** A column for each node. */
+  function layOut(nodes) {
+    head.replaceChildren(h("th", { scope: "col" }, "Figure"), ...nodes.map((node) => h("th", { scope: "col" }, nodeName(node), consoleLink(node))));
+    for (const { heading, rows } of bodies) {
+      heading.colSpan = nodes.length + 1;
+      for (const row of rows) {
+        for (const cell of row.cells) cell.remove();
+        row.cells = nodes.map(() => h("td"));
+        row.element.append(...row.cells);
+      }
+    }
+  }
+
   return {
     title: "Nodes",
-    element: [h("h1", {}, "Nodes"), tables.map(({ title, choice, element }) => h("section", {}, h("h2", {}, title), choice.element, element))].flat(),
+    element: [
+      h("h1", {}, "Nodes"),
+      h("div", { class: "scroll", role: "region", "aria-label": "Nodes", tabindex: "0" }, h("table", { class: "compared" }, h("caption", { class: "unseen" }, "The nodes side by side"), h("thead", {}, head), bodies.map(({ element }) => element))),
+    ],
     show({ cluster }) {
       const match = cluster.nodes.find((node) => node.id === cluster.leader)?.vitals?.match ?? {};
       const nodes = sortedNodes(cluster).map((node) => ({ ...node, match: node.match_index ?? match[node.id] ?? null, recent: recently(node) }));
-      for (const { body, columns } of tables) syncRows(body, nodes, (node) => node.id, () => row(columns));
+      const wanted = JSON.stringify(nodes.map(({ id, name, self, http }) => [id, name, self, http]));
+      if (wanted !== shown) layOut(nodes);
+      shown = wanted;
+      for (const { line, cells } of bodies.flatMap(({ rows }) => rows)) {
+        nodes.forEach((node, place) => {
+          cells[place].classList.toggle("old", node.last_contact_s === null || node.last_contact_s > OLD_S);
+          if (line.cell) line.cell(node, cells[place]);
+          else setText(cells[place], line.text(node));
+        });
+      }
     },
   };
 }
 
-function row(columns) {
-  const cells = columns.map(({ numeric }, place) => h(place === 0 ? "th" : "td", { scope: place === 0 ? "row" : undefined, class: numeric ? "number" : undefined }));
-  return {
-    element: h("tr", {}, cells),
-    update(node) {
-      this.element.classList.toggle("old", node.last_contact_s === null || node.last_contact_s > OLD_S);
-      columns.forEach(({ cell, text }, place) => (cell ? cell(node, cells[place]) : setText(cells[place], text(node))));
-    },
-  };
+function nodeName(node) {
+  return `${node.name ?? node.id}${node.self ? " (this node)" : ""}`;
 }
 
-function nameCell(node, cell) {
-  setText(cell, `${node.name ?? node.id}${node.self ? " (this node)" : ""}`);
+function consoleLink(node) {
+  if (!node.http || node.self) return null;
+  return [" ", h("a", { href: `//${node.http}/console/#/nodes`, "aria-label": `Console of ${node.name ?? node.id}` }, "console")];
 }
 
-function consoleCell(node, cell) {
-  const href = node.http && !node.self ? `//${node.http}/console/#/nodes` : "";
-  if (cell.dataset.href === href) return;
-  cell.dataset.href = href;
-  cell.replaceChildren(href ? h("a", { href }, "Open") : "–");
+function perSecond(value) {
+  return value === undefined || value === null ? "–" : `${rate(value)}/s`;
 }
 
 function used(vitals) {
