@@ -52,7 +52,7 @@ def context() -> None:
 @click.option("--select", is_flag=True, help="Select it too.")
 @target_options
 def context_save(target: Target, name: str, select: bool) -> None:
-    """Make the context NAME of the options --node, --token-file, --ca-file and --cert-file. One of that name is replaced.
+    """Save the options --node, --token-file, --ca-file and --cert-file as the context NAME, in place of one of that name.
 
     \b
     Example:

@@ -95,7 +95,7 @@ def _own_properties(api: Api, name: object) -> dict[str, object] | None:
 @destructive_options
 @target_options
 def definitions_import(target: Target, file: str, new_tokens: str | None, yes: bool, dry_run: bool) -> None:
-    """Make the cluster as FILE (- for standard input) says: a file that definitions export has written.
+    """Apply the definitions in FILE (- for standard input), which `definitions export` has written.
 
     The default properties are replaced. Queues in the file get exactly the properties and bindings that it
     names, and are made if they do not exist. What is not in the file stays. What would change is shown

@@ -92,7 +92,7 @@ cli.add_section(
         Deferred(
             "token",
             "admin.tokens",
-            "Make, list and delete tokens, without which the cluster serves nobody as soon as there is one.",
+            "Create, list and delete tokens. As soon as there is one, clients need a token.",
         ),
         Deferred("context", "admin.context", "Give clusters names, and say once how each is reached."),
         Deferred("tls", "admin.tls", "Make certificates for the nodes: for their clients, and between them."),

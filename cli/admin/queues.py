@@ -279,8 +279,8 @@ def _delete_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) 
 def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int, yes: bool, dry_run: bool) -> None:
     """Remove all messages that wait in a queue, or in all queues that match --pattern.
 
-    What consumers hold under lease stays, and so do the queues. With --keep as many are removed as wait too many when the
-    command begins; what is delivered meanwhile leaves fewer.
+    Messages under lease stay, and so do the queues. --keep counts when the command begins: if messages are delivered
+    meanwhile, fewer than N are left.
 
     \b
     Examples:

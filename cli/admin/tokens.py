@@ -34,7 +34,7 @@ def _names(api: Api, _incomplete: str) -> list[object]:
 
 @click.group(cls=AliasGroup)
 def token() -> None:
-    """Make, list and delete tokens, without which the cluster serves nobody as soon as there is one."""
+    """Create, list and delete tokens. As soon as there is one, clients need a token."""
 
 
 def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:

@@ -31,7 +31,7 @@ __all__ = [
 _META: Final = "lmqcluster.credentials"
 _META_TLS: Final = "lmqcluster.tls"
 _OPTIONS: Final = {
-    "token": ("--token", "TEXT", "LMQ_TOKEN", "Token to show; in the process list others can read it."),
+    "token": ("--token", "TEXT", "LMQ_TOKEN", "Token to show. Other users can read it in the list of processes."),
     "token_file": ("--token-file", "FILE", "LMQ_TOKEN_FILE", "File that holds the token to show."),
     "ca_file": (
         "--ca-file",

@@ -47,8 +47,8 @@ SECTIONS: Final = (
     Section(
         "Queues",
         "State of the cluster, as this node's replica has it: every node shows the same, so take the median over the nodes, "
-        "`quantile(0.5, ...)`, and not the sum. Counters go on over restarts, where they are counted up again as the log is "
-        "replayed, and do not fall when a queue is deleted.",
+        "`quantile(0.5, ...)`, and not the sum. Counters survive restarts: they are counted again while the log is "
+        "replayed. They do not fall when a queue is deleted.",
         (
             Definition("lmq_queues", "gauge", "Queues that exist."),
             Definition(
@@ -65,27 +65,27 @@ SECTIONS: Final = (
             Definition(
                 "lmq_groups_busy",
                 "gauge",
-                "Groups of which a message is ready or leased, so that the others of it are held.",
+                "Groups with a message that is ready or leased, so that their other messages are held.",
             ),
             Definition("lmq_message_bytes", "gauge", "Bytes of all bodies."),
             *(Definition(f"lmq_messages_{counter}", "counter", what) for counter, what in COUNTERS.items()),
             Definition(
                 "lmq_oldest_message_age_seconds",
                 "gauge",
-                "How long the message that has waited longest in any queue could have been pulled; 0 if none waits.",
+                "For how long the oldest ready message of any queue has been ready; 0 if none is.",
             ),
             Definition(
                 "lmq_time_in_queue_seconds",
                 "histogram",
-                "How long messages could have been pulled before they were: the first message of every pull command that this "
+                "How long messages were ready before they were pulled: the first message of every pull command that this "
                 "node has applied since its start.",
             ),
             Definition("lmq_idempotency_keys", "gauge", "Idempotency keys that are remembered."),
             Definition("lmq_subscriptions", "gauge", "Subscriptions, which hold batch leases."),
-            Definition("lmq_sessions", "gauge", "Sessions that live, those of nodes included."),
+            Definition("lmq_sessions", "gauge", "Open sessions, those of nodes included."),
             Definition("lmq_locks", "gauge", "Locks that sessions hold."),
             Definition("lmq_pushes_waiting", "gauge", "Pushes that wait for room in a full queue."),
-            Definition("lmq_pushes_waiting_bytes", "gauge", "Memory that they take, about."),
+            Definition("lmq_pushes_waiting_bytes", "gauge", "Approximate memory that they take."),
         ),
     ),
     Section(
@@ -95,7 +95,7 @@ SECTIONS: Final = (
             Definition(
                 "lmq_request_duration_seconds",
                 "histogram",
-                "HTTP requests from their head to the end of the answer's making, waiting pulls included; operation is method "
+                "HTTP requests from their head until the answer was complete, waiting pulls included; operation is method "
                 "and route, code the status.",
                 ("protocol", "operation", "code"),
                 "once HTTP was used",
@@ -170,7 +170,7 @@ SECTIONS: Final = (
             Definition(
                 "lmq_raft_commit_duration_seconds",
                 "histogram",
-                "Batches of this node from their making until they were applied here.",
+                "Batches of this node from when they were made until they were applied here.",
             ),
             Definition(
                 "lmq_raft_journal_sync_duration_seconds",
@@ -262,7 +262,7 @@ SECTIONS: Final = (
             Definition(
                 "lmq_event_loop_lag_seconds",
                 "histogram",
-                "How late a timer of the node is that runs four times a second.",
+                "How late a timer fires that runs four times a second.",
             ),
             Definition(
                 "lmq_events_written_total", "counter", "Events in the event journal.", when="with an event journal"
@@ -299,7 +299,7 @@ QUEUE_SECTION: Final = Section(
         Definition(
             "lmq_queue_oldest_message_age_seconds",
             "gauge",
-            "How long the message that has waited longest could have been pulled; 0 if none waits.",
+            "For how long the oldest ready message has been ready; 0 if none is.",
             ("queue",),
         ),
         Definition("lmq_queue_suspended", "gauge", "1 if it hands out nothing until it is resumed.", ("queue",)),
