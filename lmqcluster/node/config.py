@@ -224,7 +224,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path,
-            "File with the certificate of the authority that clients have to have a certificate of; a token is needed besides. "
+            "File with the certificate of an authority: clients must show a certificate that it has issued, besides their token. "
             "Read at the start only.",
             extremes="Nobody without a certificate gets an answer, those who ask for /livez included.",
             metavar="FILE",
@@ -288,8 +288,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=4000,
         metadata=option(
             values.count,
-            "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. For one "
-            "more the oldest goes on which nothing was asked yet; if there is none, the new one is closed at once.",
+            "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. Beyond "
+            "that, its oldest connection without a request is closed for a new one; if there is none, the new one is closed.",
             extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all, or what the open "
             "files allow.",
             metavar="COUNT",
@@ -322,8 +322,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=3600,
         metadata=option(
             values.count,
-            "Seconds after which a MessagePack-RPC connection ends on which nothing has come and no pull waits. HTTP connections "
-            "end after 5 s, and those whose client owes a token after 10 s or request_seconds_max, whichever is shorter.",
+            "Seconds without a request after which a MessagePack-RPC connection ends, unless a pull waits on it. HTTP connections "
+            "end after 5 s, and those that have yet to show a token after 10 s or request_seconds_max, whichever is shorter.",
             extremes="At least 1. The Python clients reconnect when they have to.",
             metavar="SECONDS",
             default="3600",

@@ -67,6 +67,11 @@ class DirectRead:
         self.waiting: set[Waiter] = set()
 
     @property
+    def place(self) -> None:
+        """The node's session holds what comes, or nobody does."""
+        return None
+
+    @property
     def closed(self) -> bool:
         return self._taker.closed
 
