@@ -92,7 +92,7 @@ cli.add_section(
         Deferred(
             "token",
             "admin.tokens",
-            "Create, list and delete tokens. As soon as there is one, clients need a token.",
+            "Create, list and delete tokens; once there is one, clients need one.",
         ),
         Deferred("context", "admin.context", "Give clusters names, and say once how each is reached."),
         Deferred("tls", "admin.tls", "Make certificates for the nodes: for their clients, and between them."),

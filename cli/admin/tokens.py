@@ -34,7 +34,7 @@ def _names(api: Api, _incomplete: str) -> list[object]:
 
 @click.group(cls=AliasGroup)
 def token() -> None:
-    """Create, list and delete tokens. As soon as there is one, clients need a token."""
+    """Create, list and delete tokens; once there is one, clients need one."""
 
 
 def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:

@@ -322,7 +322,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=3600,
         metadata=option(
             values.count,
-            "Seconds without a request after which a MessagePack-RPC connection ends, unless a pull waits on it. HTTP connections "
+            "Seconds without a request after which a MessagePack-RPC connection ends, unless a pull waits. HTTP connections "
             "end after 5 s, and those that have yet to show a token after 10 s or request_seconds_max, whichever is shorter.",
             extremes="At least 1. The Python clients reconnect when they have to.",
             metavar="SECONDS",
