@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lmqcluster.replication.node_storage import PAGES
 from tests.simulation.fault_base import FaultBase
 from tests.simulation.host import DISK_S
 
@@ -16,6 +17,7 @@ SLOW_DISK_S = (0.02, 1.0)
 WRITES_MAX = 40
 OPENING_WRITES_MAX = 10
 CLOCK_ERROR_S = 1e7
+PAGES_DAMAGED_MAX = 4
 
 
 class DiskFaults(FaultBase):
@@ -126,6 +128,28 @@ class DiskFaults(FaultBase):
             disk.truncate(name, self._rng)
         else:
             disk.lose(name)
+        self._later(host)
+
+    def _damage_pages(self) -> None:
+        """While the process does not run, bits of some of its page files change, or their ends are gone, or all of them."""
+        host = self._expendable()
+        if host is None or self._weak(self._settled_members()):
+            return
+        disk = host.disks.get(PAGES)
+        names = [] if disk is None else disk.names()
+        if disk is None or not names:
+            return
+        host.kill()
+        host.harmed = host.may_forget = host.lacking = True
+        for name in self._rng.sample(names, min(len(names), self._rng.randint(1, PAGES_DAMAGED_MAX))):
+            how = self._rng.choice(["flip", "flip", "cut", "lose"]) if disk.content(name) else "lose"
+            self._checkers.note("damage", f"{host.id} {how} {PAGES}/{name}")
+            if how == "flip":
+                disk.flip_bit(name, self._rng)
+            elif how == "cut":
+                disk.truncate(name, self._rng)
+            else:
+                disk.lose(name)
         self._later(host)
 
     def _lose_disk(self) -> None:

@@ -76,6 +76,8 @@ PROFILES = {
         _on_disk("full", {"full": 4.0, "bad_write": 3.0, "restart": 0.5, "power": 1.0}),
         _on_disk("slowdisk", {"slow_disk": 5.0, "power": 1.0, "restart": 1.0}),
         _on_disk("damage", {"damage": 4.0, "crash_in_opening": 1.0, "crash_in_writing": 1.0, "power_in_writing": 1.0}),
+        # What stands in pages: files are damaged, several at a time, while crashes and power failures go on.
+        _on_disk("paging", {"damage_pages": 5.0, **CRASHES, **POWER, "slow_disk": 1.0, "full": 1.0, "snapshot": 1.0}),
         _on_disk("lostdisk", {"lose_disk": 4.0, "crash_in_opening": 1.0, "power_in_writing": 2.0}),
         # A lost disk takes along what told a life from those before it; a wrong clock does not.
         _on_disk("lostclock", {"lose_disk": 4.0, "clock_jump": 4.0, "power_in_writing": 1.0}),
