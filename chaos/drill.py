@@ -113,6 +113,7 @@ def run_drill(
         spares=plan.spares,
         durability=plan.durability,
         memcache=plan.memcache,
+        memory_mib=plan.memory_mib,
         program=_first_program(scenario, old_program, folder / "older"),
     )
     return _Drill(scenario, seed, folder, time_factor).run(cluster, factory)

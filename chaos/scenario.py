@@ -56,12 +56,14 @@ class ClusterPlan:
         spares: nodes that may join.
         durability: ``disk``, ``process`` or ``memory``.
         memcache: whether nodes speak Kestrel's memcache protocol too.
+        memory_mib: what a node may keep in memory, of which an eighth is for long queues; 0 for the default.
     """
 
     nodes: int = 3
     spares: int = 0
     durability: str = "disk"
     memcache: bool = False
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,17 @@ from ..nodes.node_process import NodeProcess
 from ..stage import Stage
 from .base import TargetedFault
 
-__all__ = ["BadDisk", "ClockJump", "Corruption", "FailingSyncs", "FullDisk", "LyingDisk", "PowerLoss", "SlowDisk"]
+__all__ = [
+    "BadDisk",
+    "ClockJump",
+    "Corruption",
+    "DamagedPages",
+    "FailingSyncs",
+    "FullDisk",
+    "LyingDisk",
+    "PowerLoss",
+    "SlowDisk",
+]
 
 _DAMAGED = 65
 """Exit code of a node that refuses to start because of a damaged file."""
@@ -179,6 +190,41 @@ class Corruption(TargetedFault):
             node.repair()
             node.start()
             node.wait_ready()
+
+
+@dataclass
+class DamagedPages(TargetedFault):
+    """Bits flip in page files of a killed node. It must start all the same, and get these pages from the others.
+
+    Attributes:
+        files: how many page files are damaged, if there are as many.
+    """
+
+    kind: ClassVar[str] = "damage_pages"
+    target: str = "n3"
+    files: int = 3
+
+    def strike(self, stage: Stage) -> None:
+        """Kill, then flip a bit in each of some page files."""
+        for node in self.nodes:
+            node.kill()
+            pages = sorted((node.data_folder / "pages").glob("*.page"))
+            for page in stage.rng.sample(pages, min(self.files, len(pages))):
+                _flip(page, stage.rng)
+                stage.told.append(f"flip in {node.name}/{page.name}")
+
+    def end(self, stage: Stage) -> None:
+        """Start it again."""
+        for node in self.nodes:
+            node.start()
+            node.wait_ready()
+
+
+def _flip(path: Path, rng: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    if data:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
 
 
 @dataclass

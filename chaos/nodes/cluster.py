@@ -47,6 +47,7 @@ class Cluster:
         spares: int = 0,
         durability: str = "disk",
         memcache: bool = False,
+        memory_mib: int = 0,
         program: tuple[str, ...] | None = None,
     ) -> None:
         """Prepare a cluster below `folder`; `program` is an older ``lmq`` that the nodes run at first."""
@@ -55,6 +56,7 @@ class Cluster:
         self._size = size
         self._spares = spares
         self._memcache = memcache
+        self._memory_mib = memory_mib
         self._program = program
         self._ports = Ports()
         self._stack = contextlib.ExitStack()
@@ -182,6 +184,7 @@ class Cluster:
                 peers=founders if founding else (),
                 routes=routes,
                 durability=self.durability,
+                memory_mib=self._memory_mib,
                 reaper=self.reaper,
                 program=self._program,
             )

@@ -74,6 +74,7 @@ class NodeProcess:
         peers: tuple[int, ...],
         routes: Mapping[int, int],
         durability: str,
+        memory_mib: int = 0,
         reaper: Reaper,
         program: tuple[str, ...] | None = None,
     ) -> None:
@@ -86,6 +87,7 @@ class NodeProcess:
             peers: Raft ports of all founding members; none for a node that stands alone until it joins.
             routes: by Raft port of another node, the port that this one dials instead.
             durability: as ``lmq start`` has it.
+            memory_mib: what it may keep in memory; 0 for the default.
             reaper: ends the process with the drill.
             program: command line of another ``lmq`` program to run instead of the installed one.
         """
@@ -104,6 +106,8 @@ class NodeProcess:
             self._arguments += [option, f"127.0.0.1:{port}"]
         if ports.memcache is not None:
             self._arguments += ["--memcache", f"127.0.0.1:{ports.memcache}"]
+        if memory_mib:
+            self._arguments += ["--memory-bytes-max", f"{memory_mib}MiB"]
         if peers:
             self._arguments += ["--peers", ",".join(f"127.0.0.1:{port}" for port in peers)]
         self._environment = {key: value for key, value in os.environ.items() if not key.startswith("LMQ_")} | {

@@ -90,15 +90,16 @@ class LostPages:
     def _try(self, pages: list[bytes], until_s: float, done: Callable[..., None]) -> None:
         """Ask all members that can be asked, again and again until each of them was."""
         peers = self._owner.peers_now()
-        is_everybody_asked = len(peers) >= self._owner.others_count()
+        is_everybody_there = len(peers) >= self._owner.others_count()
 
-        def tried(*, are_here: bool) -> None:
-            if are_here or is_everybody_asked or self._loop.time() >= until_s:
-                done(are_here=are_here)
+        def tried(*, are_here: bool | None) -> None:
+            has_nobody = are_here is False and is_everybody_there
+            if are_here or has_nobody or self._loop.time() >= until_s:
+                done(are_here=bool(are_here))
             else:
                 self._later(lambda: self._try(pages, until_s, done))
 
-        self._ask(pages, iter(peers), tried)
+        self._ask(pages, iter(peers), tried, are_here=False)
 
     def _later(self, action: Callable[[], None]) -> None:
         def act() -> None:
@@ -108,16 +109,19 @@ class LostPages:
         timer = self._loop.call_later(RETRY_S, act)
         self._timers.add(timer)
 
-    def _ask(self, pages: list[bytes], peers: Iterator[PeerNode], done: Callable[..., None]) -> None:
+    def _ask(
+        self, pages: list[bytes], peers: Iterator[PeerNode], done: Callable[..., None], *, are_here: bool | None
+    ) -> None:
+        """Ask one after the other; `are_here` is None once one has not answered, which may yet have the pages."""
         peer = next(peers, None)
         if peer is None:
-            done(are_here=False)
+            done(are_here=are_here)
             return
 
-        def fetched(are_here: bool) -> None:
-            if are_here:
+        def fetched(outcome: bool | None) -> None:
+            if outcome:
                 done(are_here=True)
             else:
-                self._ask(pages, peers, done)
+                self._ask(pages, peers, done, are_here=None if outcome is None else are_here)
 
         self._exchange.fetch(peer, pages, fetched)

@@ -28,7 +28,8 @@ TIMEOUT_S = 10.0
 _LOOK_S = 0.05
 
 Send = Callable[[PeerNode, dict[str, Any]], bool]
-Done = Callable[[bool], None]
+Done = Callable[[bool | None], None]
+"""Told whether all pages are here; None if the member has not answered, so that it may have them."""
 
 
 class PageExchange:
@@ -53,9 +54,17 @@ class PageExchange:
         self.fetched_total = 0
 
     def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
-        """Bring these pages from a member; then call `done` with whether all are here."""
+        """Bring these pages from a member; then call `done`."""
         self._fetches.append(_Fetch(node, deque(pages), self._backlogs().lows(), done, self._loop.time()))
         self._go_on()
+
+    def link_changed(self, node: PeerNode) -> None:
+        """The connection with a member is another one, or gone: what was asked, or its answer, may be lost."""
+        for fetch in self._fetches:
+            if fetch.node == node and fetch.asked:
+                fetch.is_unanswered = True
+        if self._fetches:
+            self._go_on()
 
     def close(self) -> None:
         """Ask for nothing any more."""
@@ -83,7 +92,7 @@ class PageExchange:
             self._pages.add(page, data)
         except ValueError as exc:
             log.warning("page not received", page=page.hex(), peer=str(fetch.node.id), reason=str(exc))
-            fetch.failed = True
+            fetch.is_refused = True
         else:
             fetch.asked.discard(page)
             self.fetched_total += 1
@@ -91,10 +100,13 @@ class PageExchange:
     def _go_on(self) -> None:
         """Ask for more where there is room; finish what is complete or hopeless."""
         for fetch in list(self._fetches):
+            if fetch not in self._fetches:
+                # Who was told of an earlier one has asked for more, which has ended this one too.
+                continue
             self._ask(fetch)
-            if fetch.failed or not (fetch.lacking or fetch.asked):
+            if fetch.is_over:
                 self._fetches.remove(fetch)
-                fetch.done(not fetch.failed)
+                fetch.done(fetch.outcome)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -104,8 +116,8 @@ class PageExchange:
 
     def _ask(self, fetch: _Fetch) -> None:
         if fetch.asked and self._loop.time() > fetch.heard_s + TIMEOUT_S:
-            fetch.failed = True
-        while fetch.lacking and len(fetch.asked) < WINDOW and not self._pages.is_busy() and not fetch.failed:
+            fetch.is_unanswered = True
+        while fetch.lacking and len(fetch.asked) < WINDOW and not self._pages.is_busy() and fetch.outcome:
             page = fetch.lacking.popleft()
             if page in self._pages:
                 continue
@@ -113,7 +125,7 @@ class PageExchange:
                 fetch.heard_s = self._loop.time()
             fetch.asked.add(page)
             low = fetch.lows.get(page, 0)
-            fetch.failed = not self._send(fetch.node, {"type": "page_request", "page": page, "low": low})
+            fetch.is_unanswered = not self._send(fetch.node, {"type": "page_request", "page": page, "low": low})
 
 
 class _Fetch:
@@ -128,4 +140,15 @@ class _Fetch:
         self.asked: set[bytes] = set()
         self.done = done
         self.heard_s = now_s
-        self.failed = False
+        self.is_refused = False
+        self.is_unanswered = False
+
+    @property
+    def outcome(self) -> bool | None:
+        """What `Done` is told; true as long as nothing speaks against it."""
+        return None if self.is_unanswered else not self.is_refused
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all has come, or will not come."""
+        return not self.outcome or not (self.lacking or self.asked)

@@ -375,6 +375,7 @@ class Replica:
     # --- links and messages ---------------------------------------------------------------------------------------
 
     def _link_changed(self, node: PeerNode, is_connected: bool) -> None:
+        self.page_exchange.link_changed(node)
         if not is_connected:
             self.core.leader_link_lost(node)
         else:
@@ -411,6 +412,8 @@ class Replica:
         elif kind == "about":
             fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
             self.peers[node.id] = About(**{name: message[name] for name in fields})
+            # It may have answered before it could reach this node.
+            self.page_exchange.link_changed(node)
             if message["recovering"]:
                 self.lost_receipts.heard_forgetful(node.id)
             self.in_step(lambda: self._follow_address(node.id))

@@ -341,7 +341,7 @@ class SnapshotKeeper:
             lacking = [page for page in loading.restoration.pages if page not in self._pages]
             self._exchange.fetch(loading.source, lacking, lambda are_here: self._have_pages(loading, are_here=are_here))
 
-    def _have_pages(self, loading: _Loading, *, are_here: bool) -> None:
+    def _have_pages(self, loading: _Loading, *, are_here: bool | None) -> None:
         """What the snapshot names has come, or cannot be had from whom the snapshot is."""
         if are_here:
             self._pages.sync(lambda error: self._finish_received(loading, error))

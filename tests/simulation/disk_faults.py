@@ -136,10 +136,10 @@ class DiskFaults(FaultBase):
         if host is None or self._weak(self._settled_members()):
             return
         disk = host.disks.get(PAGES)
-        names = [] if disk is None else disk.names()
-        if disk is None or not names:
+        if disk is None or not disk.names():
             return
         host.kill()
+        names = disk.names()
         host.harmed = host.may_forget = host.lacking = True
         for name in self._rng.sample(names, min(len(names), self._rng.randint(1, PAGES_DAMAGED_MAX))):
             how = self._rng.choice(["flip", "flip", "cut", "lose"]) if disk.content(name) else "lose"

@@ -96,8 +96,8 @@ class PageFiles:
         self.is_writing = False
         # Who waits for the end of that.
         self._awaiting: list[Callable[[], None]] = []
-        # Files that were written in this life and are not known to be damaged. The thread's.
-        self._whole: set[bytes] = set()
+        # Sizes of files that were written in this life and are not known to be damaged. The thread's.
+        self._whole: dict[bytes, int] = {}
         self.on_lost: Callable[[bytes], None] = _nothing
         self.on_written: Callable[[], None] = _nobody
         self.lost: set[bytes] = set()
@@ -330,15 +330,18 @@ class PageFiles:
     def _write_files(self, batch: dict[bytes, bytes], sizes: dict[bytes, int]) -> None:
         for page, payload in batch.items():
             # It may have been written, or become useless, meanwhile; what is there may be read at any time.
-            if self._unwritten.get(page) is payload and page not in self._whole:
+            if self._unwritten.get(page) is not payload:
+                continue
+            if page not in self._whole:
                 stored = _stored(payload)
                 file = self._disk.create(_file_name(page))
                 try:
                     file.write_at(0, stored)
                 finally:
                     file.close()
-                sizes[page] = len(stored)
-                self._whole.add(page)
+                self._whole[page] = len(stored)
+            # One that stands there already, such as one that came from two peers, waits no more either.
+            sizes[page] = self._whole[page]
 
     def _written(self, sizes: dict[bytes, int], error: Exception | None) -> None:
         self._have_written(sizes)
@@ -382,7 +385,7 @@ class PageFiles:
 
     def _remove(self, pages: list[bytes]) -> None:
         for page in pages:
-            self._whole.discard(page)
+            self._whole.pop(page, None)
             self._disk.remove(_file_name(page))
 
     def _bytes(self, page: bytes) -> bytes:
@@ -396,7 +399,7 @@ class PageFiles:
         try:
             return page_payload(self._bytes(page), page)
         except (OSError, ValueError):
-            self._whole.discard(page)
+            self._whole.pop(page, None)
             raise
 
 

@@ -208,3 +208,23 @@ def test_what_could_not_be_read_is_missing_at_the_next_start() -> None:
         bench.files.load(page)
     bench.files.set_aside()
     assert Bench(bench.disk).files.open([page]) == [page]
+
+
+def test_a_page_that_comes_once_more_is_written_once_and_waits_for_nothing() -> None:
+    """Two peers may send it: what stands in its file already must not be written for ever."""
+    bench = Bench()
+    page = bench.files.save(COLUMNS)
+    bench.turns.all()
+    stored = bench.files.stored(page)
+    assert stored is not None
+    bench.files.add(page, stored)
+    turns = 0
+    while bench.turns.jobs:
+        work, done = bench.turns.jobs.pop(0)
+        work()
+        done(None)
+        turns += 1
+        assert turns < 10, "it is written again and again"
+    assert not bench.files.is_writing
+    assert bench.files.load(page) == COLUMNS
+    assert bench.files.size_bytes == len(stored)

@@ -1,0 +1,134 @@
+"""Pages that a node lacks: it gives up only when every other member has said that it does not have them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lmqcluster.replication import lost_pages, page_exchange
+from lmqcluster.replication.lost_pages import LostPages
+from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.page_exchange import PageExchange
+from lmqcluster.replication.storage.disk import Folder
+from lmqcluster.replication.storage.page_files import PageFiles
+from lmqcluster.replication.storage.worker import ThreadWorker
+
+A, B = PeerNode("a", "h:1"), PeerNode("b", "h:2")
+DEADLINE_S = 60.0
+
+
+class Owner:
+    """A node that lacks a page, and two other members, whose answers the test gives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.worker = ThreadWorker("pages")
+        theirs = PageFiles(Folder(folder / "theirs"), self.worker, sync=False)
+        self.page = theirs.save([[1], [b"body"]])
+        self.stored = theirs.stored(self.page) or b""
+        self.pages = PageFiles(Folder(folder / "ours"), self.worker, sync=False)
+        self.asked: asyncio.Queue[PeerNode] = asyncio.Queue()
+        self.held: list[bool] = []
+        self.error: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.here = asyncio.Event()
+        backlogs = SimpleNamespace(lows=dict)
+        self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
+        self.lost = LostPages(self, self.pages, self.exchange, [self.page])
+
+    def send(self, node: PeerNode, _message: dict[str, Any]) -> bool:
+        self.asked.put_nowait(node)
+        return True
+
+    def peers_now(self) -> list[PeerNode]:
+        return [A, B]
+
+    def others_count(self) -> int:
+        return 2
+
+    def hold_back(self, held: bool) -> None:
+        self.held.append(held)
+        if not held:
+            self.here.set()
+
+    def failed(self, error: Exception) -> None:
+        self.error.set_result(error)
+
+    def close(self) -> None:
+        self.lost.close()
+        self.exchange.close()
+        self.worker.close()
+
+
+async def denied_by_all(owner: Owner) -> None:
+    for node in (A, B):
+        assert await owner.asked.get() == node
+        owner.exchange.answered(node, owner.page, b"")
+    assert "no member has them" in str(await owner.error)
+
+
+async def lost_with_its_connection(owner: Owner) -> None:
+    """The first one denies it, the second one's answer is lost: both are asked again."""
+    assert await owner.asked.get() == A
+    owner.exchange.answered(A, owner.page, b"")
+    assert await owner.asked.get() == B
+    owner.exchange.link_changed(B)
+    assert await owner.asked.get() == A
+    owner.exchange.answered(A, owner.page, b"")
+    assert await owner.asked.get() == B
+    owner.exchange.answered(B, owner.page, owner.stored)
+    await owner.here.wait()
+    assert owner.held == [True, False]
+
+
+async def silent(owner: Owner) -> None:
+    """Nothing is heard of the first one for long: the second one is asked, and then both again."""
+    assert [await owner.asked.get() for _ in range(4)] == [A, B, A, B]
+    owner.exchange.answered(B, owner.page, owner.stored)
+    await owner.here.wait()
+    assert not owner.error.done()
+
+
+async def of_somebody_else(owner: Owner) -> None:
+    """A link that changes says nothing of what another member was asked."""
+    assert await owner.asked.get() == A
+    owner.exchange.link_changed(B)
+    owner.exchange.answered(A, owner.page, owner.stored)
+    await owner.here.wait()
+
+
+async def two_at_once(owner: Owner) -> None:
+    """Who is told of the end of one fetch begins another, which finds the next one at its end too."""
+    told: list[str] = []
+
+    def second(are_here: bool | None) -> None:
+        told.append(f"second {are_here}")
+
+    def first(are_here: bool | None) -> None:
+        told.append(f"first {are_here}")
+        owner.exchange.fetch(A, [], lambda are_here: told.append(f"third {are_here}"))
+
+    owner.exchange.fetch(B, [b"x"], first)
+    owner.exchange.fetch(B, [b"y"], second)
+    owner.exchange.link_changed(B)
+    assert sorted(told) == ["first None", "second None", "third True"]
+
+
+@pytest.mark.parametrize("scenario", [two_at_once, denied_by_all, lost_with_its_connection, silent, of_somebody_else])
+def test_who_is_asked_for_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Owner], Any]
+) -> None:
+    monkeypatch.setattr(lost_pages, "RETRY_S", 0.01)
+    if scenario is silent:
+        monkeypatch.setattr(page_exchange, "TIMEOUT_S", 0.05)
+
+    async def main() -> None:
+        owner = Owner(tmp_path)
+        async with asyncio.timeout(DEADLINE_S):
+            await scenario(owner)
+        owner.close()
+
+    asyncio.run(main())
