@@ -104,7 +104,7 @@ class Direct:
         if line is not None:
             if line.address == address and not self._closed:
                 return True
-            self._drop()
+            self.drop()
         if address is None or self._closed:
             return False
         self._calls += 1
@@ -129,14 +129,15 @@ class Direct:
         except (LmqError, *BROKEN) as error:
             # The session will say more of it, if it lasts.
             logger.debug("no second connection to %s: %s", address, error)
-            self._drop()
+            self.drop()
             return False
         except BaseException:
-            self._drop()
+            self.drop()
             raise
         return True
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Disconnect."""
         line, self._line = self._line, None
         if line is not None:
             line.close()
@@ -152,7 +153,7 @@ class Direct:
             self.submit(call)
         except BaseException:
             # The node counts pushes too. Nobody knows whether it has seen this one.
-            self._drop()
+            self.drop()
             raise
 
     def submit(self, call: Call) -> None:
@@ -169,7 +170,7 @@ class Direct:
         try:
             error, result = line.request(call.body, call.deadline)
         except BROKEN as broken:
-            self._drop()
+            self.drop()
             self._lost(call, f"{line.address}: {broken}")
             return
         except BaseException:
@@ -191,19 +192,17 @@ class Direct:
 
     def enqueue(self, call: Call) -> None:
         """A large call goes the long way."""
-        if isinstance(call, Push):
-            call.sequence = 0
         self._hand_over(call)
 
     def _refused(self, call: Call, error: LmqError) -> None:
         if error.code in RETRY_ELSEWHERE:
-            self._drop()
+            self.drop()
             if isinstance(call, Push):
                 call.sequence = 0
             self._hand_over(call)
         elif error.code == "unknown_outcome":
             # The node does not know either: the same as if it had gone.
-            self._drop()
+            self.drop()
             self._lost(call, error.message)
         else:
             call.refused(error)
@@ -279,14 +278,10 @@ class Direct:
         if line is not None and self._waiting is not None:
             line.forget()
         if self._turn.acquire(timeout=max(grace_s, 0)):
-            self._drop()
+            self.drop()
             self._turn.release()
         elif line is not None:
             line.wake()
-
-    def drop(self) -> None:
-        """Disconnect, when nobody can call any more."""
-        self._drop()
 
 
 def _is_risky(call: Call) -> bool:
