@@ -54,7 +54,7 @@ class ServiceManager:
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The node has begun to stop in order."""
+        """The node has begun to stop gracefully."""
         self._tell("STOPPING=1\nSTATUS=stopping: answering what is in flight")
 
     async def report(self, describe: Callable[[], str]) -> None:

@@ -1,4 +1,4 @@
-"""One port for Kestrel's clients: accepts connections, ends those that are slow or idle, stops in order."""
+"""One port for Kestrel's clients: accepts connections, ends those that are slow or idle, stops gracefully."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ ROWS = re.findall(
     re.MULTILINE,
 )
 WHOLE = {
+    "a property": r'"{}"',
     "a MessagePack-RPC method": r'\bb"{}"',
     "a metric": r'"{}"',
     "a console page": r"\./{}\.js",
