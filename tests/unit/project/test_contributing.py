@@ -16,7 +16,8 @@ ROWS = re.findall(
 )
 WHOLE = {
     "a property": r'"{}"',
-    "a MessagePack-RPC method": r'\bb"{}"',
+    "a MessagePack-RPC method": r'(?m)^ +b"{}": ',
+    "a method to the Python clients": r'request_body\(b"{0}"|\b_client\.{0}\(',
     "a metric": r'"{}"',
     "a console page": r"\./{}\.js",
     "an operation of the log": r"\blayout\.{}\b",
