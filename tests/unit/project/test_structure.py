@@ -18,7 +18,11 @@ LONG_FUNCTIONS = {
     "lmqcluster/client/async_client.py __init__": "documented keyword arguments",
     "lmqcluster/replication/replica.py __init__": "it binds the parts of a member together",
 }
-WALKED = ("lmqcluster.core", "lmqcluster.replication", "lmqcluster.node")
+WALKED = (
+    "lmqcluster.wire", "lmqcluster.core", "lmqcluster.replication", "lmqcluster.node", "lmqcluster.console",
+    "lmqcluster.integrations", "lmqcluster.testing", "lmqcluster.spark", "lmqcluster_cli", "lmqcluster_chaos",
+)  # fmt: skip
+"""Packages without circles. In protocols, ports and clients, connections and their parts name each other's types."""
 
 
 def modules() -> dict[str, Path]:
