@@ -8,17 +8,20 @@ alone, so that replicas have the same pages; which of them are in memory is ever
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator
 from heapq import nsmallest
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from .columns import Columns, columns_of, messages_of, meta_bytes
+from .columns import Columns, columns_of, meta_bytes
 from .message import Message, Meta, content_bytes, content_count
+from .pages import Pageable
 
-__all__ = ["Backlog", "Backlogs", "Chunk", "ChunkSizes", "PageError", "PageStore"]
+if TYPE_CHECKING:
+    from .backlogs import Backlogs
+
+__all__ = ["Backlog", "Chunk", "ChunkSizes"]
 
 MESSAGE_BYTES = 300
 """What a message in memory costs beside its body, about."""
@@ -28,30 +31,6 @@ _AHEAD = 3
 """So many chunks at the head of a backlog are in memory, or on their way there."""
 
 
-class PageError(Exception):
-    """A page that is needed now cannot be had; the replica must stop, because it could not go on as the others do."""
-
-
-class PageStore(Protocol):
-    """Keeps pages outside of memory."""
-
-    def save(self, columns: Columns) -> bytes:
-        """Keep the columns of some messages; returns the page's name, which follows from its content."""
-
-    def load(self, page: bytes) -> Columns:
-        """The columns of a page.
-
-        Raises:
-            PageError: it is lost or damaged.
-        """
-
-    def want(self, page: bytes) -> None:
-        """The page will be loaded soon."""
-
-    def is_busy(self) -> bool:
-        """Whether to wait before more is saved for the sake of memory."""
-
-
 class ChunkSizes(NamedTuple):
     """When a line gets a backlog, and how large a chunk becomes.
 
@@ -59,6 +38,9 @@ class ChunkSizes(NamedTuple):
         head_messages: a line with so many messages goes on in a backlog.
         head_bytes, head_messages_min: so does one with `head_messages_min` messages in a queue with so many bytes.
         messages, bytes: a chunk has at most so many, or one message.
+        body: shorter bodies stay with their messages.
+        gather_bytes, gather_bytes_all: a queue gathers bodies that may leave memory if it, or all queues together, have so many
+            bytes.
     """
 
     head_messages: int = 4_000
@@ -66,12 +48,15 @@ class ChunkSizes(NamedTuple):
     head_messages_min: int = 32
     messages: int = 2_000
     bytes: int = 256 << 10
+    body: int = 1 << 10
+    gather_bytes: int = 4 << 20
+    gather_bytes_all: int = 64 << 20
 
 
 CHUNK_SIZES = ChunkSizes()
 
 
-class Chunk:
+class Chunk(Pageable):
     """Messages that stand still.
 
     Attributes:
@@ -79,18 +64,15 @@ class Chunk:
         bodies, body_bytes: how many messages were pushed for them, and bytes of their bodies.
         low, high: the lowest and the highest of their sequences.
         messages: they themselves, None if they are not in memory.
-        page: the name of their page, empty if there is none.
-        in_line: whether their turn has not come yet.
     """
 
-    __slots__ = ("bodies", "body_bytes", "count", "high", "in_line", "low", "messages", "page")
+    __slots__ = ("bodies", "body_bytes", "count", "high", "low", "messages")
 
     def __init__(self, messages: list[Message] | None, page: bytes, row: tuple[int, int, int, int, int]) -> None:
         """`row` are count, bodies, body_bytes, low and high."""
+        super().__init__(page)
         self.messages = messages
-        self.page = page
         self.count, self.bodies, self.body_bytes, self.low, self.high = row
-        self.in_line = True
 
     @classmethod
     def of(cls, messages: list[Message]) -> Chunk:
@@ -104,147 +86,17 @@ class Chunk:
         """How a snapshot names it."""
         return [self.page, self.count, self.bodies, self.body_bytes, self.low, self.high]
 
+    def is_here(self) -> bool:
+        return self.messages is not None
+
+    def columns(self) -> Columns:
+        return [] if self.messages is None else columns_of(self.messages)
+
+    def let_go(self) -> None:
+        self.messages = None
+
     def memory_bytes(self) -> int:
-        """About what its messages take in memory if they are there."""
         return self.body_bytes + MESSAGE_BYTES * self.count
-
-
-class Backlogs:
-    """What the backlogs of all queues have in common.
-
-    Attributes:
-        active: whether lines get backlogs; from machine version 3 on.
-        sizes: of chunks.
-        store: keeps pages; without one everything stays in memory.
-        resident_bytes: about what the chunks in line take that are in memory.
-        resident_bytes_max: while they take more, `page_out` turns them into pages.
-        paged_messages, paged_bytes: how many messages the others hold, and bytes of their bodies.
-        loads_total, pages_total: chunks that were loaded from their pages, and turned into pages.
-    """
-
-    def __init__(self) -> None:
-        self.active = False
-        self.sizes = CHUNK_SIZES
-        self.store: PageStore | None = None
-        self.resident_bytes = 0
-        self.resident_bytes_max = sys.maxsize
-        self.paged_messages = 0
-        self.paged_bytes = 0
-        self.loads_total = 0
-        self.pages_total = 0
-        # By the lowest sequence of each, which no other has.
-        self._in_line: dict[int, Chunk] = {}
-        # Chunks in memory, the one that was filled last at the end: it will be needed last. Some have left the line.
-        self._resident: list[Chunk] = []
-
-    def __len__(self) -> int:
-        """How many chunks are in line."""
-        return len(self._in_line)
-
-    def joined(self, chunk: Chunk) -> None:
-        """A chunk was filled, or came with a snapshot."""
-        self._in_line[chunk.low] = chunk
-        if chunk.messages is None:
-            self._count_paged(chunk, 1)
-        else:
-            self._count_resident(chunk)
-
-    def left(self, chunk: Chunk) -> None:
-        """A chunk has left the line."""
-        del self._in_line[chunk.low]
-        chunk.in_line = False
-        if chunk.messages is None:
-            self._count_paged(chunk, -1)
-        else:
-            self.resident_bytes -= chunk.memory_bytes()
-            if len(self._resident) > 2 * len(self._in_line) + 64:
-                self._resident = [one for one in self._resident if one.in_line and one.messages is not None]
-
-    def page_out(self, limit: int) -> int:
-        """Turn up to `limit` chunks into pages while those in memory take too much; returns how many."""
-        done = 0
-        store = self.store
-        while store is not None and self._resident and done < limit and self.resident_bytes > self.resident_bytes_max:
-            chunk = self._resident[-1]
-            if chunk.in_line and chunk.messages is not None:
-                if not chunk.page and store.is_busy():
-                    break
-                self.save(chunk)
-                self._let_go(chunk)
-                done += 1
-            self._resident.pop()
-        return done
-
-    def is_flooded(self) -> bool:
-        """Whether chunks in memory take a quarter more than they should, because `page_out` lags behind what comes."""
-        return 4 * self.resident_bytes > 5 * self.resident_bytes_max
-
-    def save(self, chunk: Chunk) -> None:
-        """Have the store keep a chunk in line, unless it does."""
-        if not chunk.page and chunk.messages is not None:
-            self.save_columns(chunk, columns_of(chunk.messages))
-            if self.resident_bytes > 2 * self.resident_bytes_max:
-                # `page_out` lags behind what comes, so it does not matter which chunk is needed last.
-                self._let_go(chunk)
-
-    def save_columns(self, chunk: Chunk, columns: Columns) -> None:
-        """Have the store keep a chunk whose columns these are."""
-        assert self.store is not None  # noqa: S101 - for the type checker
-        chunk.page = self.store.save(columns)
-        self.pages_total += 1
-
-    def messages_in(self, chunk: Chunk) -> list[Message]:
-        """The messages of a chunk; if they are not in memory, as they are in its page.
-
-        Raises:
-            PageError: the page cannot be had.
-        """
-        if chunk.messages is not None:
-            return chunk.messages
-        if self.store is None:
-            raise PageError("there is no store for pages")
-        self.loads_total += 1
-        try:
-            messages = messages_of(self.store.load(chunk.page))
-        except (ValueError, TypeError, LookupError) as exc:
-            raise PageError(f"the page {chunk.page.hex()} is malformed: {exc}") from exc
-        if len(messages) != chunk.count:
-            raise PageError(f"the page {chunk.page.hex()} has {len(messages)} messages and should have {chunk.count}")
-        return messages
-
-    def pages(self) -> list[bytes]:
-        """The pages of all chunks in line."""
-        return [chunk.page for chunk in self._in_line.values() if chunk.page]
-
-    def lows(self) -> dict[bytes, int]:
-        """The lowest sequence of each page."""
-        return {chunk.page: low for low, chunk in self._in_line.items() if chunk.page}
-
-    def save_chunk(self, low: int) -> None:
-        """Have the store keep the chunk with this lowest sequence, if there is one."""
-        chunk = self._in_line.get(low)
-        if chunk is not None:
-            self.save(chunk)
-
-    def want(self, chunk: Chunk) -> None:
-        """The chunk's turn comes soon."""
-        if chunk.messages is None and self.store is not None:
-            self.store.want(chunk.page)
-
-    def _let_go(self, chunk: Chunk) -> None:
-        """Keep a chunk in line, which has a page, in memory no more."""
-        if chunk.messages is not None:
-            self.resident_bytes -= chunk.memory_bytes()
-            chunk.messages = None
-            self._count_paged(chunk, 1)
-
-    def _count_resident(self, chunk: Chunk) -> None:
-        self.resident_bytes += chunk.memory_bytes()
-        self._resident.append(chunk)
-
-    def _count_paged(self, chunk: Chunk, sign: int) -> None:
-        self.paged_messages += sign * chunk.bodies
-        self.paged_bytes += sign * chunk.body_bytes
 
 
 class Backlog:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .applied import Applied
-from .backlog import PageError
 from .cluster_commands import ClusterCommands
 from .commands import Command, Compile, Fault, IncompatibleVersionError, Op, RefusedError
 from .keyed_pushes import KeyedPushes
 from .marked_pushes import MarkedPushes
 from .named_queues import NamedQueues
 from .operations import Operations
+from .pages import PageError
 from .poll_commands import PollCommands
 from .pre_images import PreImages
 from .queue_commands import QueueCommands
+from .queue_contents import QueueContents
 from .session_commands import SessionCommands
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
@@ -159,7 +160,12 @@ class Machine(State):
         results = [self._execute(command) for command in commands]
         if self.waiting_pushes.gaining:
             self._pushes_that_wait.serve()
+        if self.backlogs.thin:
+            self.backlogs.gather_again(self._touch)
         return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
+
+    def _touch(self, queue: QueueContents) -> None:
+        self.touched(self.queues[queue.name])
 
     def _execute(self, command: Command) -> Any:
         try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .bodies import Body
+
 __all__ = [
-    "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Headers", "Message", "Meta", "Origin", "Part", "RichMessage",
-    "Traits", "content_bytes", "content_count", "part_bytes", "traits_of",
+    "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Content", "Headers", "Message", "Meta", "Origin", "Part",
+    "RichMessage", "Traits", "content_bytes", "content_count", "loaded", "part_bytes", "traits_of", "with_content",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -24,6 +26,10 @@ class Part(NamedTuple):
     content: bytes
 
 
+Content = bytes | list[Part] | Body
+"""The body of a message, in memory or not, or the parts of a compound message."""
+
+
 class Message:
     """A message, ready, delayed or leased.
 
@@ -35,12 +41,12 @@ class Message:
         delivered: how often it was delivered, whether or not that used up a delivery; put back ones are not counted.
         pushed_us: log time of its push.
         meta: content type and headers.
-        content: the body, or the list of parts of a compound message.
+        content: the body, or the list of parts of a compound message; `loaded` has the bytes of a body in any case.
     """
 
     __slots__ = ("content", "delivered", "due_us", "meta", "pushed_us", "ready_us", "remaining", "sequence")
 
-    def __init__(self, sequence: int, due_us: int, remaining: int, meta: Meta, content: bytes | list[Part]) -> None:
+    def __init__(self, sequence: int, due_us: int, remaining: int, meta: Meta, content: Content) -> None:
         self.sequence = sequence
         self.due_us = due_us
         self.ready_us = due_us
@@ -94,7 +100,7 @@ class RichMessage(Message):
     __slots__ = ("traits",)
 
     def __init__(
-        self, sequence: int, due_us: int, remaining: int, meta: Meta, content: bytes | list[Part], traits: Traits
+        self, sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits
     ) -> None:
         # As in `Message`, without a second call: every push to a queue with an index makes one.
         self.sequence = sequence
@@ -121,9 +127,30 @@ def traits_of(message: Message) -> Traits:
     return message.traits if isinstance(message, RichMessage) else PLAIN_TRAITS
 
 
-def content_count(content: bytes | list[Part]) -> int:
+def loaded(content: Content) -> bytes | list[Part]:
+    """A content whose body is in memory.
+
+    Raises:
+        PageError: it is in a page that cannot be read.
+    """
+    return content.read() if isinstance(content, Body) else content
+
+
+def with_content(message: Message, content: Content) -> Message:
+    """A copy of a message that has this content."""
+    if isinstance(message, RichMessage):
+        copy: Message = RichMessage(
+            message.sequence, message.due_us, message.remaining, message.meta, content, message.traits
+        )
+    else:
+        copy = Message(message.sequence, message.due_us, message.remaining, message.meta, content)
+    copy.ready_us, copy.pushed_us, copy.delivered = message.ready_us, message.pushed_us, message.delivered
+    return copy
+
+
+def content_count(content: Content) -> int:
     """How many messages were pushed for a body."""
-    return 1 if isinstance(content, bytes) else len(content)
+    return len(content) if isinstance(content, list) else 1
 
 
 COMPOUND_BYTES_MAX = 32 * 1024 * 1024
@@ -138,8 +165,10 @@ def part_bytes(part: Part) -> int:
     return _PART_BYTES + len(part.content_type or b"") + headers + len(part.content)
 
 
-def content_bytes(content: bytes | list[Part]) -> int:
+def content_bytes(content: Content) -> int:
     """Size of a body in bytes, for a compound message that of all parts."""
     if isinstance(content, bytes):
         return len(content)
+    if isinstance(content, Body):
+        return content.size
     return sum(len(part.content) for part in content)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from heapq import heappush
 from typing import Protocol
 
-from .backlog import Backlogs
+from .backlogs import Backlogs
 from .commands import Delivered, Place
 from .expiry import NEVER
 from .message import Message, RichMessage, content_bytes, content_count
@@ -116,6 +116,8 @@ class Queue(QueueContents):
             delivered.append((name, number, message.remaining, message))
         self.pulled_total += len(due)
         self.leases.add(deadline_us, last_number + 1, due)
+        if self.body_bytes >= self.backlogs.sizes.gather_bytes:
+            self._gather_leased(due, now_us)
         if self.rich is not None:
             self.rich.leased_bytes += sum(content_bytes(message.content) for message in due)
             if self.rich.index is not None:
@@ -249,6 +251,7 @@ class Queue(QueueContents):
 
     def _left(self, message: Message, now_us: int) -> None:
         """A message is in no line any more, nor leased."""
+        self._let_go((message,))
         self.add_to_sums(-content_count(message.content), -content_bytes(message.content))
         if self.rich is not None:
             self._note_change(self._pass_turn(self.rich, message, now_us))
@@ -356,8 +359,9 @@ class Queue(QueueContents):
                 bodies += 1
                 body_bytes += len(content)
             else:
-                bodies += len(content)
+                bodies += content_count(content)
                 body_bytes += content_bytes(content)
+                self._let_go((message,))
             results.append(True)
         if not leased:
             self.leases.forget_order()

@@ -16,7 +16,9 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from .backlog import Backlog, Backlogs
+from .backlog import Backlog
+from .backlogs import Backlogs
+from .bodies import Body, QueueBodies, key_of
 from .commands import PushFlag
 from .expiry import NEVER
 from .lease import LeaseTable
@@ -24,6 +26,7 @@ from .message import (
     COMPOUND_BYTES_MAX,
     PLAIN_META,
     PLAIN_TRAITS,
+    Content,
     Message,
     Meta,
     Part,
@@ -31,7 +34,9 @@ from .message import (
     Traits,
     content_bytes,
     content_count,
+    loaded,
     part_bytes,
+    with_content,
 )
 from .past_deliveries import Ending, PastDeliveries
 from .properties import Settings
@@ -61,6 +66,7 @@ class QueueContents(QueueCounters):
         ready: messages without traits that are due; empty only if there is no backlog.
         backlog: those that are due behind them; None if there are none.
         bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
+        gathered: bodies that may leave memory before their messages; most queues have none.
         rich: messages with traits; there is one as soon as the queue has had any, or is special.
         pre_images: where messages go before they change, while a snapshot view needs them.
         suspended: whether nothing is handed out for the time being; everything else goes on.
@@ -79,6 +85,7 @@ class QueueContents(QueueCounters):
         "created_us",
         "delayed",
         "endings",
+        "gathered",
         "idle_us",
         "leases",
         "name",
@@ -117,6 +124,7 @@ class QueueContents(QueueCounters):
         self.backlogs = backlogs
         self.ready: deque[Message] = deque()
         self.backlog: Backlog | None = None
+        self.gathered: QueueBodies | None = None
         self.delayed: list[tuple[int, int, Message]] = []
         self.leases = LeaseTable()
         self.rich: RichLines | None = None
@@ -246,7 +254,7 @@ class QueueContents(QueueCounters):
             self.ready.append(message)
             self._begin_backlog_if_long()
         else:
-            self.backlog.append(message)
+            self.backlog.append(self._whole(message))
 
     def _begin_backlog_if_long(self) -> None:
         count, sizes = len(self.ready), self.backlogs.sizes
@@ -280,6 +288,7 @@ class QueueContents(QueueCounters):
     def take_line(self) -> int:
         """Let all messages without traits go that are due; returns how many. Costs a step a chunk and a message of the head."""
         count = self._ready_count()
+        self._let_go(self.ready)
         bodies = sum(content_count(message.content) for message in self.ready)
         body_bytes = sum(content_bytes(message.content) for message in self.ready)
         if self.backlog is not None:
@@ -321,6 +330,7 @@ class QueueContents(QueueCounters):
         message.pushed_us = now_us
         self.pushed_total += 1
         self.add_to_sums(1, len(content))
+        self._gather_new((message,), now_us)
         rich = self.enriched()
         rich.came(message)
         rich.enter(message, now_us)
@@ -333,6 +343,7 @@ class QueueContents(QueueCounters):
             message.pushed_us = now_us
             body_bytes += content_bytes(message.content)
         self.add_to_sums(len(messages), body_bytes)
+        self._gather_new(messages, now_us)
         self.enriched().enter_new(messages, now_us)
 
     def push_alike(self, now_us: int, first: int, contents: Sequence[bytes], traits: Traits, due_us: int) -> None:
@@ -350,13 +361,16 @@ class QueueContents(QueueCounters):
                 message.pushed_us = now_us
         self.pushed_total += len(messages)
         self.add_to_sums(len(messages), sum(map(len, contents)))
+        self._gather_new(messages, now_us)
         self.enriched().enter_plain(messages, due_us, now_us)
 
     def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
         """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""
-        taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, message.content, traits)
+        content = loaded(message.content)
+        taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, content, traits)
         self.moved_in_total += 1
-        self.add_to_sums(content_count(message.content), content_bytes(message.content))
+        self.add_to_sums(content_count(content), content_bytes(content))
+        self._gather_new((taken,), now_us)
         rich = self.enriched()
         rich.came(taken)
         rich.enter(taken, now_us)
@@ -368,7 +382,7 @@ class QueueContents(QueueCounters):
         """
         deliveries = self.settings.deliveries
         for number, message in enumerate(messages, sequence):
-            self.line_up(Message(number, now_us, deliveries, message.meta, message.content))
+            self.line_up(Message(number, now_us, deliveries, message.meta, loaded(message.content)))
         self.count(message.content for message in messages)
         self.moved_in_total += len(messages)
 
@@ -450,9 +464,62 @@ class QueueContents(QueueCounters):
             message.pushed_us = min(now_us, message.ready_us)
             message.delivered = 0
 
+    # --- bodies that may leave memory ----------------------------------------------------------------------------
+
+    def bodies_gathered(self) -> QueueBodies:
+        """The bodies that may leave memory before their messages, made if need be."""
+        if self.gathered is None:
+            sizes = self.backlogs.sizes
+            self.gathered = QueueBodies(self, self.backlogs, sizes.bytes, sizes.messages)
+        return self.gathered
+
+    def _gather_new(self, messages: Iterable[RichMessage], now_us: int) -> None:
+        """Let the bodies of new messages leave memory if they are large, and there are many."""
+        sizes = self.backlogs.sizes
+        if self.body_bytes >= sizes.gather_bytes or self.stock.body_bytes >= sizes.gather_bytes_all:
+            self._gather(messages, now_us)
+
+    def _gather_leased(self, messages: Iterable[Message], now_us: int) -> None:
+        """As `_gather_new`, for messages that have just been leased, if many are."""
+        leased_bytes = self.body_bytes * len(self.leases.messages) // max(1, self.bodies)
+        if leased_bytes >= self.backlogs.sizes.gather_bytes:
+            self._gather(messages, now_us)
+
+    def _gather(self, messages: Iterable[Message], now_us: int) -> None:
+        body_min = self.backlogs.sizes.body
+        if not self.backlogs.active:
+            return
+        for message in messages:
+            content = message.content
+            if type(content) is bytes and len(content) >= body_min:
+                priority = message.traits.priority if isinstance(message, RichMessage) else 0
+                key = key_of(priority, message.due_us, now_us)
+                message.content = self.bodies_gathered().gather(content, message.sequence, key)
+
+    def _let_go(self, messages: Iterable[Message]) -> None:
+        """The messages leave the queue, and their bodies with them."""
+        if self.gathered is not None:
+            for message in messages:
+                if isinstance(message.content, Body):
+                    self.gathered.left(message.content)
+
+    def _whole(self, message: Message) -> Message:
+        """The message with its body, because what stands in a backlog has no other.
+
+        Raises:
+            PageError: the body cannot be had.
+        """
+        content = message.content
+        if self.gathered is None or not isinstance(content, Body):
+            return message
+        # A snapshot view may have the message as it was.
+        whole = with_content(message, content.read())
+        self.gathered.left(content)
+        return whole
+
     # --- sums -----------------------------------------------------------------------------------------------------
 
-    def count(self, contents: Iterable[bytes | list[Part]]) -> None:
+    def count(self, contents: Iterable[Content]) -> None:
         """Add bodies to the sums that have come otherwise than by a push."""
         for content in contents:
             self.add_to_sums(content_count(content), content_bytes(content))
@@ -473,6 +540,8 @@ class QueueContents(QueueCounters):
         """Take what the queue holds out of the sums, because it is deleted."""
         if self.backlog is not None:
             self.backlog.clear()
+        if self.gathered is not None:
+            self.gathered.clear()
         self.stock.messages -= self.bodies
         self.stock.body_bytes -= self.body_bytes
         self.stock.property_bytes -= property_bytes(self.own)

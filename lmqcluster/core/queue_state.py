@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from .backlog import Backlogs
+from .backlogs import Backlogs
 from .bindings import Bindings
 from .claims import Claims
 from .commands import Compile, Delivered, RefusedError, shown

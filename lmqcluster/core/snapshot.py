@@ -11,6 +11,13 @@ The line is "ready" or "delayed", and for messages with traits "waiting", "sched
 "groups": [group, sequence of the message that is in line or leased]. A queue whose messages are found by id has a record "index",
 and rows of "tags": [sequence, number of the latest delivery or update].
 
+A queue of which large bodies have been gathered, see `bodies`, has them before its messages, which have a number instead of a
+body then: its place among all that these records hold.
+
+    "body pages": rows of [page, first sequence, [size of each body]]
+    "bodies":     first sequence, [bodies], where there is no page
+    "body tail":  priority, due time as in `Key`, first sequence, [bodies]; no priority for those that are gathered again
+
 A queue that has a backlog has a record "backlog" behind its ready messages, then the chunks, then the ready messages of the tail.
 A chunk is a record "chunk" of columns, or a row of "pages": [page, how many messages, how many bodies, their bytes, lowest
 sequence, highest sequence].
@@ -25,7 +32,8 @@ from .backlog import Backlog, Chunk
 from .columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
 from .intake import Push
 from .items import checked_item
-from .message import Message, Meta, Origin, Part, RichMessage, Traits, content_bytes
+from .loaded_bodies import LoadedBodies
+from .message import Content, Message, Meta, Origin, RichMessage, Traits, content_bytes
 from .properties import Rule, checked_properties
 from .queue import Queue
 from .queue_counters import COUNTERS
@@ -60,6 +68,7 @@ class Restoration(Generic[S]):
         self._ended = False
         self._failed = False
         self._queue: Queue | None = None
+        self._bodies: LoadedBodies | None = None
         # Sequence of the message that is the current queue's window, until it is found.
         self._window = 0
         self._last_number = 0
@@ -92,6 +101,9 @@ class Restoration(Generic[S]):
             "waiting": lambda *columns: self._take_rich("waiting", *columns),
             "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
             "held": lambda *columns: self._take_rich("held", *columns),
+            "body pages": self._take_body_pages,
+            "bodies": self._take_bodies,
+            "body tail": self._take_body_tail,
             "ready": self._take_ready,
             "backlog": self._take_backlog,
             "chunk": self._take_chunk,
@@ -145,7 +157,7 @@ class Restoration(Generic[S]):
     def _take_end(self, count: int) -> None:
         if count != self._count:
             raise ValueError(f"the snapshot should have {count} records but has {self._count}")
-        self._check_window()
+        self._end_queue()
         self._ended = True
 
     # --- tables ---------------------------------------------------------------------------------------------------
@@ -216,7 +228,7 @@ class Restoration(Generic[S]):
     def _take_queue(self, *columns: Any) -> None:
         record = from_format(self._format, "queue", ["queue", *columns])
         name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich = record[1:]
-        self._check_window()
+        self._end_queue()
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
         queue = self._machine.add(name, checked_owner(owner))
@@ -322,6 +334,27 @@ class Restoration(Generic[S]):
             queue.add_to_sums(bodies, body_bytes)
             self.pages.append(page)
 
+    def _take_body_pages(self, rows: list[Any]) -> None:
+        for page, first, sizes in _typed(rows, (bytes, int, list)):
+            self._gathered().add_page(page, first, sizes)
+            self.pages.append(page)
+
+    def _take_bodies(self, first: int, bodies: list[bytes]) -> None:
+        self._gathered().add(first, bodies)
+
+    def _take_body_tail(self, priority: int | None, due: int, first: int, bodies: list[bytes]) -> None:
+        self._gathered().add_tail(None if priority is None else (priority, due), first, bodies)
+
+    def _gathered(self) -> LoadedBodies:
+        if self._bodies is None:
+            self._bodies = LoadedBodies(self._current().bodies_gathered())
+        return self._bodies
+
+    def _content(self, content: Any) -> Content:
+        if type(content) is int and self._bodies is not None:
+            return self._bodies.body(content)
+        return as_content(content)
+
     def _take_delayed(self, *columns: Any) -> None:
         queue = self._current()
         for message in self._messages(queue, "delayed", *columns):
@@ -357,7 +390,10 @@ class Restoration(Generic[S]):
             raise ValueError("the snapshot has messages before any queue")
         return self._queue
 
-    def _check_window(self) -> None:
+    def _end_queue(self) -> None:
+        if self._bodies is not None:
+            self._bodies.end()
+            self._bodies = None
         if self._window:
             raise ValueError("the message of an accumulation window is missing")
 
@@ -372,7 +408,7 @@ class Restoration(Generic[S]):
         if set(map(type, contents)) <= _ONLY_BYTES:
             queue.count_plain(contents)
         else:
-            contents = [as_content(content) for content in contents]
+            contents = [self._content(content) for content in contents]
             queue.count(contents)
         shared = (sequences, due, remaining, expanded_metas(metas), contents)
         messages = list(map(_message, *shared, _expanded_traits(traits))) if traits else list(map(Message, *shared))
@@ -386,7 +422,7 @@ class Restoration(Generic[S]):
 
 
 def _message(
-    sequence: int, due_us: int, remaining: int, meta: Meta, content: bytes | list[Part], traits: Traits | None
+    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits | None
 ) -> Message:
     if traits is None:
         return Message(sequence, due_us, remaining, meta, content)

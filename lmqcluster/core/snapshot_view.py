@@ -16,8 +16,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from .backlog import Chunk
+from .bodies import Body
 from .columns import Columns, meta_bytes, meta_runs, part_row
-from .message import Message, Part, RichMessage
+from .frozen_bodies import FrozenBodies
+from .message import Message, Part, RichMessage, content_bytes, content_count, loaded
+from .pages import Pageable
 from .pre_images import PreImages
 from .queue import Queue
 from .queue_counters import COUNTERS
@@ -162,6 +165,7 @@ class _FrozenQueue:
     """Copies of one queue's containers, emptied as they are read."""
 
     __slots__ = (
+        "_bodies",
         "_chunks",
         "_common",
         "_current",
@@ -187,12 +191,13 @@ class _FrozenQueue:
         self._format = version
         self._record = _queue_record(queue)
         self._window = queue.window
-        self._parts = len(queue.window.content) if queue.window is not None else 0
+        self._parts = content_count(queue.window.content) if queue.window is not None else 0
         self._ready = queue.ready.copy()
         self._common = queue.backlogs
         self._chunks = None if queue.backlog is None else queue.backlog.chunks.copy()
         self._tail = deque(() if queue.backlog is None else queue.backlog.tail)
         self._named = named
+        self._bodies = FrozenBodies(queue.gathered) if named is not None and queue.gathered is not None else None
         self._delayed = queue.delayed.copy()
         # Numbers only grow, so the table is in their order.
         self._numbers = deque(queue.leases.messages)
@@ -219,6 +224,8 @@ class _FrozenQueue:
 
     def _records(self) -> Iterator[list[Any]]:
         yield self._record
+        if self._bodies is not None:
+            yield from self._bodies.records(self._named_page, _PAGES_MAX)
         if self._index is not None:
             yield ["index", *self._index]
         while self._tagged:
@@ -236,6 +243,9 @@ class _FrozenQueue:
         while self._leased:
             for columns in self._columns(_taken(self._leased), leased=True):
                 yield ["leased", [self._numbers.popleft() for _ in columns[0]], *columns]
+        yield from self._rich_lines()
+
+    def _rich_lines(self) -> Iterator[list[Any]]:
         for start in range(0, len(self._current), _ROWS_MAX):
             yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
         for kind, blocks in self._lines:
@@ -259,14 +269,21 @@ class _FrozenQueue:
 
     def _page_row(self, chunk: Chunk) -> list[object]:
         """The row of a chunk, for which there is a page from now on."""
+        if not chunk.in_line and not chunk.page and chunk.messages is not None:
+            # It has left the line since the view was opened, and its messages may have changed.
+            self._common.save_columns(chunk, self._slice(chunk.messages, leased=False))
+        self._named_page(chunk)
+        return chunk.row()
+
+    def _named_page(self, chunk: Pageable) -> bytes:
+        """The page of something, which a record is about to name."""
         assert self._named is not None  # noqa: S101 - for the type checker
         if chunk.in_line:
             self._common.save(chunk)
-        elif not chunk.page and chunk.messages is not None:
-            # It has left the line since the view was opened, and its messages may have changed.
-            self._common.save_columns(chunk, self._slice(chunk.messages, leased=False))
+        elif not chunk.page:
+            self._common.save_columns(chunk, chunk.columns())
         self._named.append(chunk.page)
-        return chunk.row()
+        return chunk.page
 
     def _columns(self, messages: list[Message], *, leased: bool = False) -> list[Columns]:
         """The messages column by column, in as many slices as their size calls for.
@@ -276,7 +293,7 @@ class _FrozenQueue:
         return [self._slice(part, leased=leased) for part in self._bounded(messages)]
 
     def _bounded(self, messages: list[Message]) -> Iterator[list[Message]]:
-        contents = [message.content for message in messages]
+        contents: list[Any] = [message.content for message in messages]
         runs = groupby(message.meta for message in messages)
         size = sum(meta_bytes(meta) for meta, _ in runs)
         if set(map(type, contents)) == _ONLY_BYTES and size + sum(map(len, contents)) <= _BODY_BYTES_MAX:
@@ -313,22 +330,30 @@ class _FrozenQueue:
 
     def _contents(self, messages: list[Message]) -> list[Any]:
         return [
-            message.content
-            if isinstance(message.content, bytes)
-            else [part_row(part) for part in self._parts_of(message)]
-            for message in messages
+            message.content if isinstance(message.content, bytes) else self._content(message) for message in messages
         ]
 
-    def _parts_of(self, message: Message) -> Iterable[Part]:
+    def _content(self, message: Message) -> Any:
+        """Parts of a compound message, or the number of a body that is not told here."""
         content = message.content
-        assert not isinstance(content, bytes)  # noqa: S101 - for the type checker; both callers have looked
+        if isinstance(content, list):
+            return [part_row(part) for part in self._parts_of(message, content)]
+        number = self._number(content)
+        return loaded(content) if number is None else number
+
+    def _number(self, content: bytes | Body) -> int | None:
+        return self._bodies.number(content) if self._bodies is not None and isinstance(content, Body) else None
+
+    def _parts_of(self, message: Message, content: list[Part]) -> Iterable[Part]:
         # The window may have grown since.
         return islice(content, self._parts) if message is self._window else content
 
     def _content_bytes(self, message: Message) -> int:
-        if isinstance(message.content, bytes):
-            return len(message.content)
-        return sum(len(part.content) + meta_bytes(part[:2]) + _PART_OVERHEAD_BYTES for part in self._parts_of(message))
+        content = message.content
+        if isinstance(content, list):
+            parts = self._parts_of(message, content)
+            return sum(len(part.content) + meta_bytes(part[:2]) + _PART_OVERHEAD_BYTES for part in parts)
+        return content_bytes(content) if self._number(content) is None else 0
 
 
 def _header(machine: State) -> list[Any]:

@@ -18,12 +18,14 @@ QUEUE_BYTES = 2_500
 
 
 def stored_bytes(machine: Machine) -> int:
-    """What counts for `memory_bytes_max`: messages, but for those that stand in pages on the disk, queues, their properties and
-    bindings, pushes that wait, and what is kept for owners."""
+    """What counts for `memory_bytes_max`: messages, but for those and for those bodies that stand in pages on the disk, queues, their
+    properties and bindings, pushes that wait, and what is kept for owners."""
     stock, quotas, backlogs = machine.stock, machine.quotas, machine.backlogs
     return (
         stock.body_bytes
         - backlogs.paged_bytes
+        - backlogs.paged_body_bytes
+        + backlogs.idle_bytes
         - MESSAGE_OVERHEAD_BYTES * backlogs.paged_messages
         + stock.property_bytes
         + stock.trait_bytes

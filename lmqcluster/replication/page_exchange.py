@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from ..core.backlog import Backlogs
+from ..core.backlogs import Backlogs
 from .membership import PeerNode
 from .storage.page_files import PageFiles
 

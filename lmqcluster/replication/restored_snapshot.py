@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgpack
 
 from ..core.backlog import Chunk
+from ..core.bodies import sizes_of
 from ..core.columns import messages_of
 from ..core.snapshot import with_salt
 from ..core.snapshot_formats import FORMATS
@@ -24,6 +25,7 @@ __all__ = ["copy_restored"]
 
 _CHUNK: Final = msgpack.packb(["chunk", *[0] * 8])[:7]
 """How a record begins that holds what may stand in a page."""
+_BODIES: Final = msgpack.packb(["bodies", 0, []])[:8]
 _END: Final = msgpack.packb(["end", 0])[:5]
 _PAGES_MAX: Final = 500
 """Most pages that one record names."""
@@ -61,8 +63,9 @@ class _Copy:
         self._salt = salt
         self._has_pages = False
         self._records = 0
-        # Of pages that no record names yet.
+        # Of pages that no record names yet, and the kind of the record that will.
         self._rows: list[Any] = []
+        self._kind = "pages"
 
     def take(self, block: Block) -> None:
         """Write the next block's records."""
@@ -88,6 +91,8 @@ class _Copy:
                 self._take_header(record)
             elif self._has_pages and record.startswith(_CHUNK) and _takes_little(record):
                 self._take_chunk(record)
+            elif self._has_pages and record.startswith(_BODIES):
+                self._take_bodies(record)
             else:
                 self._name_pages()
                 self._add(msgpack.packb(["end", self._records]) if record.startswith(_END) else record)
@@ -101,13 +106,23 @@ class _Copy:
         columns = _unpacked(record)[1:]
         chunk = Chunk.of(messages_of(columns))
         chunk.page = self._pages.save(columns)
-        self._rows.append(chunk.row())
+        self._add_row("pages", chunk.row())
+
+    def _take_bodies(self, record: bytes) -> None:
+        first, bodies = _unpacked(record)[1:]
+        self._add_row("body pages", [self._pages.save([bodies]), first, sizes_of(bodies)])
+
+    def _add_row(self, kind: str, row: list[Any]) -> None:
+        if kind != self._kind:
+            self._name_pages()
+            self._kind = kind
+        self._rows.append(row)
         if len(self._rows) == _PAGES_MAX:
             self._name_pages()
 
     def _name_pages(self) -> None:
         if self._rows:
-            self._add(msgpack.packb(["pages", self._rows]))
+            self._add(msgpack.packb([self._kind, self._rows]))
             self._rows = []
 
     def _add(self, record: bytes) -> None:

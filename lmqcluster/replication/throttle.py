@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..core.backlog import Backlogs
+from ..core.backlogs import Backlogs
 from .storage.page_files import PageFiles
 
 __all__ = ["Throttle"]

@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 
 from lmqcluster.core import Fault, Machine, Op
+from lmqcluster.core.message import loaded
 
 __all__ = ["Driver", "bodies", "compile_pattern", "copied", "numbers", "over_the_wire", "records"]
 
@@ -43,7 +44,7 @@ def bodies(deliveries: Iterable[Any]) -> list[Any]:
     """Contents of what a pull delivered; a compound message shows as the list of its parts' contents."""
     return [
         content if isinstance(content, bytes) else [part.content for part in content]
-        for content in (message.content for _, _, _, message in deliveries)
+        for content in (loaded(message.content) for _, _, _, message in deliveries)
     ]
 
 

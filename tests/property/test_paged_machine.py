@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from lmqcluster.core import Machine, Op, backlog
-from lmqcluster.core.backlog import ChunkSizes, PageError
+from lmqcluster.core.backlog import ChunkSizes
+from lmqcluster.core.pages import PageError
 from lmqcluster.core.snapshot import Restoration
 from tests.unit.core.page_store import MemoryPages
 

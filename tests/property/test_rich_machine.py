@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmqcluster.core import Applied, Fault, Machine, Op
+from lmqcluster.core.message import loaded
 from lmqcluster.core.rich_lines import TRAIT_BYTES
 from lmqcluster.core.transactions import Conflict
 
@@ -355,7 +356,7 @@ def _delivery(queue: bytes, number: int, remaining: int, message: Any) -> Any:
     traits = getattr(message, "traits", None)
     if traits is not None:
         traits = (*traits[:-1], None if traits.origin is None else tuple(traits.origin))
-    return queue, number, remaining, message.delivered, message.pushed_us, message.content, traits
+    return queue, number, remaining, message.delivered, message.pushed_us, loaded(message.content), traits
 
 
 TestRichMachineAgainstModel = RichMachineAgainstModel.TestCase

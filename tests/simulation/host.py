@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pysyncobj.transport import Transport
 
-from lmqcluster.core.backlog import PageError
+from lmqcluster.core.pages import PageError
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.storage.disk import DamagedFileError
 from tests.simulation.disk import PowerCut, SimDisk

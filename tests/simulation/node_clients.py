@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
+from lmqcluster.core.message import Content, loaded
 from lmqcluster.node.proposer import UNKNOWN_AFTER_S
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.host import Host
     from tests.simulation.node_loop import HostLoop
 
-__all__ = ["Consumer", "Ledger", "Push", "Raising", "Silent"]
+__all__ = ["Consumer", "Ledger", "Push", "Raising", "Silent", "body_of"]
 
 NUMBER_BYTES = 8
 ANSWERED_AFTER_S = UNKNOWN_AFTER_S + 1.0
@@ -208,6 +209,13 @@ class Push:
             self._ledger.unanswered(self._host, self._command)
 
 
+def body_of(content: Content) -> bytes:
+    """The body of a message, wherever it is; nobody pushes compound messages here."""
+    body = loaded(content)
+    assert isinstance(body, bytes)
+    return body
+
+
 class Silent:
     """A client that does not care."""
 
@@ -254,12 +262,13 @@ class Consumer:
 
     def pulled(self, token: Any, delivered: list[Any]) -> None:
         for _queue, number, _remaining, message in delivered:
-            self._ledger.delivered(self._host, number, message.content)
+            content = body_of(message.content)
+            self._ledger.delivered(self._host, number, content)
             op = self._rng.choices([Op.ACK, Op.NACK, None], [0.7, 0.2, 0.1])[0]
             if op is not None:
                 if op == Op.NACK:
-                    self._ledger.nacking(message.content[:NUMBER_BYTES], number)
-                sink = _Settled(self._host, self._ledger, message.content[:NUMBER_BYTES], acked=op == Op.ACK)
+                    self._ledger.nacking(content[:NUMBER_BYTES], number)
+                sink = _Settled(self._host, self._ledger, content[:NUMBER_BYTES], acked=op == Op.ACK)
                 self._replica.submit([op, self._queue, [number]], sink)
         self._replica.loop.call_later(self._rng.expovariate(1.0 / PAUSE_S), self.next)
 

@@ -185,7 +185,7 @@ def storage_world(clock: Clock) -> Iterator[None]:
 
 PATIENCE_S = 0.1
 """So that entries often come in time, and often do not, in networks that are much slower than real ones."""
-CHUNK_SIZES = ChunkSizes(head_messages=4, messages=3)
+CHUNK_SIZES = ChunkSizes(head_messages=4, messages=3, body=1, gather_bytes=0, gather_bytes_all=0)
 """Lines in the simulation are short."""
 UNWRITTEN_MAX = 2
 """So that disks are often too slow for what comes."""

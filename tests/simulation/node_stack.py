@@ -12,7 +12,7 @@ import msgpack
 import lmqcluster.node.node
 import lmqcluster.replication.replica
 from lmqcluster.core import Machine, Op, Restoration
-from lmqcluster.core.backlog import PageError
+from lmqcluster.core.pages import PageError
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.node.periodic import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S

@@ -6,7 +6,7 @@ from typing import Any
 
 from pysyncobj import SyncObj
 
-from lmqcluster.core.backlog import Backlogs
+from lmqcluster.core.backlogs import Backlogs
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
 from lmqcluster.replication.journal import Entry
 from lmqcluster.replication.log_clock import LogClock

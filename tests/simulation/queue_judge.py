@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Fault, Op
 from lmqcluster.core.transactions import Conflict
+from tests.simulation.node_clients import body_of
 from tests.simulation.queue_copies import Copies
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class QueueJudge:
         lease_us = arguments[1] if len(arguments) > 1 else 0
         until_us = copies.now_us + (lease_us or copies.value(queue, b"timeout", 30) * 1_000_000)
         for _queue, delivery, remaining, message in delivered:
-            number = number_of(message.content)
+            number = number_of(body_of(message.content))
             if delivery in self._deliveries:
                 self._report("delivery given twice", delivery)
             self._deliveries.add(delivery)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.node_clients import Ledger
+from tests.simulation.node_clients import Ledger, body_of
 from tests.simulation.node_stack import NodeReplica, NodeSubject, lacks_pages
 from tests.simulation.queue_clients import QUEUES, QueueClient, Requests
 from tests.simulation.queue_judge import QueueJudge, number_of
@@ -74,7 +74,7 @@ def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collectio
     found: dict[bytes, collections.Counter[bytes]] = {}
     for name in names:
         if name in machine.queues:
-            found[name] = collections.Counter(number_of(content) for content in _bodies(machine, name))
+            found[name] = collections.Counter(number_of(body_of(content)) for content in _bodies(machine, name))
     return found
 
 

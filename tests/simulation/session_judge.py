@@ -10,6 +10,7 @@ import collections
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lmqcluster.core import Fault, Op
+from lmqcluster.core.message import loaded
 from lmqcluster.core.notices import Ended, Granted, Pushed
 from lmqcluster.core.waiting_push_commands import Waits
 from tests.simulation.session_book import Held, Lines, Messages, Session
@@ -208,7 +209,7 @@ class SessionJudge:
         """Number of the delivery, arrival and content of what has left the line, which must be the first of it."""
         line = self._messages.line(queue)
         expected = [content for _, content in line[:count]]
-        contents = [message.content for _queue, _delivery, _remaining, message in result]
+        contents = [loaded(message.content) for _queue, _delivery, _remaining, message in result]
         if contents != expected:
             self._report("session out of order", f"{queue!r}: {contents}, not {expected}")
             return []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.commands import Delivered
-from ...core.message import Traits, content_bytes, traits_of
+from ...core.message import Traits, content_bytes, loaded, traits_of
 from ...wire.ids import ReceiptFormat
 
 __all__ = ["Delivery", "Part", "first_of", "rendered"]
@@ -63,7 +63,7 @@ def rendered(receipts: ReceiptFormat, delivered: Sequence[Delivered], log_now_us
 def _rendered(receipts: ReceiptFormat, delivered: Delivered, offset_us: int) -> Delivery:
     name, number, remaining, message = delivered
     content_type, headers = message.meta
-    content = message.content
+    given = content = loaded(message.content)
     parts: tuple[Part, ...] = ()
     if not isinstance(content, bytes):
         parts = tuple(Part(part.content, part.content_type, part.headers) for part in content)
@@ -71,7 +71,7 @@ def _rendered(receipts: ReceiptFormat, delivered: Delivered, offset_us: int) -> 
     return Delivery(
         queue=name,
         id=receipts.format(number),
-        compound=content is not message.content,
+        compound=content is not given,
         retry=remaining,
         content=content,
         content_type=content_type,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from ...core import Queue
+from ...core.message import content_count
 from ...core.queue_counters import COUNTERS
 
 __all__ = ["QueueInfo", "Rates", "age_s", "counts_of", "dead_letters", "info_of", "no_rates"]
@@ -69,7 +70,7 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
     window = queue.window
     rich = queue.rich
     push_rate, pull_rate = rates(queue.name)
-    parts = len(window.content) if window is not None and window.due_us > now_us else 0
+    parts = content_count(window.content) if window is not None and window.due_us > now_us else 0
     return QueueInfo(
         name=queue.name,
         suspended=queue.suspended,

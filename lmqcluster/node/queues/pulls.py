@@ -25,6 +25,7 @@ from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError, Outcome
 from ...wire.limits import PULL_COUNT_MAX
 from ..proposer import Group, Proposer
+from .absent_bodies import AbsentBodies
 from .holders import Holders
 from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, QueueLines, Ticket, Waiter
 from .pattern_pulls import PatternPulls
@@ -52,6 +53,7 @@ class Pulls:
     Attributes:
         clock: the same.
         holders: which clients hold what was delivered.
+        absent: brings bodies that are not in memory.
         empty_total: how many pulls ended without a message.
         closing: why no more pulls wait, None as long as they do.
     """
@@ -71,6 +73,7 @@ class Pulls:
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
+        self.absent = AbsentBodies(machine)
         self._again: set[Group] = set()
         self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
 
@@ -233,7 +236,7 @@ class Pulls:
     def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
         """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
         if line is not None and line.claim is None and delivered:
-            delivered = self._serve(line, delivered)
+            delivered = self._serve(line, delivered, group.command)
         empty_handed: list[Ticket] = []
         position = start = 0
         holder: Puller | None = None
@@ -247,7 +250,10 @@ class Pulls:
                     self._note(holder, delivered, start, position)
                     holder, start = puller, position
                 position += len(share)
-                puller.pulled(token, share)
+                if self.absent.are_there():
+                    self._bring(puller, token, share, group.command)
+                else:
+                    puller.pulled(token, share)
             else:
                 empty_handed.append(ticket)
         self._note(holder, delivered, start, position)
@@ -260,6 +266,19 @@ class Pulls:
     def _note(self, holder: Puller | None, delivered: list[Delivered], start: int, end: int) -> None:
         if holder is not None:
             self.holders.note(holder.place, delivered, start, end)
+
+    def _bring(self, puller: Puller, token: Any, delivered: list[Delivered], command: Command) -> None:
+        """Hand deliveries of a command to their puller once their bodies are in memory."""
+
+        def done(found: list[Delivered] | None) -> None:
+            if found is None or puller.closed:
+                self.put_back(delivered, charged=layout.is_charged(command))
+            if found is None:
+                puller.pull_failed(token, self.absent.error())
+            elif not puller.closed:
+                puller.pulled(token, found)
+
+        self.absent.bring(delivered, done)
 
     def _pull_again(self, group: Group) -> None:
         """The pull met only exhausted messages, as many as one command may drop."""
@@ -344,8 +363,8 @@ class Pulls:
             # The other lines of the queue rely on one timer.
             self._wake(line.lines)
 
-    def _serve(self, line: Line, delivered: list[Delivered]) -> list[Delivered]:
-        """Give messages to the line; returns what is left."""
+    def _serve(self, line: Line, delivered: list[Delivered], command: Command) -> list[Delivered]:
+        """Give what a command got to the line; returns what is left."""
         position = 0
         while position < len(delivered) and line.waiters:
             waiter = line.waiters.popleft()
@@ -355,7 +374,10 @@ class Pulls:
             self.holders.note(waiter.puller.place, share, 0, len(share))
             position += len(share)
             self._finish(waiter)
-            waiter.puller.pulled(waiter.token, share)
+            if self.absent.are_there():
+                self._bring(waiter.puller, waiter.token, share, command)
+            else:
+                waiter.puller.pulled(waiter.token, share)
         return delivered[position:]
 
     def _keep_queues(self) -> None:
@@ -450,7 +472,7 @@ class Pulls:
             if isinstance(line, QueueLine):
                 line.lines.claimed -= claim.command[COUNT]
                 line.lines.served(line)
-        rest = self._serve(line, delivered) if delivered else []
+        rest = self._serve(line, delivered, claim.command) if delivered else []
         if rest:
             self.put_back(rest, charged=layout.is_charged(claim.command))
         if line.claim is None:

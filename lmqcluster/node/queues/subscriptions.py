@@ -15,6 +15,7 @@ from ...core.commands import Delivered
 from ...core.message import Message, content_bytes
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
+from .absent_bodies import AbsentBodies
 from .patterns import check_pattern
 from .proposals import Proposals
 
@@ -80,6 +81,7 @@ class Subscriptions:
 
     def __init__(self, proposals: Proposals) -> None:
         self._proposals = proposals
+        self._absent = AbsentBodies(proposals.machine)
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -219,7 +221,9 @@ class Subscriptions:
                 BatchState.EXPIRED: "its lease ended; its messages are in their queues again, without a delivery charged",
             }[state]
             raise LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
-        return found[: _fitting([message for _, _, _, message in found])]
+        found = found[: _fitting([message for _, _, _, message in found])]
+        messages = await self._absent.brought([message for _, _, _, message in found])
+        return [(*one[:3], message) for one, message in zip(found, messages, strict=True)]
 
     async def show(self, name: bytes) -> SubscriptionInfo | None:
         """One subscription, None if it is not known."""
@@ -271,7 +275,8 @@ class Subscriptions:
             raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
         count = min(count, STEP_MAX)
         # Going through a long queue must not keep the node from its other work.
-        return await asyncio.to_thread(_first_from, found.in_line(start_sequence, count), count, start_sequence)
+        first = await asyncio.to_thread(_first_from, found.in_line(start_sequence, count), count, start_sequence)
+        return await self._absent.brought(first)
 
     def _subscription(self, name: bytes) -> SubscriptionInfo | None:
         batches = self._proposals.machine().batches

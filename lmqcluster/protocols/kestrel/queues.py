@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 from ...core import Role
 from ...core.commands import Delivered
-from ...core.message import Message
+from ...core.message import Message, loaded
 from ...node.access.access import Principal
 from ...node.node import Node
 from ...node.queues.direct_reads import HasRoom, Taker
@@ -30,7 +30,7 @@ _SOON_S = 1e-6
 
 def body_of(message: Message) -> bytes:
     """The bytes of an item; those of a message that was accumulated stand one behind the other."""
-    content = message.content
+    content = loaded(message.content)
     if isinstance(content, bytes):
         return plain_body(message.meta[0], content)
     return b"".join(plain_body(part.content_type, part.content) for part in content)
@@ -250,7 +250,7 @@ class KestrelQueues:
                 if found is not None and head is not None:
                     if found.is_expired(head, machine.now_us):
                         continue
-                    return body_of(head)
+                    return body_of((await self._service.pulls.absent.brought([head]))[0])
                 left_s = ends_s - loop.time()
                 if wait_ms <= 0 or left_s <= 0:
                     return None

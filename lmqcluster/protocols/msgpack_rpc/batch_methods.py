@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from ...core import Role
-from ...core.message import Message, Meta, traits_of
+from ...core.message import Message, Meta, loaded, traits_of
 from ...node.queues.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
 from ...wire.errors import LmqError
 from .arguments import arity, text
@@ -167,10 +167,8 @@ def _columns(messages: list[Message], *, details: bool) -> dict[str, Any]:
         "retry": [message.remaining for message in messages],
         "meta": _run_lengths(_meta(message.meta) for message in messages),
         "body": [
-            message.content
-            if isinstance(message.content, bytes)
-            else [[*_meta(part[:2]), part.content] for part in message.content]
-            for message in messages
+            content if isinstance(content, bytes) else [[*_meta(part[:2]), part.content] for part in content]
+            for content in (loaded(message.content) for message in messages)
         ],
     }
     return columns | _details(messages) if details else columns

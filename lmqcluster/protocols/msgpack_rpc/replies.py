@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgpack
 
 from ...core.commands import Delivered
-from ...core.message import RichMessage
+from ...core.message import RichMessage, loaded
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, raw_head, unpack
@@ -117,6 +117,8 @@ class DeliveryEncoder:
         body = message.content
         # What stands around a body is kept apart from it, so that a large one is copied once.
         lead, rest = b"", _NOTHING
+        if not isinstance(body, bytes):
+            body = loaded(body)
         if isinstance(body, bytes):
             if message.meta[0] != CONTENT_TYPE:
                 lead = raw_head(len(body))
@@ -166,7 +168,7 @@ class DeliveryEncoder:
 
     async def encode_in_turns(self, delivered: Delivered) -> bytes:
         """One message, however large it is; other work of the node goes on meanwhile."""
-        content = delivered[3].content
+        content = loaded(delivered[3].content)
         parts = (
             [(delivered[3].meta[0], content)]
             if isinstance(content, bytes)

@@ -19,7 +19,7 @@ import structlog
 import xxhash
 import zstandard
 
-from ...core.backlog import PageError
+from ...core.pages import PageError
 from .disk import Disk
 from .worker import Worker
 
@@ -88,7 +88,8 @@ class PageFiles:
         self._sizes: dict[bytes, int] = {}
         self._unwritten: dict[bytes, bytes] = {}
         self._unsynced: dict[bytes, None] = {}
-        self._wanted: set[bytes] = set()
+        # Pages that are being read, and who wants to know when they have been.
+        self._wanted: dict[bytes, list[Callable[[bool], None]]] = {}
         self._read: OrderedDict[bytes, bytes] = OrderedDict()
         self._read_bytes = 0
         self._pack = msgpack.Packer().pack
@@ -201,15 +202,35 @@ class PageFiles:
         if len(self._wanted) >= WANTED_MAX:
             # The disk is behind, so what comes soon is read when it is needed.
             return
-        self._wanted.add(page)
+        self._wanted[page] = []
+        self._read_ahead(page)
+
+    def fetch(self, page: bytes, done: Callable[[bool], None]) -> None:
+        """See `PageStore`."""
+        if page in self._unwritten or page in self._read:
+            done(True)
+        elif page in self.lost:
+            done(False)
+        elif page in self._wanted:
+            self._wanted[page].append(done)
+        else:
+            self._wanted[page] = [done]
+            self._read_ahead(page)
+
+    def _read_ahead(self, page: bytes) -> None:
         box: list[bytes] = []
         self._reader.run(lambda: box.append(self._payload(page)), lambda error: self._have_read(page, box, error))
 
     def _have_read(self, page: bytes, box: list[bytes], error: Exception | None) -> None:
-        self._wanted.discard(page)
+        awaiting = self._wanted.pop(page)
         if error is not None:
             self._lose(page, error)
-            return
+        else:
+            self._keep_read(page, box)
+        for done in awaiting:
+            done(error is None)
+
+    def _keep_read(self, page: bytes, box: list[bytes]) -> None:
         self.read_total += 1
         self._read[page] = box[0]
         self._read_bytes += len(box[0])

@@ -1,7 +1,7 @@
 """A snapshot with everything that it names, in one file that another cluster can begin with.
 
-The snapshots of a node name pages, which are files of their own. In a portable one each stands as the chunk of messages that the
-page was made of, so that it needs no other file, and is a snapshot as any other for whoever reads it.
+The snapshots of a node name pages, which are files of their own. In a portable one each stands as the chunk of messages, or of
+bodies, that the page was made of, so that it needs no other file, and is a snapshot as any other for whoever reads it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = ["Payload", "write_portable"]
 
 _COLUMNS = 8
 _CHUNK = b"%c" % (0x90 | (_COLUMNS + 1)) + bytes(msgpack.packb("chunk"))
+_BODIES = b"\x93" + bytes(msgpack.packb("bodies"))
 
 Payload = Callable[[bytes], bytes]
 """Returns the content of a page."""
@@ -54,6 +55,11 @@ def _portable(records: Iterable[Any], payload: Payload) -> Iterator[bytes]:
             for row in record[1]:
                 # A page is an array of columns; a record has its kind before them.
                 yield _CHUNK + payload(row[0])[1:]
+                count += 1
+        elif record[0] == "body pages":
+            for page, first, _sizes in record[1]:
+                # Here the array has one column.
+                yield _BODIES + pack(first) + payload(page)[1:]
                 count += 1
         elif record[0] == "end":
             yield pack(["end", count])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
 import xxhash
 
-from lmqcluster.core.backlog import PageError
+from lmqcluster.core.pages import PageError
 
 __all__ = ["MemoryPages"]
 
@@ -38,6 +39,10 @@ class MemoryPages:
 
     def want(self, page: bytes) -> None:
         self.wanted.append(page)
+
+    def fetch(self, page: bytes, done: Callable[[bool], None]) -> None:
+        self.wanted.append(page)
+        done(page in self.payloads)
 
     def is_busy(self) -> bool:
         return False

@@ -11,7 +11,7 @@ import pytest
 import xxhash
 import zstandard
 
-from lmqcluster.core.backlog import PageError
+from lmqcluster.core.pages import PageError
 from lmqcluster.replication.storage import page_files
 from lmqcluster.replication.storage.page_files import PREFIX, PageFiles, page_payload
 from tests.simulation.disk import SimDisk

@@ -101,7 +101,9 @@ class QueueViews:
         found, more = await peek(self._service.machine(), name, after=after, limit=limit, label=label, group=group)
         rows = []
         size = 0
-        for one in found:
+        for peeked in found:
+            (message,) = await self._service.pulls.absent.brought([peeked.message])
+            one = replace(peeked, message=message)
             rows.append(peeked_message(one, media, self._service.receipts(), bytes_max))
             size += min(one.size, bytes_max)
             if size > PEEK_BYTES_MAX:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....core.message import Part, Traits, traits_of
+from ....core.message import Part, Traits, loaded, traits_of
 from ....core.queue_counters import COUNTERS
 from ..server.common_replies import OCTET_STREAM
 
@@ -75,7 +75,7 @@ def _traits(traits: Traits, media: Media) -> dict[str, Any]:
 
 def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat, bytes_max: int) -> dict[str, Any]:
     """A message that was only looked at, with `bytes_max` bytes of its body at most."""
-    body, (content_type, headers) = peeked.message.content, peeked.message.meta
+    body, (content_type, headers) = loaded(peeked.message.content), peeked.message.meta
     compound = not isinstance(body, bytes)
     return {
         "sequence": peeked.sequence,

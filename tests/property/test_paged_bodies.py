@@ -1,0 +1,208 @@
+"""A machine that has bodies in pages answers as one that has all in memory, and as the model does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, rule
+
+from lmqcluster.core import Machine, Op, backlog, backlogs
+from lmqcluster.core.backlog import ChunkSizes
+from lmqcluster.core.bodies import Body, BodyChunk, BodyTail
+from lmqcluster.core.snapshot import Restoration
+from tests.unit.core.page_store import MemoryPages
+
+from .driver import SECOND, compile_pattern, over_the_wire
+from .test_rich_machine import PULL, PUSH, SETTLE, STEPS_US, RichMachineAgainstModel
+
+__all__ = ["PagedBodiesAgainstModel", "shrink"]
+
+pytestmark = pytest.mark.usefixtures("keep_idle_queues")
+
+BODIES = st.binary(min_size=1, max_size=3)
+URGENT_ROWS = st.tuples(
+    BODIES,
+    st.none(),
+    st.just([]),
+    st.none(),
+    st.tuples(
+        st.sampled_from([-1, SECOND]), st.just(0), st.just(0), st.integers(-1, 1), st.just(b""), st.just(b"")
+    ).map(list),
+).map(list)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_chunks() -> Iterator[None]:
+    """Let bodies be gathered, and make chunks, at the sizes that these logs reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        yield
+
+
+def shrink(patch: pytest.MonkeyPatch) -> None:
+    """As the fixture."""
+    sizes = ChunkSizes(
+        head_messages=2,
+        head_bytes=3,
+        head_messages_min=1,
+        messages=3,
+        bytes=6,
+        body=1,
+        gather_bytes=0,
+        gather_bytes_all=0,
+    )
+    patch.setattr(backlog, "CHUNK_SIZES", sizes)
+    patch.setattr(backlogs, "READ_BACK_BYTES", 6)
+    patch.setattr(backlogs, "THIN_MAX", 1)
+
+
+class PagedBodiesAgainstModel(RichMachineAgainstModel):
+    """Queues with priorities, delays, groups, labels.
+
+    The machine has all it can in pages. The replica has everything in memory, and comes back from snapshots that hold all
+    messages. The twin has everything in memory too, but has the same pages, because it comes back from snapshots that name them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages = MemoryPages()
+        self.machine = empty(self.pages, resident=False)
+        self.twin = empty(self.pages, resident=True)
+        self.commands: list[list[Any]] = []
+
+    @initialize()
+    def found(self) -> None:
+        super().found()
+        self.twin.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"], [Op.UPGRADE, 3]])
+
+    def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
+        self.commands = []
+        super()._batch(step_us, commands)
+        self.twin.apply(self.stamp_us, b"n", 1, self.sequence, self.commands)
+        self.machine.backlogs.page_out(1 + self.sequence % 3)
+
+    def _expected(self, command: list[Any]) -> Any:
+        self.commands.append(command)
+        return super()._expected(command)
+
+    @rule(step_us=STEPS_US, rows=st.lists(URGENT_ROWS, min_size=2, max_size=6), command=PULL)
+    def push_much(self, step_us: int, rows: list[list[Any]], command: list[Any]) -> None:
+        self._batch(step_us, [[Op.PUSH_TRAITS, b"a", rows]])
+        self._batch(0, [command])
+
+    @rule(rows=st.lists(URGENT_ROWS, min_size=3, max_size=6), ages=st.lists(st.integers(0, 5), min_size=1, max_size=5))
+    def most_of_a_chunk_leaves(self, rows: list[list[Any]], ages: list[int]) -> None:
+        self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_TRAITS, b"a", rows]])
+        self._batch(0, [[Op.PULL, b"a", 6]])
+        self._batch(0, [[Op.ACK, b"a", [age]] for age in ages])
+        self._batch(0, [])
+
+    @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | SETTLE, min_size=1, max_size=6), pages=st.booleans())
+    def go_on_beside_a_view(self, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
+        """What a view gives is the state when it was opened, whatever happens to bodies before they are read."""
+        before = restored(self.pages, self.machine, pages=False, resident=True)
+        with self.machine.freeze_view(pages=pages) as view:
+            for command in commands:
+                self._batch(step_us, [command])
+            rows = [over_the_wire(record) for record in view.records()]
+        after = Restoration(empty(self.pages, resident=True))
+        for row in rows:
+            after.take(row)
+        assert list(after.finish().snapshot()) == list(before.snapshot())
+
+    @rule(which=st.sampled_from(["machine", "twin"]))
+    def restart_from_pages(self, which: str) -> None:
+        setattr(self, which, restored(self.pages, getattr(self, which), pages=True, resident=which == "twin"))
+
+    @rule()
+    def restart_from_all_messages(self) -> None:
+        """Only the replica may forget which bodies stand together."""
+        self.replica = restored(self.pages, self.replica, pages=False, resident=True)
+
+    def restart_from_a_snapshot(self, which: str) -> None:
+        """As `restart_from_pages`, because what is restored from all messages has other pages."""
+
+    @invariant()
+    def nodes_have_the_same_pages(self) -> None:
+        assert named(self.machine) == named(self.twin)
+
+    @invariant()
+    def sums_are_right(self) -> None:
+        check_sums(self.machine)
+        check_sums(self.twin)
+
+
+def empty(store: MemoryPages, *, resident: bool) -> Machine:
+    """A machine with this store, which it uses only if it must, if `resident`."""
+    machine = Machine(compile_pattern)
+    machine.backlogs.store = store
+    if not resident:
+        machine.backlogs.resident_bytes_max = 0
+    return machine
+
+
+def restored(store: MemoryPages, machine: Machine, *, pages: bool, resident: bool) -> Machine:
+    """A machine that comes from a snapshot of this one, which names pages if `pages`."""
+    restoration = Restoration(empty(store, resident=resident))
+    with machine.freeze_view(pages=pages) as view:
+        for record in view.records():
+            restoration.take(over_the_wire(record))
+    if pages:
+        assert set(restoration.pages) <= set(store.payloads)
+    return restoration.finish()
+
+
+def named(machine: Machine) -> list[Any]:
+    """The records of a snapshot that names pages."""
+    with machine.freeze_view(pages=True) as view:
+        return [over_the_wire(record) for record in view.records()]
+
+
+def check_sums(machine: Machine) -> None:
+    """Compare what a machine counts with what its queues hold."""
+    common = machine.backlogs
+    gathered = [queue.gathered for queue in machine.queues.values() if queue.gathered is not None]
+    chunks = [chunk for bodies in gathered for chunk in bodies.chunks]
+    lines = [queue.backlog.chunks for queue in machine.queues.values() if queue.backlog is not None]
+    assert len(common) == len(chunks) + sum(map(len, lines))
+    assert common.paged_body_bytes == sum(chunk.live_bytes for chunk in chunks if not chunk.is_here())
+    assert common.idle_bytes == sum(chunk.size_bytes - chunk.live_bytes for chunk in chunks if chunk.is_here())
+    resident = [*chunks, *(chunk for line in lines for chunk in line)]
+    assert common.resident_bytes == sum(chunk.memory_bytes() for chunk in resident if chunk.is_here())
+    assert {chunk.page for chunk in resident if chunk.page} <= set(common.pages())
+    thin = {chunk for _, _, chunk in common.thin}
+    assert {chunk for chunk in chunks if chunk.is_thin()} <= thin
+    for queue in machine.queues.values():
+        held = {id(body) for body in _bodies(machine, queue.name)}
+        known = [] if queue.gathered is None else [id(body) for body in _standing(queue.gathered.chunks)]
+        tails = [] if queue.gathered is None else [queue.gathered.again, *queue.gathered.tails.values()]
+        known += [id(body) for tail in tails for body in tail.bodies]
+        assert len(known) == len(set(known))
+        assert set(known) == held
+        assert all(tail.size_bytes == sum(body.size for body in tail.bodies) for tail in tails)
+
+
+def _standing(chunks: Any) -> Iterator[Body]:
+    for chunk in chunks:
+        assert isinstance(chunk, BodyChunk)
+        assert chunk.live_bytes == sum(body.size for body in chunk.lives if body is not None)
+        for place, body in enumerate(chunk.lives):
+            if body is not None:
+                assert (body.home, body.place, body.data) == (chunk, place, None)
+                yield body
+
+
+def _bodies(machine: Machine, name: bytes) -> Iterator[Body]:
+    queue = machine.queues[name]
+    for message in [*queue.in_line(0, 1 << 30), *queue.leases.messages.values()]:
+        if isinstance(message.content, Body):
+            assert isinstance(message.content.home, BodyChunk | BodyTail)
+            yield message.content
+
+
+TestPagedBodiesAgainstModel = PagedBodiesAgainstModel.TestCase
+TestPagedBodiesAgainstModel.settings = settings(stateful_step_count=40)
