@@ -18,7 +18,7 @@ QUEUE_BYTES = 2_500
 
 
 def stored_bytes(machine: Machine) -> int:
-    """What counts for `memory_bytes_max`: messages, but for those and for those bodies that stand in pages on the disk, queues, their
+    """What counts for `memory_bytes_max`: messages and bodies, but for those that stand in pages on the disk, queues, their
     properties and bindings, pushes that wait, and what is kept for owners."""
     stock, quotas, backlogs = machine.stock, machine.quotas, machine.backlogs
     return (

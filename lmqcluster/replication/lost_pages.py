@@ -22,6 +22,8 @@ __all__ = ["LostPages"]
 log = structlog.get_logger("lmq.pages")
 
 RETRY_S = 0.5
+AGAIN_S = 5.0
+"""From one round of questions for a damaged page to the next."""
 PATIENCE_S = 60.0
 """After so long without a page that it needs the node stops."""
 
@@ -62,15 +64,23 @@ class LostPages:
             timer.cancel()
 
     def replace(self, page: bytes) -> None:
-        """Have a damaged page replaced that is not needed yet."""
+        """Have a damaged page replaced that is not needed yet; a member that does not have it now may have it later."""
+        self._replace(page, is_first=True)
 
+    def _replace(self, page: bytes, *, is_first: bool) -> None:
         def done(*, are_here: bool) -> None:
             if are_here:
                 log.warning("damaged page replaced", file=self._pages.path(page))
-            else:
+                return
+            if is_first:
                 log.error("no other member has the page", file=self._pages.path(page))
+            self._later(lambda: self._replace_if_lost(page), AGAIN_S)
 
         self._try([page], self._loop.time() + PATIENCE_S, done)
+
+    def _replace_if_lost(self, page: bytes) -> None:
+        if page in self._pages.lost:
+            self._replace(page, is_first=False)
 
     def _wait_for(self, pages: list[bytes]) -> None:
         """Have missing pages sent, and nothing applied until they are here."""
@@ -101,12 +111,12 @@ class LostPages:
 
         self._ask(pages, iter(peers), tried, are_here=False)
 
-    def _later(self, action: Callable[[], None]) -> None:
+    def _later(self, action: Callable[[], None], delay_s: float = RETRY_S) -> None:
         def act() -> None:
             self._timers.discard(timer)
             action()
 
-        timer = self._loop.call_later(RETRY_S, act)
+        timer = self._loop.call_later(delay_s, act)
         self._timers.add(timer)
 
     def _ask(

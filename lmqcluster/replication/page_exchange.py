@@ -117,6 +117,9 @@ class PageExchange:
     def _ask(self, fetch: _Fetch) -> None:
         if fetch.asked and self._loop.time() > fetch.heard_s + TIMEOUT_S:
             fetch.is_unanswered = True
+        if fetch.lacking:
+            # Nothing else may come that has what could not be written tried again.
+            self._pages.try_again()
         while fetch.lacking and len(fetch.asked) < WINDOW and not self._pages.is_busy() and fetch.outcome:
             page = fetch.lacking.popleft()
             if page in self._pages:

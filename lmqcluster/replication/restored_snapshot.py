@@ -91,7 +91,7 @@ class _Copy:
                 self._take_header(record)
             elif self._has_pages and record.startswith(_CHUNK) and _takes_little(record):
                 self._take_chunk(record)
-            elif self._has_pages and record.startswith(_BODIES):
+            elif self._has_pages and record.startswith(_BODIES) and _takes_little(record):
                 self._take_bodies(record)
             else:
                 self._name_pages()

@@ -99,7 +99,10 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
         self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_TRAITS, b"a", rows]])
         self._batch(0, [[Op.PULL, b"a", 6]])
         self._batch(0, [[Op.ACK, b"a", [age]] for age in ages])
-        self._batch(0, [])
+        for _ in list(self.machine.backlogs.thin):
+            self._batch(0, [])
+        for queue in self.machine.queues.values():
+            assert queue.gathered is None or not any(chunk.is_thin() for chunk in queue.gathered.chunks)
 
     @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | SETTLE, min_size=1, max_size=6), pages=st.booleans())
     def go_on_beside_a_view(self, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.message import Content, loaded
+from lmqcluster.core.message import Content, Message, loaded
 from lmqcluster.node.proposer import UNKNOWN_AFTER_S
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.host import Host
     from tests.simulation.node_loop import HostLoop
 
-__all__ = ["Consumer", "Ledger", "Push", "Raising", "Silent", "body_of"]
+__all__ = ["Consumer", "Ledger", "Push", "Raising", "Silent", "body_of", "look_at_bodies"]
 
 NUMBER_BYTES = 8
 ANSWERED_AFTER_S = UNKNOWN_AFTER_S + 1.0
@@ -214,6 +214,18 @@ def body_of(content: Content) -> bytes:
     body = loaded(content)
     assert isinstance(body, bytes)
     return body
+
+
+def look_at_bodies(results: Iterable[Any]) -> None:
+    """Read all bodies that the results of a batch deliver.
+
+    Raises:
+        PageError: one is damaged; another machine has to show the batch.
+    """
+    for result in results:
+        for one in result if type(result) is list else ():
+            if type(one) is tuple and len(one) == 4 and isinstance(one[3], Message):
+                loaded(one[3].content)
 
 
 class Silent:

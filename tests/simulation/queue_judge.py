@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Fault, Op
 from lmqcluster.core.transactions import Conflict
-from tests.simulation.node_clients import body_of
+from tests.simulation.node_clients import body_of, look_at_bodies
 from tests.simulation.queue_copies import Copies
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class QueueJudge:
         """A replica has applied the entry; only the first one counts."""
         if index <= self._index:
             return
+        look_at_bodies(results)
         self._index = index
         self._copies.advance(now_us)
         for command, result in zip(commands, results, strict=False):

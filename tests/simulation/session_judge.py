@@ -13,6 +13,7 @@ from lmqcluster.core import Fault, Op
 from lmqcluster.core.message import loaded
 from lmqcluster.core.notices import Ended, Granted, Pushed
 from lmqcluster.core.waiting_push_commands import Waits
+from tests.simulation.node_clients import look_at_bodies
 from tests.simulation.session_book import Held, Lines, Messages, Session
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class SessionJudge:
         notices = applied.notices
         if index <= self._index:
             return
+        look_at_bodies(applied.results)
         self._index = index
         self._now_us = max(self._now_us, now_us)
         self._grants = collections.deque(one for one in notices if isinstance(one, Granted) and one.name in LOCKS)

@@ -239,7 +239,7 @@ class PageFiles:
             self._read_bytes -= len(dropped)
 
     def _lose(self, page: bytes, error: Exception) -> None:
-        if page in self._sizes:
+        if page in self._sizes and page not in self.lost:
             self.lost.add(page)
             log.error("page cannot be read", file=self.path(page), reason=str(error))
             self.on_lost(page)
@@ -333,6 +333,10 @@ class PageFiles:
 
     def _keep(self, page: bytes, payload: bytes) -> None:
         self._unwritten[page] = payload
+        self.try_again()
+
+    def try_again(self) -> None:
+        """Write what waits, if that is not under way; it may be what the disk refused before."""
         if not self.is_writing:
             self._write()
 

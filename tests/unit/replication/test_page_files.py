@@ -228,3 +228,53 @@ def test_a_page_that_comes_once_more_is_written_once_and_waits_for_nothing() -> 
     assert not bench.files.is_writing
     assert bench.files.load(page) == COLUMNS
     assert bench.files.size_bytes == len(stored)
+
+
+def test_whoever_fetches_a_page_is_told_when_it_is_here() -> None:
+    bench = Bench()
+    told: list[bool] = []
+    page = bench.files.save(COLUMNS)
+    bench.files.fetch(page, told.append)
+    assert told == [True], "what is being written is here"
+    bench.turns.all()
+    bench.files.fetch(page, told.append)
+    bench.files.fetch(page, told.append)
+    bench.files.want(page)
+    assert told == [True]
+    bench.turns.all()
+    assert told == [True] * 3
+    assert bench.files.read_total == 1, "one look at the disk is enough for both"
+    assert bench.files.load(page) == COLUMNS
+    assert bench.files.late_total == 0
+
+
+def test_whoever_fetches_a_damaged_page_is_told_until_another_node_has_sent_it() -> None:
+    bench = Bench()
+    page = bench.files.save(COLUMNS)
+    assert bench.sync() is None
+    whole = bench.files.stored(page)
+    assert whole is not None
+    bench.disk.open(_name(page)).write_at(len(PREFIX) + 3, b"!")
+    told: list[bool] = []
+    for _ in range(2):
+        bench.files.fetch(page, told.append)
+        bench.turns.all()
+    assert told == [False, False]
+    assert bench.lost == [page], "it is asked for once"
+    bench.files.add(page, whole)
+    bench.turns.all()
+    bench.files.fetch(page, told.append)
+    bench.turns.all()
+    assert told == [False, False, True]
+
+
+def test_what_a_full_disk_has_refused_is_written_once_somebody_asks() -> None:
+    bench = Bench()
+    bench.disk.full = True
+    bench.files.save(COLUMNS)
+    bench.turns.all()
+    assert not bench.files.is_writing
+    bench.disk.full = False
+    bench.files.try_again()
+    bench.turns.all()
+    assert bench.files.written_total == 1

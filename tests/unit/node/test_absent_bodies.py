@@ -1,0 +1,146 @@
+"""A pull brings bodies from their pages, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Op
+from lmqcluster.core.bodies import Body
+from lmqcluster.core.message import loaded
+from lmqcluster.node.queues import absent_bodies
+from lmqcluster.wire.errors import LmqError
+from tests.unit.core.page_store import MemoryPages
+
+from .command_bench import Bench, until
+from .test_pulls import Client, run
+
+
+class SlowPages(MemoryPages):
+    """Pages that come when the test says so, or turn out to be lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[bytes, Callable[[bool], None]]] = []
+
+    def fetch(self, page: bytes, done: Callable[[bool], None]) -> None:
+        self.asked.append((page, done))
+
+    def answer(self, *, are_here: bool = True) -> None:
+        """Answer all that was asked so far."""
+        asked, self.asked = self.asked, []
+        for _page, done in asked:
+            done(are_here)
+
+
+def paged(bench: Bench) -> SlowPages:
+    """Push bodies with priorities, the last of which comes first, and let them leave memory, but for some."""
+    bench.foreign([Op.UPGRADE, 3])
+    backlogs = bench.machine.backlogs
+    pages = SlowPages()
+    backlogs.store, backlogs.resident_bytes_max = pages, 0
+    backlogs.sizes = backlogs.sizes._replace(body=1, gather_bytes=0, bytes=1)
+    rows = [[b"%d" % number, None, [], None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
+    rows.append([b"last", None, [], None, [-1, 0, 0, 9, b"", b""]])
+    bench.foreign([Op.PUSH_TRAITS, b"q", rows])
+    backlogs.page_out(100)
+    assert backlogs.paged_body_bytes
+    return pages
+
+
+class Reader(Client):
+    """As `Client`, with the bodies that are in memory only."""
+
+    def pulled(self, token: Any, delivered: list[Any]) -> None:
+        assert not any(isinstance(one[3].content, Body) and one[3].content.missing() for one in delivered)
+        self.got.append((token, [loaded(one[3].content) for one in delivered]))
+
+
+def left(bench: Bench) -> list[bytes]:
+    """What can be pulled now."""
+    (found,) = bench.foreign([Op.PULL, b"q", 100])
+    return [loaded(one[3].content) for one in found]  # type: ignore[misc]
+
+
+def test_a_pull_is_answered_when_its_pages_are_here() -> None:
+    async def scenario(bench: Bench) -> None:
+        pages = paged(bench)
+        reader = Reader()
+        bench.pulls.start(b"q", (reader, "one", 2, 0.0))
+        await bench.settle()
+        assert reader.got == []
+        assert pages.asked
+        pages.answer()
+        assert reader.got == [("one", [b"4", b"3"])]
+        assert bench.machine.backlogs.paged_body_bytes, "what is leased does not come back into memory"
+
+    run(scenario)
+
+
+def test_who_waits_in_line_gets_bodies_too() -> None:
+    async def scenario(bench: Bench) -> None:
+        reader = Reader()
+        bench.pulls.start(b"q", (reader, "one", 1, None))
+        await bench.settle()
+        pages = paged(bench)
+        await bench.settle()
+        assert reader.got == []
+        pages.answer()
+        assert reader.got == [("one", [b"4"])]
+
+    run(scenario)
+
+
+def test_what_nobody_wants_any_more_is_put_back() -> None:
+    async def scenario(bench: Bench) -> None:
+        pages = paged(bench)
+        reader = Reader()
+        bench.pulls.start(b"q", (reader, "one", 1, 0.0))
+        await bench.settle()
+        reader.closed = True
+        pages.answer()
+        await bench.settle()
+        assert reader.got == []
+        assert left(bench) == [b"4", b"3", b"2", b"1", b"last"]
+
+    run(scenario)
+
+
+def test_a_page_that_another_member_sends_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absent_bodies, "RETRY_S", 0.0)
+
+    async def scenario(bench: Bench) -> None:
+        pages = paged(bench)
+        reader = Reader()
+        bench.pulls.start(b"q", (reader, "one", 1, 0.0))
+        await bench.settle()
+        pages.answer(are_here=False)
+        await until(lambda: bool(pages.asked))
+        pages.answer()
+        assert reader.got == [("one", [b"4"])]
+
+    run(scenario)
+
+
+def test_a_page_that_nobody_has_is_an_error_and_the_message_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absent_bodies, "PATIENCE_S", 0.0)
+
+    async def scenario(bench: Bench) -> None:
+        pages = paged(bench)
+        reader = Reader()
+        bench.pulls.start(b"q", (reader, "one", 1, 0.0))
+        await bench.settle()
+        pages.answer(are_here=False)
+        await bench.settle()
+        assert reader.got == [("one", "overloaded")]
+        reading = asyncio.ensure_future(bench.pulls.absent.brought(bench.machine.queues[b"q"].in_line(0, 9)))
+        await bench.turn()
+        pages.answer(are_here=False)
+        with pytest.raises(LmqError, match="cannot be read"):
+            await reading
+        assert left(bench) == [b"4", b"3", b"2", b"1", b"last"]
+
+    run(scenario)
