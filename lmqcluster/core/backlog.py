@@ -38,6 +38,8 @@ class ChunkSizes(NamedTuple):
         head_messages: a line with so many messages goes on in a backlog.
         head_bytes, head_messages_min: so does one with `head_messages_min` messages in a queue with so many bytes.
         messages, bytes: a chunk has at most so many, or one message.
+        crowd_bytes: once all queues together hold about so much, lines with `crowd_head` messages go on in a backlog, too, which
+            has chunks of at most `crowd_messages` until there are `head_messages` in them.
         body: shorter bodies stay with their messages.
         gather_bytes, gather_bytes_all: a queue gathers bodies that may leave memory if it, or all queues together, have so many
             bytes.
@@ -48,6 +50,9 @@ class ChunkSizes(NamedTuple):
     head_messages_min: int = 32
     messages: int = 2_000
     bytes: int = 256 << 10
+    crowd_bytes: int = 256 << 20
+    crowd_head: int = 64
+    crowd_messages: int = 250
     body: int = 1 << 10
     gather_bytes: int = 4 << 20
     gather_bytes_all: int = 64 << 20
@@ -122,8 +127,8 @@ class Backlog:
 
     def extend(self, messages: list[Message], meta: Meta, body_bytes: int) -> None:
         """Add messages at the end that have one meta and so many bytes together; faster than one by one."""
-        sizes, size = self._common.sizes, self._tail_bytes + body_bytes + meta_bytes(meta) * len(messages)
-        if size <= sizes.bytes and len(self.tail) + len(messages) <= sizes.messages:
+        size = self._tail_bytes + body_bytes + meta_bytes(meta) * len(messages)
+        if size <= self._common.sizes.bytes and len(self.tail) + len(messages) <= self._messages_max():
             self.tail += messages
             self._tail_bytes = size
             return
@@ -132,11 +137,24 @@ class Backlog:
 
     def append(self, message: Message) -> None:
         """Add a message at the end."""
-        sizes, size = self._common.sizes, _size_of(message)
-        if self.tail and (self._tail_bytes + size > sizes.bytes or len(self.tail) >= sizes.messages):
+        size = _size_of(message)
+        is_full = self._tail_bytes + size > self._common.sizes.bytes or len(self.tail) >= self._messages_max()
+        if self.tail and is_full:
             self.seal()
         self.tail.append(message)
         self._tail_bytes += size
+
+    def load(self, messages: list[Message]) -> None:
+        """Add messages of a snapshot to the tail, which is as it was."""
+        self.tail += messages
+        self._tail_bytes += sum(map(_size_of, messages))
+
+    def _messages_max(self) -> int:
+        """How many messages make a chunk: fewer in a short line, if there are very many lines."""
+        sizes = self._common.sizes
+        return (
+            sizes.crowd_messages if self._count < sizes.head_messages and self._common.is_crowded() else sizes.messages
+        )
 
     def seal(self) -> None:
         """Make a chunk of the tail, which is not empty."""

@@ -16,6 +16,7 @@ from .bodies import BodyChunk
 from .columns import Columns, messages_of
 from .message import Message
 from .pages import Pageable, PageError, PageStore
+from .stock import Stock
 
 if TYPE_CHECKING:
     from .queue_contents import QueueContents
@@ -44,7 +45,9 @@ class Backlogs:
         thin: chunks of bodies of which most has left, the one with the lowest sequence first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stock: Stock) -> None:
+        """`stock` is what all queues hold."""
+        self._stock = stock
         self.active = False
         self.sizes = backlog.CHUNK_SIZES
         self.store: PageStore | None = None
@@ -72,6 +75,11 @@ class Backlogs:
     def __len__(self) -> int:
         """How many chunks are in line."""
         return len(self._in_line) + self._body_count
+
+    def is_crowded(self) -> bool:
+        """Whether all queues together hold so much that short lines get backlogs, too."""
+        stock = self._stock
+        return stock.body_bytes + backlog.MESSAGE_BYTES * stock.messages >= self.sizes.crowd_bytes
 
     # --- in memory, or not ----------------------------------------------------------------------------------------
 

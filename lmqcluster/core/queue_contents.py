@@ -258,7 +258,11 @@ class QueueContents(QueueCounters):
 
     def _begin_backlog_if_long(self) -> None:
         count, sizes = len(self.ready), self.backlogs.sizes
-        if count >= sizes.head_messages or (self.body_bytes >= sizes.head_bytes and count >= sizes.head_messages_min):
+        if (
+            count >= sizes.head_messages
+            or (self.body_bytes >= sizes.head_bytes and count >= sizes.head_messages_min)
+            or (count >= sizes.crowd_head and self.backlogs.is_crowded())
+        ):
             self.split_line()
 
     def split_line(self) -> None:

@@ -99,7 +99,7 @@ class QueueState:
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
         self.stock = Stock()
-        self.backlogs = Backlogs()
+        self.backlogs = Backlogs(self.stock)
         self.hooked = HookedNames()
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.patterns = PatternIndex(compile_pattern, self.queues)

@@ -305,8 +305,7 @@ class Restoration(Generic[S]):
         if queue.backlog is None:
             queue.ready.extend(messages)
         else:
-            for message in messages:
-                queue.backlog.append(message)
+            queue.backlog.load(messages)
 
     def _take_backlog(self) -> None:
         queue = self._current()

@@ -46,11 +46,14 @@ def small_chunks() -> Iterator[None]:
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """As the fixture."""
     sizes = ChunkSizes(
-        head_messages=2,
+        head_messages=3,
         head_bytes=3,
         head_messages_min=1,
         messages=3,
         bytes=6,
+        crowd_bytes=1_500,
+        crowd_head=1,
+        crowd_messages=1,
         body=1,
         gather_bytes=0,
         gather_bytes_all=0,

@@ -28,7 +28,16 @@ pytestmark = pytest.mark.usefixtures("keep_idle_queues", "sweep_often")
 def small_chunks() -> Iterator[None]:
     """Let a line have a backlog, and the backlog chunks, at the sizes that these logs reach."""
     with pytest.MonkeyPatch.context() as patch:
-        sizes = ChunkSizes(head_messages=2, head_bytes=3, head_messages_min=1, messages=2, bytes=4)
+        sizes = ChunkSizes(
+            head_messages=3,
+            head_bytes=3,
+            head_messages_min=1,
+            messages=2,
+            bytes=4,
+            crowd_bytes=1_500,
+            crowd_head=1,
+            crowd_messages=1,
+        )
         patch.setattr(backlog, "CHUNK_SIZES", sizes)
         yield
 

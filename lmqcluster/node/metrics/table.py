@@ -236,6 +236,11 @@ SECTIONS: Final = (
                 "Seconds in which nothing was applied, because messages filled memory faster than the disk took pages.",
             ),
             Definition("lmq_paged_messages", "gauge", "Messages of long lines that stand in pages on the disk only."),
+            Definition(
+                "lmq_paged_body_bytes",
+                "gauge",
+                "Bodies that stand in pages on the disk only while their messages do not.",
+            ),
             Definition("lmq_page_files_bytes", "gauge", "Size of the files of pages."),
             Definition("lmq_pages_written_total", "counter", "Pages written."),
             Definition("lmq_pages_read_total", "counter", "Pages read before they were needed."),

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from lmqcluster.core.backlogs import Backlogs
+from lmqcluster.core.stock import Stock
 from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.page_exchange import PageExchange
 from lmqcluster.replication.storage import page_files
@@ -40,7 +41,7 @@ def test_a_fetch_goes_on_when_a_disk_that_was_full_has_room_again() -> None:
             return True
 
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        exchange = PageExchange(files, Backlogs, send)
+        exchange = PageExchange(files, lambda: Backlogs(Stock()), send)
         exchange.fetch(PEER, [wanted], done.set_result)
         assert not asked.done()
         disk.full = False
