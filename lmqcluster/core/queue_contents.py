@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -258,17 +258,23 @@ class QueueContents(QueueCounters):
 
     def _begin_backlog_if_long(self) -> None:
         count, sizes = len(self.ready), self.backlogs.sizes
-        if (
-            count >= sizes.head_messages
-            or (self.body_bytes >= sizes.head_bytes and count >= sizes.head_messages_min)
-            or (count >= sizes.crowd_head and self.backlogs.is_crowded())
-        ):
+        if count >= sizes.head_messages or (self.body_bytes >= sizes.head_bytes and count >= sizes.head_messages_min):
             self.split_line()
+        elif count >= sizes.crowd_head and self.backlogs.is_crowded():
+            self.split_line()
+            self._shorten_head(sizes.crowd_head)
 
     def split_line(self) -> None:
         """Let what comes now go to a backlog, if lines have such and this one has none yet."""
         if self.backlogs.active and self.backlog is None and self.ready:
             self.backlog = Backlog(self.backlogs)
+
+    def _shorten_head(self, count: int) -> None:
+        """Let all but the first `count` messages that are ready stand in the backlog, which has just begun."""
+        if self.backlog is not None:
+            for message in islice(self.ready, count, None):
+                self.backlog.append(self._whole(message))
+            self.ready = deque(islice(self.ready, count))
 
     def pop_ready(self) -> Message:
         """Remove the first of `ready`, which is not empty."""

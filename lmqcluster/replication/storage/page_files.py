@@ -181,6 +181,7 @@ class PageFiles:
                 payload = self._payload(page)
             except (OSError, ValueError) as exc:
                 self._unreadable.add(page)
+                self._lose(page, exc)
                 raise PageError(
                     f"the page {self.path(page)} cannot be read: {exc}; the next start has it come from another node"
                 ) from exc

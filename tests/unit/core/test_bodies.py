@@ -1,0 +1,213 @@
+"""Bodies leave memory while their messages stay, and so do short lines where there are very many."""
+
+from __future__ import annotations
+
+import gc
+import random
+
+import msgpack
+import pytest
+
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.backlog import CHUNK_SIZES
+from lmqcluster.core.message import loaded
+from lmqcluster.core.pages import PageError
+from lmqcluster.core.snapshot import Restoration
+from lmqcluster.node.memory import stored_bytes
+from tests.property.driver import Driver, bodies, compile_pattern, numbers, over_the_wire
+
+from .page_store import MemoryPages
+
+Q = b"q"
+SIZE = 16 << 10
+COUNT = 1_000
+"""These are 16 MiB, of which the first 4 are not gathered."""
+
+
+def body(number: int) -> bytes:
+    return b"%05d" % number + random.Random(number).randbytes(SIZE - 5)
+
+
+def paged_driver() -> tuple[Driver, MemoryPages]:
+    """A machine that keeps in memory as little as it can."""
+    pages = MemoryPages()
+    machine = Machine(compile_pattern)
+    machine.backlogs.store, machine.backlogs.resident_bytes_max = pages, 0
+    return Driver(machine, version=3), pages
+
+
+def push(driver: Driver, count: int = COUNT, *, delay_us: int = -1) -> None:
+    """Messages with ten priorities."""
+    for start in range(0, count, 20):
+        rows = [
+            [body(number), None, [], None, [delay_us, 0, 0, number % 10 + 1, b"", b""]]
+            for number in range(start, min(count, start + 20))
+        ]
+        driver.do(Op.PUSH_TRAITS, Q, rows)
+    driver.machine.backlogs.page_out(1_000)
+
+
+def push_plain(driver: Driver, count: int) -> None:
+    for number in range(count):
+        driver.push(Q, body(number))
+
+
+def in_order(count: int) -> list[bytes]:
+    return [body(number) for priority in range(10) for number in range(priority, count, 10)]
+
+
+def test_the_bodies_of_a_short_queue_stay() -> None:
+    driver, pages = paged_driver()
+    push(driver, 200)
+    assert driver.machine.queues[Q].gathered is None
+    assert not pages.payloads
+
+
+def test_bodies_leave_memory_and_come_back_in_order() -> None:
+    driver, _ = paged_driver()
+    push(driver)
+    common = driver.machine.backlogs
+    beyond = COUNT * SIZE - CHUNK_SIZES.gather_bytes
+    # What has not filled a tail yet is in memory: ten tails of a quarter of a MiB.
+    assert common.paged_body_bytes >= beyond - 10 * CHUNK_SIZES.bytes
+    assert stored_bytes(driver.machine) == pytest.approx(COUNT * (SIZE + 900) - common.paged_body_bytes, rel=0.01)
+    assert bodies(driver.pull(Q, COUNT)) == in_order(COUNT)
+    assert common.paged_body_bytes >= beyond - 10 * CHUNK_SIZES.bytes, "reading brings nothing back for long"
+
+
+def test_delayed_bodies_that_become_due_together_stand_together() -> None:
+    """So that each page is read once."""
+    driver, _ = paged_driver()
+    rng = random.Random(7)
+    for start in range(0, 800, 20):
+        rows = [
+            [body(number), None, [], None, [round(rng.random() * 600e6), 0, 0, 0, b"", b""]]
+            for number in range(start, start + 20)
+        ]
+        driver.do(Op.PUSH_TRAITS, Q, rows)
+    driver.machine.backlogs.page_out(1_000)
+    driver.wait(601)
+    found = [number for _ in range(40) for number in numbers_read(driver)]
+    assert sorted(found) == list(range(800))
+    common = driver.machine.backlogs
+    assert common.loads_total < 3 * common.pages_total
+
+
+def numbers_read(driver: Driver) -> list[int]:
+    """Pull and settle twenty messages; returns which they are."""
+    delivered = driver.pull(Q, 20)
+    found = [int(content[:5]) for content in bodies(delivered)]
+    driver.ack(Q, *numbers(delivered))
+    return found
+
+
+def test_what_is_leased_leaves_memory_if_there_is_much_of_it() -> None:
+    driver, _ = paged_driver()
+    push_plain(driver, 600)
+    delivered = [one for _ in range(60) for one in driver.pull(Q, 10)]
+    driver.machine.backlogs.page_out(1_000)
+    common = driver.machine.backlogs
+    assert common.paged_bytes == 0
+    assert common.paged_body_bytes > 600 * SIZE - 2 * CHUNK_SIZES.gather_bytes
+    assert bodies(delivered) == [body(number) for number in range(600)]
+    driver.nack(Q, *numbers(delivered)[:300])
+    driver.ack(Q, *numbers(delivered)[300:])
+    assert driver.drain(Q) == [body(number) for number in range(300)]
+
+
+def test_what_has_left_is_not_kept() -> None:
+    driver, _ = paged_driver()
+    push(driver)
+    delivered = driver.pull(Q, COUNT)
+    driver.ack(Q, *numbers(delivered))
+    common = driver.machine.backlogs
+    assert (len(common), common.resident_bytes, common.idle_bytes, common.paged_body_bytes) == (0, 0, 0, 0)
+    push(driver)
+    driver.delete(Q)
+    assert (len(common), common.resident_bytes, common.idle_bytes, common.paged_body_bytes) == (0, 0, 0, 0)
+    assert driver.machine.stock.body_bytes == 0
+
+
+def test_pages_hold_at_most_twice_what_is_needed() -> None:
+    driver, _ = paged_driver()
+    push(driver)
+    delivered = driver.pull(Q, COUNT)
+    kept = set(numbers(delivered)[::8])
+    driver.ack(Q, *[number for number in numbers(delivered) if number not in kept])
+    gathered = driver.machine.queues[Q].gathered
+    assert gathered is not None
+    assert sum(chunk.size_bytes for chunk in gathered.chunks) > 3 * sum(chunk.live_bytes for chunk in gathered.chunks)
+    driver.tick(100)
+    assert sum(chunk.size_bytes for chunk in gathered.chunks) <= 2 * sum(chunk.live_bytes for chunk in gathered.chunks)
+    driver.wait(31)
+    assert bodies(driver.pull(Q, COUNT)) == [one for one in in_order(COUNT) if one in held(delivered, kept)]
+
+
+def held(delivered: list[tuple[bytes, int, int, object]], kept: set[int]) -> set[bytes]:
+    return set(bodies([one for one in delivered if one[1] in kept]))
+
+
+def test_a_page_is_needed_as_long_as_somebody_may_read_it() -> None:
+    """A client is answered later than its messages leave the queue, if the pull settles them."""
+    driver, _ = paged_driver()
+    push(driver)
+    before = set(driver.machine.backlogs.pages())
+    delivered = driver.do(Op.PULL_LEASE, Q, COUNT, 0, True)
+    assert set(driver.machine.backlogs.pages()) == before
+    assert bodies(delivered) == in_order(COUNT)
+    del delivered
+    gc.collect()
+    assert set(driver.machine.backlogs.pages()) == set()
+
+
+def test_a_snapshot_names_pages_of_bodies() -> None:
+    driver, pages = paged_driver()
+    push(driver)
+    with driver.machine.freeze_view(pages=True) as view:
+        rows = [over_the_wire(record) for record in view.records()]
+        assert set(view.pages) == set(driver.machine.backlogs.pages())
+    in_memory = COUNT * SIZE - driver.machine.backlogs.paged_body_bytes
+    assert len(msgpack.packb(rows)) < in_memory + 100 * COUNT
+    restoration = Restoration(paged_driver()[0].machine.__class__(compile_pattern))
+    restoration._machine.backlogs.store = pages
+    for row in rows:
+        restoration.take(row)
+    restored = Driver(restoration.finish())
+    assert restored.machine.backlogs.loads_total == 0
+    restored.now_us = driver.now_us
+    assert bodies(restored.pull(Q, COUNT)) == in_order(COUNT)
+
+
+def test_a_lost_page_stops_who_reads_it_and_not_the_machine() -> None:
+    driver, pages = paged_driver()
+    push(driver)
+    pages.payloads.clear()
+    delivered = driver.pull(Q, COUNT)
+    with pytest.raises(PageError):
+        bodies(delivered)
+    driver.ack(Q, *numbers(delivered)[::2], *numbers(delivered)[1::3])
+    driver.tick(100)
+    assert len(driver.machine.queues[Q]) == COUNT // 3
+
+
+def test_a_body_that_goes_to_another_queue_is_read() -> None:
+    driver, _ = paged_driver()
+    push(driver)
+    driver.do(Op.MOVE, Q, b"other", COUNT)
+    assert driver.drain(b"other") == in_order(COUNT)
+    assert loaded(b"as it is") == b"as it is"
+
+
+def test_short_lines_leave_memory_where_there_are_very_many() -> None:
+    driver, _ = paged_driver()
+    common = driver.machine.backlogs
+    common.sizes = CHUNK_SIZES._replace(crowd_bytes=1_000_000)
+    for number in range(100):
+        driver.push(b"q%02d" % number, *[b"%d" % place for place in range(1_000)])
+        common.page_out(1_000)
+    few, many = driver.machine.queues[b"q00"], driver.machine.queues[b"q99"]
+    assert few.backlog is None
+    assert many.backlog is not None
+    assert [chunk.count for chunk in many.backlog.chunks] == [250] * 3
+    assert common.paged_messages > 95 * 750
+    assert driver.drain(b"q99") == [b"%d" % place for place in range(1_000)]
