@@ -9,7 +9,7 @@ from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from . import backlog
 from .backlog import Chunk
@@ -60,11 +60,12 @@ class Backlogs:
         self.idle_bytes = 0
         self.loads_total = 0
         self.pages_total = 0
-        self.thin: list[tuple[int, int, BodyChunk]] = []
+        self.thin: list[tuple[int, int, ref[BodyChunk]]] = []
         # By the lowest sequence of each, which no other has.
         self._in_line: dict[int, Chunk] = {}
-        # Chunks in memory, the one that was filled last at the end: it will be needed last. Some have left the line.
-        self._resident: list[Pageable] = []
+        # Chunks in memory, the one that was filled last at the end: it will be needed last. Those that have left are not kept alive
+        # by this list.
+        self._resident: list[ref[Pageable]] = []
         self._body_count = 0
         self._by_first: dict[int, BodyChunk] = {}
         # Those whose pages somebody may want to read, which may be in a queue no more.
@@ -89,8 +90,8 @@ class Backlogs:
         done = 0
         store = self.store
         while store is not None and self._resident and done < limit and self.resident_bytes > self.resident_bytes_max:
-            chunk = self._resident[-1]
-            if chunk.in_line and chunk.is_here():
+            chunk = self._resident[-1]()
+            if chunk is not None and chunk.in_line and chunk.is_here():
                 if not chunk.page and store.is_busy():
                     break
                 self.save(chunk)
@@ -148,7 +149,7 @@ class Backlogs:
         if chunk.is_here():
             self.resident_bytes += chunk.memory_bytes()
             self._count_idle(chunk, 1)
-            self._resident.append(chunk)
+            self._resident.append(ref(chunk))
         else:
             self._count_paged(chunk, 1)
 
@@ -160,7 +161,8 @@ class Backlogs:
         self.resident_bytes -= chunk.memory_bytes()
         self._count_idle(chunk, -1)
         if len(self._resident) > 2 * len(self) + 64:
-            self._resident = [one for one in self._resident if one.in_line and one.is_here()]
+            kept = ((one, one()) for one in self._resident)
+            self._resident = [one for one, found in kept if found is not None and found.in_line and found.is_here()]
 
     def _count_paged(self, chunk: Pageable, sign: int) -> None:
         if isinstance(chunk, Chunk):
@@ -254,7 +256,7 @@ class Backlogs:
             self._note_thin(chunk)
 
     def _note_thin(self, chunk: BodyChunk) -> None:
-        heappush(self.thin, (chunk.first, next(self._tie), chunk))
+        heappush(self.thin, (chunk.first, next(self._tie), ref(chunk)))
         if not chunk.is_at_hand() and self.store is not None:
             self.store.want(chunk.page)
 
@@ -266,8 +268,8 @@ class Backlogs:
         """
         done = 0
         while self.thin and done < THIN_MAX:
-            chunk = heappop(self.thin)[2]
-            if chunk.in_line:
+            chunk = heappop(self.thin)[2]()
+            if chunk is not None and chunk.in_line:
                 touched(chunk.owner.queue)
                 with suppress(PageError):
                     chunk.owner.gather_again(chunk)

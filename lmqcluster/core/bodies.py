@@ -120,7 +120,7 @@ class BodyChunk(Pageable):
         lives: these by their place, None for those that have left.
     """
 
-    __slots__ = ("__weakref__", "_bodies", "_loads", "first", "live_bytes", "lives", "owner", "size_bytes", "sizes")
+    __slots__ = ("_bodies", "_loads", "first", "live_bytes", "lives", "owner", "size_bytes", "sizes")
 
     def __init__(
         self,
@@ -258,6 +258,8 @@ class QueueBodies:
         """All messages have left; costs a step a chunk."""
         for chunk in list(self.chunks):
             self._drop(chunk)
+            # Bodies and chunk would keep each other.
+            chunk.lives = []
         self.tails.clear()
         self.again = BodyTail((0, 0))
 

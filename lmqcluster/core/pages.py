@@ -44,7 +44,7 @@ class Pageable(ABC):
         in_line: whether the state has it still.
     """
 
-    __slots__ = ("in_line", "page")
+    __slots__ = ("__weakref__", "in_line", "page")
 
     def __init__(self, page: bytes) -> None:
         self.page = page

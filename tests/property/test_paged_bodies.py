@@ -180,7 +180,7 @@ def check_sums(machine: Machine) -> None:
     resident = [*chunks, *(chunk for line in lines for chunk in line)]
     assert common.resident_bytes == sum(chunk.memory_bytes() for chunk in resident if chunk.is_here())
     assert {chunk.page for chunk in resident if chunk.page} <= set(common.pages())
-    thin = {chunk for _, _, chunk in common.thin}
+    thin = {found() for _, _, found in common.thin}
     assert {chunk for chunk in chunks if chunk.is_thin()} <= thin
     for queue in machine.queues.values():
         held = {id(body) for body in _bodies(machine, queue.name)}

@@ -160,6 +160,15 @@ def test_a_page_is_needed_as_long_as_somebody_may_read_it() -> None:
     assert set(driver.machine.backlogs.pages()) == set()
 
 
+def test_no_page_is_needed_when_all_is_settled() -> None:
+    driver, _ = paged_driver()
+    push(driver)
+    for number in numbers(driver.pull(Q, COUNT)):
+        driver.ack(Q, number)
+    gc.collect()
+    assert list(driver.machine.backlogs.pages()) == []
+
+
 def test_a_snapshot_names_pages_of_bodies() -> None:
     driver, pages = paged_driver()
     push(driver)
