@@ -63,8 +63,8 @@ class Backlogs:
         self.thin: list[tuple[int, int, ref[BodyChunk]]] = []
         # By the lowest sequence of each, which no other has.
         self._in_line: dict[int, Chunk] = {}
-        # Chunks in memory, the one that was filled last at the end: it will be needed last. Those that have left are not kept alive
-        # by this list.
+        # Chunks in memory, the one that was filled last at the end: it will be needed last. Those that have left are not kept
+        # alive by this list.
         self._resident: list[ref[Pageable]] = []
         self._body_count = 0
         self._by_first: dict[int, BodyChunk] = {}
