@@ -40,7 +40,7 @@ def test_a_fetch_goes_on_when_a_disk_that_was_full_has_room_again() -> None:
             asked.set_result(message)
             return True
 
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         exchange = PageExchange(files, lambda: Backlogs(Stock()), send)
         exchange.fetch(PEER, [wanted], done.set_result)
         assert not asked.done()
