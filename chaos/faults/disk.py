@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,9 @@ __all__ = [
 _DAMAGED = 65
 """Exit code of a node that refuses to start because of a damaged file."""
 _STOP_S = 30.0
+_STARTS_MAX = 3
+_PAGES_S = 90.0
+_LOOK_S = 0.1
 _DAMAGES = ("flip", "truncate")
 
 
@@ -194,7 +198,10 @@ class Corruption(TargetedFault):
 
 @dataclass
 class DamagedPages(TargetedFault):
-    """Bits flip in page files of a killed node. It must start all the same, and get these pages from the others.
+    """Bits flip in page files of a killed node. It must never serve what they hold, and get these pages from the others.
+
+    If a page is needed before, the node stops, and if the others have no need of it any more it has to copy everything. No others
+    may be damaged before that is over, as on a machine whose operator looks after it.
 
     Attributes:
         files: how many page files are damaged, if there are as many.
@@ -203,28 +210,51 @@ class DamagedPages(TargetedFault):
     kind: ClassVar[str] = "damage_pages"
     target: str = "n3"
     files: int = 3
+    _damaged: dict[Path, bytes] = field(default_factory=dict, init=False)
 
     def strike(self, stage: Stage) -> None:
         """Kill, then flip a bit in each of some page files."""
         for node in self.nodes:
+            stage.may_stop.add(node.name)
             node.kill()
-            pages = sorted((node.data_folder / "pages").glob("*.page"))
+            # A file may have been made just before, and hold nothing yet.
+            pages = sorted(path for path in (node.data_folder / "pages").glob("*.page") if path.stat().st_size)
             for page in stage.rng.sample(pages, min(self.files, len(pages))):
-                _flip(page, stage.rng)
+                self._damaged[page] = _flip(page, stage.rng)
                 stage.told.append(f"flip in {node.name}/{page.name}")
 
     def end(self, stage: Stage) -> None:
-        """Start it again."""
+        """Start it until no damaged file is left; the second time it stops because of them, repair it before."""
         for node in self.nodes:
-            node.start()
+            for attempt in range(_STARTS_MAX):
+                if attempt == _STARTS_MAX - 1:
+                    stage.told.append(f"{node.name} is repaired")
+                    node.repair()
+                node.start()
+                if self._is_whole(node):
+                    break
+                stage.told.append(f"{node.name} stopped with {node.wait_exit()} because of its pages")
+            else:
+                raise BrokenPromiseError(f"{node.name} does not start after a repair\n{node.log_tail()}")
             node.wait_ready()
 
+    def _is_whole(self, node: NodeProcess) -> bool:
+        """Wait until the damaged files have been replaced or are gone; False if the node stops."""
+        deadline = time.monotonic() + _PAGES_S
+        while any(path.exists() and path.read_bytes() == data for path, data in self._damaged.items()):
+            if not node.running:
+                return False
+            if time.monotonic() > deadline:
+                raise BrokenPromiseError(f"{node.name} leaves damaged pages as they are\n{node.log_tail()}")
+            time.sleep(_LOOK_S)
+        return node.running
 
-def _flip(path: Path, rng: random.Random) -> None:
+
+def _flip(path: Path, rng: random.Random) -> bytes:
     data = bytearray(path.read_bytes())
-    if data:
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        path.write_bytes(data)
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    return bytes(data)
 
 
 @dataclass

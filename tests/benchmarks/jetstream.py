@@ -46,7 +46,7 @@ class JetStream(System):
     modes = frozenset({Mode.PIPELINED, Mode.CONSUME, Mode.BATCHED, Mode.ONE_AT_A_TIME, Mode.WAKE_UP})
     note = (
         "JetStream: push is publish awaiting the PubAck, pull is fetch(1), done is ack_sync; pull_many is fetch(100); "
-        "pull + done is fetch(256) and ack of each, only the very last one confirmed."
+        "pull + done is fetch(256) and ack_sync of each, so that every acknowledgement is confirmed, as ours are."
     )
 
     def __init__(self) -> None:
@@ -231,18 +231,12 @@ async def _link(client: Client) -> Link:
         return (await pull_many(1))[0]
 
     async def consume(tally: Tally) -> None:
-        last: Message = None
         while claimed := tally.reserve(IN_FLIGHT):
             messages = await pull_many(claimed)
             tally.give_back(claimed - len(messages))
+            await asyncio.gather(*(message.ack_sync(TIMEOUT_S) for message in messages))
             for message in messages:
                 tally.add(message.data)
-                if last is not None:
-                    await last.ack()
-                last = message
-        if last is not None:
-            # Acks of a connection are handled in order, so this one confirms all before it.
-            await last.ack_sync(TIMEOUT_S)
 
     @contextlib.asynccontextmanager
     async def receiver() -> AsyncIterator[Receiver]:

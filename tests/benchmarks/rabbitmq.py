@@ -45,7 +45,8 @@ class RabbitMQ(System):
     note = (
         "RabbitMQ: push is publish awaiting the confirm, pull is basic.get on one of 256 channels (a channel serves one get "
         "at a time), done is basic.ack, which AMQP does not confirm: a get behind the last ack of each channel does; "
-        "pull + done is basic.consume with prefetch 256 and an ack for each message."
+        "pull + done is basic.consume with prefetch 256 and an ack for each message, with a passive declare behind every 256th, "
+        "whose answer tells that the queue has seen them."
     )
 
     def __init__(self) -> None:
@@ -243,7 +244,7 @@ async def _link(connection: AbstractConnection) -> Link:
     async def queue() -> AbstractQueue:
         channel = await connection.channel(publisher_confirms=False)
         await channel.set_qos(prefetch_count=IN_FLIGHT)
-        return await channel.get_queue(QUEUE, ensure=False)
+        return await channel.get_queue(QUEUE)
 
     exchange = (await connection.channel(publisher_confirms=True)).default_exchange
     # A channel serves one get at a time, so every get that is under way has a channel of its own.
@@ -287,8 +288,15 @@ async def _barrier(queue: AbstractQueue) -> None:
 
 
 async def _consume(queue: AbstractQueue, tally: Tally) -> None:
+    count = 0
+
     async def take(message: AbstractIncomingMessage) -> None:
+        nonlocal count
         await message.ack()
+        count += 1
+        if count % IN_FLIGHT == 0:
+            # A channel's requests are carried out in order.
+            await queue.declare(timeout=None)
         tally.add(message.body)
 
     tag = await queue.consume(take)
