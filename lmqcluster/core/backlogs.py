@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
@@ -263,16 +262,16 @@ class Backlogs:
     def gather_again(self, touched: Callable[[QueueContents], object]) -> None:
         """Gather what is left of some thin chunks, whose queues are told to `touched` before.
 
-        A chunk whose page cannot be had stays as it is. That changes no answer, but this node will have other pages than the
-        others, which then cannot replace them.
+        Raises:
+            PageError: the page of one cannot be had. If it stayed as it is, this node would have other pages than the
+                others, which then could not replace them.
         """
         done = 0
         while self.thin and done < THIN_MAX:
             chunk = heappop(self.thin)[2]()
             if chunk is not None and chunk.in_line:
                 touched(chunk.owner.queue)
-                with suppress(PageError):
-                    chunk.owner.gather_again(chunk)
+                chunk.owner.gather_again(chunk)
                 done += 1
 
     def is_at_hand(self, chunk: BodyChunk) -> bool:
