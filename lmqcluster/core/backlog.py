@@ -12,14 +12,11 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from .columns import Columns, columns_of, meta_bytes
 from .message import Message, Meta, content_bytes, content_count
 from .pages import Pageable
-
-if TYPE_CHECKING:
-    from .backlogs import Backlogs
 
 __all__ = ["Backlog", "Chunk", "ChunkSizes"]
 
@@ -104,6 +101,32 @@ class Chunk(Pageable):
         return self.body_bytes + MESSAGE_BYTES * self.count
 
 
+class Common(Protocol):
+    """What the backlogs of all queues have in common."""
+
+    @property
+    def sizes(self) -> ChunkSizes: ...
+
+    def is_crowded(self) -> bool:
+        """Whether there are so many lines that short ones have a backlog, too."""
+
+    def joined(self, chunk: Chunk) -> None:
+        """A chunk was filled, or came with a snapshot."""
+
+    def left(self, chunk: Chunk) -> None:
+        """A chunk has left the line."""
+
+    def messages_in(self, chunk: Chunk) -> list[Message]:
+        """The messages of a chunk.
+
+        Raises:
+            PageError: its page cannot be had.
+        """
+
+    def want(self, chunk: Chunk) -> None:
+        """The chunk's turn comes soon."""
+
+
 class Backlog:
     """The backlog of one queue; it is never empty for longer than a command takes.
 
@@ -114,7 +137,7 @@ class Backlog:
 
     __slots__ = ("_common", "_count", "_tail_bytes", "chunks", "tail")
 
-    def __init__(self, common: Backlogs) -> None:
+    def __init__(self, common: Common) -> None:
         self._common = common
         self._count = 0
         self._tail_bytes = 0

@@ -7,19 +7,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet, ref
 
 from . import backlog
 from .backlog import Chunk
-from .bodies import BodyChunk
+from .bodies import BodyChunk, HasName
 from .columns import Columns, messages_of
 from .message import Message
 from .pages import Pageable, PageError, PageStore
 from .stock import Stock
-
-if TYPE_CHECKING:
-    from .queue_contents import QueueContents
 
 __all__ = ["Backlogs"]
 
@@ -259,7 +256,7 @@ class Backlogs:
         if not chunk.is_at_hand() and self.store is not None:
             self.store.want(chunk.page)
 
-    def gather_again(self, touched: Callable[[QueueContents], object]) -> None:
+    def gather_again(self, touched: Callable[[HasName], object]) -> None:
         """Gather what is left of some thin chunks, whose queues are told to `touched` before.
 
         Raises:

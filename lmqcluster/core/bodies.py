@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from .pages import Pageable
 
-if TYPE_CHECKING:
-    from .queue_contents import QueueContents
-
-__all__ = ["Body", "BodyChunk", "BodyTail", "Key", "QueueBodies"]
+__all__ = ["Body", "BodyChunk", "BodyTail", "HasName", "Key", "QueueBodies"]
 
 TAILS_MAX = 16
 """A queue gathers so many tails at the same time, so that bodies stand together whose turns come together."""
@@ -29,6 +26,12 @@ _BUCKET_BITS = 25
 
 Key = tuple[int, int]
 """Priority, and about when it becomes due; 0 for what is due as it comes."""
+
+
+class HasName(Protocol):
+    """A queue."""
+
+    name: bytes
 
 
 class Body:
@@ -212,7 +215,7 @@ class QueueBodies:
 
     __slots__ = ("_bytes_max", "_common", "_count_max", "again", "chunks", "queue", "tails")
 
-    def __init__(self, queue: QueueContents, common: BodyChunks, bytes_max: int, count_max: int) -> None:
+    def __init__(self, queue: HasName, common: BodyChunks, bytes_max: int, count_max: int) -> None:
         """A chunk has at most `count_max` bodies, and `bytes_max` bytes or one body."""
         self.queue = queue
         self._common = common

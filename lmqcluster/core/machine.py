@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .applied import Applied
+from .bodies import HasName
 from .cluster_commands import ClusterCommands
 from .commands import Command, Compile, Fault, IncompatibleVersionError, Op, RefusedError
 from .keyed_pushes import KeyedPushes
@@ -16,7 +17,6 @@ from .pages import PageError
 from .poll_commands import PollCommands
 from .pre_images import PreImages
 from .queue_commands import QueueCommands
-from .queue_contents import QueueContents
 from .session_commands import SessionCommands
 from .snapshot import Restoration
 from .snapshot_view import SnapshotView
@@ -164,7 +164,7 @@ class Machine(State):
             self.backlogs.gather_again(self._touch)
         return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
 
-    def _touch(self, queue: QueueContents) -> None:
+    def _touch(self, queue: HasName) -> None:
         self.touched(self.queues[queue.name])
 
     def _execute(self, command: Command) -> Any:
