@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OWN_SCENARIOS"]
 
-FLOOD_CHUNKS_MAX = 180
-"""What a batch of 512 messages makes, and a few that wait for the disk."""
+FLOOD_CHUNKS_MAX = 360
+"""What a batch makes of two groups of 512 messages, and a few that wait for the disk."""
 
 
 def back_up_a_long_term(subject: Subject) -> set[str]:
