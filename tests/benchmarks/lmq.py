@@ -30,8 +30,8 @@ class LmqCluster(System):
     name = "lmqcluster"
     modes = frozenset(Mode)
     note = (
-        "lmqcluster: push, pull and done are requests of their own, answered when a majority has agreed; pull + done is "
-        "pull_many(256) and done of each. HTTP batches are JSON."
+        "lmqcluster: push, pull and done are calls of their own, answered when a majority has agreed; the client sends calls of "
+        "one turn of the event loop together. pull + done is pull_many(256) and done of each. HTTP batches are JSON."
     )
 
     mode = "disk"
