@@ -9,13 +9,15 @@ from urllib.parse import quote
 
 import pytest
 
+from lmqcluster.wire.limits import REQUEST_BYTES_MAX
+
 from .bad_input import MIB, bounded_memory, connect, dribble, end_of, fuzz_blocks, open_idle, pour, unharmed
 from .canary import Canary
 from .cluster import Cluster, NodeProcess
 from .raw_http import Connection, call
 
 SEED = 9_980
-LARGE = 64 * MIB
+LARGE = REQUEST_BYTES_MAX + MIB
 JSON = {"Content-Type": "application/json"}
 MSGPACK = {"Content-Type": "application/x-msgpack"}
 
@@ -49,7 +51,7 @@ def status_of(answer: bytes) -> int:
 PUSH_ROUTES = ["/messages/large", "/v1/queues/large/messages", "/messages?qre=%5Elarge"]
 
 
-def test_bodies_of_64_mb_are_refused(victims: Cluster, victim: NodeProcess) -> None:
+def test_bodies_over_the_limit_are_refused(victims: Cluster, victim: NodeProcess) -> None:
     """413 on every route: by the announced length before the body is read, of a chunked one when it passes the limit."""
     announced = f"Content-Length: {LARGE}\r\n"
     framings = [announced, announced + "Expect: 100-continue\r\n", "Transfer-Encoding: chunked\r\n"]

@@ -15,7 +15,8 @@ import pytest
 
 from lmqcluster.replication import handshake, messages
 from lmqcluster.replication.handshake import Exchange, Identity, stretched
-from lmqcluster.replication.sealing import Seal
+from lmqcluster.replication.sealing import SEAL_BYTES, Seal
+from lmqcluster.wire.limits import FRAME_BYTES_MAX
 
 from .bad_input import MIB, bounded_memory, connect, dribble, end_of, fuzz_blocks, open_idle, pour, unharmed
 from .canary import Canary
@@ -262,11 +263,11 @@ def test_malformed_frames_of_an_authenticated_peer_are_refused(victim: NodeProce
         assert stranger.read() == b""
 
 
-def test_frame_over_64_mb_of_an_authenticated_peer_is_refused(victims: Cluster, victim: NodeProcess) -> None:
+def test_a_frame_over_the_limit_of_an_authenticated_peer_is_refused(victims: Cluster, victim: NodeProcess) -> None:
     """Refused by its length."""
     with bounded_memory(victims.nodes, 50 * MIB), Stranger(victim.raft) as stranger:
         assert stranger.prove()
-        stranger.socket.sendall((64 * MIB + 17).to_bytes(4, "big"))
+        stranger.socket.sendall((FRAME_BYTES_MAX + SEAL_BYTES + 1).to_bytes(4, "big"))
         pour(stranger.socket, b"x" * MIB, 8 * MIB)
         assert stranger.read() == b""
 

@@ -55,7 +55,7 @@ HARMLESS: Final = {
     "import kestrel",
     "import kestrel-config",
     "import queued",
-    "session ls", "lock ls",
+    "session ls", "lock ls", "client ls", "client waiting", "client leases",
     "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError, Outcome
+from lmqcluster.wire.limits import MESSAGE_BYTES_MAX
 
 from ..unit.client.client_cluster import async_test
 from .cluster import Cluster, fetch
@@ -176,7 +177,7 @@ async def test_big_bodies(shared_cluster: Cluster, queue_name: str) -> None:
         assert [message.content for message in messages] == bodies
         assert await client.done_many(queue_name, [message.id for message in messages]) == [True] * 6
         with pytest.raises(LmqError) as caught:
-            await client.push(queue_name, bytes(40_000_000))
+            await client.push(queue_name, bytes(MESSAGE_BYTES_MAX + 1))
         assert (caught.value.code, caught.value.outcome) == ("too_large", Outcome.NOT_APPLIED)
         assert await client.push(queue_name, "still there") == "ok"
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX
+
 from .cluster import Cluster, NodeProcess, wait_for
 from .guarded_node import ADMIN, guarded_node
 from .raw_http import Connection, call, open_many, settle
@@ -153,7 +155,7 @@ def resident_bytes(node: NodeProcess) -> int:
 
 def test_a_message_over_the_limit_is_413_before_its_body_is_read(node: NodeProcess, queue_name: str) -> None:
     """With Expect the body is not even asked for."""
-    head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {32 * MiB + 1}\r\n"
+    head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MESSAGE_BYTES_MAX + 1}\r\n"
     for expect in ("", "Expect: 100-continue\r\n"):
         with Connection(node.http) as connection:
             connection.send(f"{head}{expect}\r\n".encode())
@@ -175,17 +177,17 @@ def test_a_chunked_message_over_the_limit_is_413_in_bounded_memory(node: NodePro
                 connection.send(chunk)
                 sent += 1
         except (BrokenPipeError, ConnectionResetError):
-            assert sent > 32
+            assert sent > MESSAGE_BYTES_MAX // MiB
         else:
             assert connection.read().status == 413
-    assert resident_bytes(node) - before < 120 * MiB
+    assert resident_bytes(node) - before < 200 * MiB
     assert call(node.http, "GET", f"/messages/{queue_name}?t=0").status == 204
 
 
 def test_a_message_at_the_limit_passes(node: NodeProcess, queue_name: str) -> None:
-    assert call(node.http, "POST", f"/messages/{queue_name}", b"x" * (32 * MiB)).status == 200
+    assert call(node.http, "POST", f"/messages/{queue_name}", b"x" * MESSAGE_BYTES_MAX).status == 200
     answer = call(node.http, "GET", f"/messages/{queue_name}?t=0")
-    assert len(answer.body) == 32 * MiB
+    assert len(answer.body) == MESSAGE_BYTES_MAX
     call(node.http, "DELETE", f"/queues/{queue_name}")
 
 
@@ -193,7 +195,7 @@ def test_a_batch_over_the_limit_is_413(node: NodeProcess, queue_name: str) -> No
     api = Api(node.http)
     head = f"POST /v1/queues/{queue_name}/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with Connection(node.http) as connection:
-        connection.send(f"{head}Content-Length: {64 * MiB}\r\n\r\n".encode())
+        connection.send(f"{head}Content-Length: {REQUEST_BYTES_MAX + 1}\r\n\r\n".encode())
         answer = connection.read()
     api.check("POST", f"/v1/queues/{queue_name}/messages", answer)
     api.problem(answer, 413, "too_large")
@@ -201,7 +203,7 @@ def test_a_batch_over_the_limit_is_413(node: NodeProcess, queue_name: str) -> No
 
 def test_a_batch_with_one_message_over_the_limit_is_413(node: NodeProcess, queue_name: str) -> None:
     api = Api(node.http)
-    messages = [{"content": "good"}, {"content": "x" * (32 * MiB + 1)}]
+    messages = [{"content": "good"}, {"content": "x" * (MESSAGE_BYTES_MAX + 1)}]
     answer = api("POST", f"/v1/queues/{queue_name}/messages", {"messages": messages})
     api.problem(answer, 413, "too_large")
     assert "messages[1]" in answer.json["detail"]
