@@ -520,7 +520,9 @@ class _LoopThread:
     def stop(self) -> None:
         """End the loop and the thread."""
         self.loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        # A client that is dropped may be collected in any thread, also in this one.
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
 
 def _start(call: Callable[[], Awaitable[T]], outcome: Future[T]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 __all__ = ["DueTimes"]
 
-STEP_US = 50_000
+STEP_US = 250_000
 """The clocks have to be so far apart from where they were before the difference between them is taken again."""
 
 

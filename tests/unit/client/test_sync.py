@@ -202,3 +202,14 @@ def test_a_process_that_is_forked_off_leaves_the_client_alone(node: ScriptedNode
         assert os.waitpid(child, 0)[1] == 0
         client.push("q", 10)
         assert node.cluster.stored == list(range(11))
+
+
+def test_a_client_may_be_collected_in_its_own_thread() -> None:
+    client = Client("127.0.0.1:1")
+    thread, loop = client._thread._thread, client._thread.loop
+    failed: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _loop, context: failed.append(context))
+    loop.call_soon_threadsafe(client._end)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert failed == []
