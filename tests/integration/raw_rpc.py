@@ -192,6 +192,21 @@ OLD_TYPES_ONLY = frozenset(
 """What may appear in a response: no str8, bin, ext or float32."""
 
 
+def contents(messages: list[dict[bytes, Any]]) -> list[Any]:
+    """What the messages of a pull contain."""
+    return [message[b"content"] for message in messages]
+
+
+def pull_all(rpc: Rpc, queue: str) -> list[Any]:
+    """Pull all that is due, and tell the contents."""
+    return contents(rpc.call("pull_many", queue, 1000))
+
+
+def is_error(error: bytes, code: str) -> bool:
+    """Whether an error, which reads ``code: text``, has the code."""
+    return error.startswith(f"{code}: ".encode())
+
+
 def types_of(data: bytes) -> set[str]:
     """The kinds of all MessagePack tokens in `data`, which must be complete."""
     kinds: set[str] = set()

@@ -10,9 +10,10 @@ windows and messages put back, by arrival; then expired leases, by delivery; the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
+
+from .model_state import Batch, Delivery, Entry, Queue, Subscription
 
 SYSTEM = {"accum": 0, "retry": 2, "timeout": 30}
 NO, NEW, YES = 0, 1, 2
@@ -28,70 +29,6 @@ UPGRADE, PUSH_MARKED = 16, 27
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 REFUSED = "refused"
 ANY_NUMBER = object()
-
-
-@dataclass(eq=False)
-class Entry:
-    """One message in a queue. `place` orders the entries that are due: (due time, rank, order within the rank)."""
-
-    state: str  # "waiting", "window" or "leased"
-    place: tuple[int, int, int]
-    arrival: int
-    remaining: int
-    content_type: bytes | None
-    headers: list[tuple[bytes, bytes]]
-    content: Any  # bytes, or for a compound message the list of its parts
-    number: int = 0
-    place_before_lease: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def due_us(self) -> int:
-        return self.place[0]
-
-
-@dataclass(eq=False)
-class Queue:
-    """A queue and what ever happened to its messages."""
-
-    entries: list[Entry] = field(default_factory=list)
-    own: dict[str, Any] = field(default_factory=dict)
-    entered: int = 0  # messages stored, those moved here among them; a compound message is one
-    acked: int = 0
-    dropped: int = 0
-    purged: int = 0
-    moved_out: int = 0
-    moved_in: int = 0
-    suspended: bool = False
-
-
-@dataclass
-class Delivery:
-    """What a pull hands out."""
-
-    queue: bytes
-    number: int
-    retry: int
-    content_type: bytes | None
-    headers: list[tuple[bytes, bytes]]
-    content: Any
-
-
-@dataclass(eq=False)
-class Batch:
-    """A batch lease: (queue, number) of its deliveries in order."""
-
-    deadline_us: int
-    charge: int
-    sealed: bool = False
-    items: list[tuple[bytes, int]] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class Subscription:
-    """The batch leases of a consumer, by epoch."""
-
-    settled: int = 0
-    batches: dict[int, Batch] = field(default_factory=dict)
 
 
 class Model:

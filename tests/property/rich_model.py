@@ -8,9 +8,11 @@ are due at the same microsecond.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+
+from .rich_state import Entry, Queue
 
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
 TAIL, KEEP, HEAD = 0, 1, 2
@@ -19,48 +21,6 @@ PUSH_TRAITS, ACK, GIVE_BACK, EXTEND_BY = 60, 5, 62, 63
 DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
 MAX_US = 1 << 60
 REMEMBER_US = 600_000_000
-
-
-@dataclass(eq=False)
-class Entry:
-    """One message."""
-
-    arrival: int
-    body: bytes
-    pushed_us: int
-    due_us: int
-    remaining: int
-    traits: tuple[int, int, bytes, bytes, Any] | None = None  # priority, expires, label, group, origin
-    state: str = "line"
-    came_back: bool = True  # or joined the end of the line, as number `joined`
-    joined: int = 0
-    number: int = 0
-    ready_us: int = 0
-    delivered: int = 0
-
-    @property
-    def priority(self) -> int:
-        return self.traits[0] if self.traits else 0
-
-    @property
-    def group(self) -> bytes:
-        return self.traits[3] if self.traits else b""
-
-
-@dataclass(eq=False)
-class Queue:
-    """A queue."""
-
-    name: bytes
-    created_us: int
-    entries: list[Entry] = field(default_factory=list)
-    own: dict[str, Any] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    suspended: bool = False
-    busy: dict[bytes, Entry] = field(default_factory=dict)
-
-    def add(self, counter: str, count: int = 1) -> None:
-        self.counts[counter] = self.counts.get(counter, 0) + count
 
 
 class RichModel:

@@ -16,7 +16,7 @@ from lmqcluster.wire.errors import LmqError
 from tests.unit.core.page_store import MemoryPages
 
 from .command_bench import Bench, until
-from .test_pulls import Client, run
+from .pull_bench import Client, run
 
 
 class SlowPages(MemoryPages):

@@ -15,8 +15,8 @@ from lmqcluster.node.queues import pulls as pulls_module
 from lmqcluster.wire.errors import LmqError
 
 from .command_bench import Bench, until
-from .test_pulls import Client, Scenario, push
-from .test_pulls import run as run_plain
+from .pull_bench import Client, Scenario, push
+from .pull_bench import run as run_plain
 
 HOUR_US = 3_600_000_000
 
