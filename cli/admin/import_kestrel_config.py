@@ -46,7 +46,8 @@ class _Translation:
         self._addresses: dict[str, str] = {}
         self._host = "0.0.0.0"
         defaults = [one._replace(name=one.name[8:]) for one in built.settings if one.name.startswith("default.")]
-        self._add_queue(["defaults", "add", _EVERY_QUEUE], defaults)
+        # Whoever runs what was printed has looked at it, and a script has no terminal on which to answer.
+        self._add_queue(["defaults", "add", "--yes", _EVERY_QUEUE], defaults)
         for setting in built.settings:
             if not setting.name.startswith("default."):
                 self._add(setting)
@@ -131,8 +132,8 @@ def _shown(text: str) -> str:
 def kestrel_config(file: Path) -> ExitCode:
     """Print the commands that give queues the settings and aliases of FILE, a configuration file of Kestrel (.scala).
 
-    Nothing is carried out, neither the file's program nor the commands: look at them, then run them. Settings that have no
-    meaning here are named in comments. What is not understood is named with its line, and the exit code is 65.
+    Nothing is carried out, neither the file's program nor the commands: look at them, then run them with sh -e; they ask nothing.
+    Settings that have no meaning here are named in comments. What is not understood is named with its line, and the exit code is 65.
 
     \b
     Example:

@@ -46,13 +46,20 @@ def test_the_commands_for_a_configuration_file_work(shared_cluster: Cluster, que
         "new KestrelConfig { queues = List(\n"
         f'new QueueBuilder {{ name = "{queue_name}"; maxItems = 7; maxAge = 1.5.hours; expireToQueue = "}}" }},\n'
         f'new QueueBuilder {{ name = "-{queue_name}"; fanoutOnly = true }})\n'
-        f'aliases = new AliasBuilder {{ name = "{queue_name} all"; destinationQueues = List("{queue_name}", "b") }} }}'
+        f'aliases = new AliasBuilder {{ name = "{queue_name} all"; destinationQueues = List("{queue_name}", "b") }}\n'
+        "default.maxItems = 123 }"
     )
     printed = run("lmq-admin", "import", "kestrel-config", str(file))
     assert (printed.code, printed.err) == (0, "")
-    for line in printed.out.splitlines():
-        program, *words = shlex.split(line)
-        assert run_here("--node", shared_cluster[0].http, *words).code == 0, program
+    before = call(shared_cluster[0].http, "GET", "/properties").body
+    try:
+        for line in printed.out.splitlines():
+            program, *words = shlex.split(line)
+            # Without a terminal, as in a script.
+            assert run_here("--node", shared_cluster[0].http, *words).code == 0, program
+        assert call(shared_cluster[0].http, "GET", "/properties").json[0] == [".", {"max_items": 123}]
+    finally:
+        call(shared_cluster[0].http, "PUT", "/properties", before, {"Content-Type": "application/json"})
     machine = call(shared_cluster[0].http, "GET", f"/v1/queues/{queue_name}").json["own_properties"]
     assert machine == {"max_items": 7, "max_age": 5400, "expire_to_queue": "}"}
     assert call(shared_cluster[0].http, "GET", f"/v1/queues/-{queue_name}").json["own_properties"] == {

@@ -76,7 +76,7 @@ def test_a_file_as_kestrel_ships_it(tmp_path: Path) -> None:
     weather = ["--max-age", "5400", "--max-items", "1500000", "--discard-old-when-full", "--", "weather updates"]
     sizes = ["--expire-to-queue", "jobs ready", "--max-size", "16777216", "--max-item-size", "65536"]
     assert commands(result) == [
-        ["lmq-admin", "defaults", "add", ".", "--max-items", "500000", "--max-age", "86400"],
+        ["lmq-admin", "defaults", "add", "--yes", ".", "--max-items", "500000", "--max-age", "86400"],
         [*create, *weather],
         [*create, *sizes, "--open-transaction-timeout", "0.5", "--no-fanout-only", "--", "-it's"],
         [*create, "--destination-queues", "weather updates", "--destination-queues", "a+b", "--", "all"],
