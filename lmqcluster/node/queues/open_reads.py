@@ -10,7 +10,7 @@ from ...core import Queue
 from ...core import command_layout as layout
 from ...core.commands import Delivered, Place
 from ...core.sessions import LEASES_MAX
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, Outcome
 from ..proposer import Group
 from .deliveries import Delivery, rendered
 from .direct_reads import DirectRead, HasRoom, Taker
@@ -142,8 +142,24 @@ class OpenReads:
         service = self._service
         service.check_version(3)
         service.check_name(queue, OWNER)
+        if service.pulls.absent.are_there():
+            return await self._take_and_confirm(queue)
         start = partial(self._turns.open, layout.asks_with_lease(0, settles=True))
         return await service.delivered(start, queue, (1, 0.0), None)
+
+    async def _take_and_confirm(self, queue: bytes) -> list[Delivered]:
+        """Take a message whose body may have to be read first: as long as that can fail, it must not leave its queue."""
+        delivered = await self.take(queue)
+        if not delivered:
+            return []
+        numbers = [number for _, number, _, _ in delivered]
+        try:
+            were_open = await self.confirm_soon(queue, numbers)
+        except LmqError as exc:
+            if exc.outcome is Outcome.NOT_APPLIED:
+                self.abort_numbers_soon({queue: numbers})
+            raise
+        return [one for one, was_open in zip(delivered, were_open or [False], strict=True) if was_open]
 
     def take_directly(self, queue: bytes, taker: Taker, has_room: HasRoom, *, settles: bool = False) -> bool:
         """As `take` of one message, or with `settles` as `take_settled`, without a task; the outcome comes to `taker`.
@@ -156,6 +172,8 @@ class OpenReads:
         if found is None or found.is_exclusive() or service.machine().version < 3:
             return False
         if settles:
+            if service.pulls.absent.are_there():
+                return False
             asked, charged, number = layout.asks_with_lease(0, settles=True), True, None
         else:
             number, charged = session.sure_number(), _has_dead_letters(found)

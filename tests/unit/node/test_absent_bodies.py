@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Op
+from lmqcluster.core import Machine, Op
 from lmqcluster.core.bodies import Body
 from lmqcluster.core.message import loaded
 from lmqcluster.node.queues import absent_bodies
-from lmqcluster.wire.errors import LmqError
+from lmqcluster.node.queues.node_session import NodeSession
+from lmqcluster.node.queues.open_reads import OpenReads
+from lmqcluster.node.queues.push_items import PushItem, PushOptions
+from lmqcluster.testing.node import MemoryNode
+from lmqcluster.wire.errors import LmqError, Outcome
 from tests.unit.core.page_store import MemoryPages
 
 from .command_bench import Bench, until
 from .pull_bench import Client, run
+from .test_sessions import run as run_node
+from .test_sessions import turns
 
 
 class SlowPages(MemoryPages):
@@ -36,13 +42,19 @@ class SlowPages(MemoryPages):
             done(are_here)
 
 
-def paged(bench: Bench) -> SlowPages:
-    """Push bodies with priorities, the last of which comes first, and let them leave memory, but for some."""
-    bench.foreign([Op.UPGRADE, 3])
-    backlogs = bench.machine.backlogs
+def paging(machine: Machine) -> SlowPages:
+    """Give a machine pages, and let all bodies be gathered for them."""
+    backlogs = machine.backlogs
     pages = SlowPages()
     backlogs.store, backlogs.resident_bytes_max = pages, 0
     backlogs.sizes = backlogs.sizes._replace(body=1, gather_bytes=0, bytes=1)
+    return pages
+
+
+def paged(bench: Bench) -> SlowPages:
+    """Push bodies with priorities, the last of which comes first, and let them leave memory, but for some."""
+    bench.foreign([Op.UPGRADE, 3])
+    pages, backlogs = paging(bench.machine), bench.machine.backlogs
     rows = [[b"%d" % number, None, [], None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
     rows.append([b"last", None, [], None, [-1, 0, 0, 9, b"", b""]])
     bench.foreign([Op.PUSH_TRAITS, b"q", rows])
@@ -144,3 +156,54 @@ def test_a_page_that_nobody_has_is_an_error_and_the_message_stays(monkeypatch: p
         assert left(bench) == [b"4", b"3", b"2", b"1", b"last"]
 
     run(scenario)
+
+
+class Nobody:
+    """Takes nothing (`Taker`)."""
+
+    closed = False
+
+    def taken(self, delivered: list[Any]) -> None:
+        pytest.fail(f"{delivered} were taken")
+
+    def failed(self, error: LmqError) -> None:
+        pytest.fail(f"{error}")
+
+    def not_taken(self) -> None:
+        pytest.fail("it was sent")
+
+
+@pytest.mark.parametrize("directly", [False, True])
+@pytest.mark.parametrize("are_here", [True, False])
+def test_a_message_that_is_taken_for_good_stays_if_its_body_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, directly: bool, are_here: bool
+) -> None:
+    """As by Kestrel's get that opens nothing."""
+    monkeypatch.setattr(absent_bodies, "PATIENCE_S", 0.0)
+
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        pages, queue = paging(node.service.machine()), b"q"
+        for number in range(1, 4):
+            await node.service.push(queue, [PushItem(b"%d" % number, options=PushOptions(priority=-number))])
+        node.service.machine().backlogs.page_out(100)
+        assert node.service.machine().backlogs.paged_body_bytes
+        if directly:
+            assert not reads.take_directly(queue, Nobody(), lambda _size: True, settles=True), "it takes two commands"
+        taking = asyncio.ensure_future(reads.take_settled(queue))
+        await turns()
+        assert pages.asked
+        pages.answer(are_here=are_here)
+        if are_here:
+            assert [loaded(one[3].content) for one in await taking] == [b"3"]
+        else:
+            with pytest.raises(LmqError, match="cannot be read") as caught:
+                await taking
+            assert caught.value.outcome is Outcome.NOT_APPLIED
+        await turns()
+        found = node.service.machine().queues[queue]
+        assert (len(found), len(found.leases.messages)) == (2 if are_here else 3, 0)
+        session.close()
+
+    run_node(main)
