@@ -133,7 +133,8 @@ def kestrel_config(file: Path) -> ExitCode:
     """Print the commands that give queues the settings and aliases of FILE, a configuration file of Kestrel (.scala).
 
     Nothing is carried out, neither the file's program nor the commands: look at them, then run them with sh -e; they ask nothing.
-    Settings that have no meaning here are named in comments. What is not understood is named with its line, and the exit code is 65.
+    Settings that have no meaning here are named in comments. What is not understood is named with its line, and the exit code is
+    65.
 
     \b
     Example:

@@ -333,8 +333,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default_factory=lambda: max(values.memory_of_machine() // 2, MEMORY_BYTES_MIN),
         metadata=option(
             values.size,
-            "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB; long lines stand on the disk and "
-            "do not count. Beyond it this node refuses pushes as overload until messages are acknowledged.",
+            "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB. What stands in pages on the disk "
+            "does not count: the middle of long lines, and bodies from 1 KiB on of messages that stay in memory. "
+            "Beyond it this node refuses pushes as overload until messages are acknowledged.",
             extremes="At least 64MiB. Too high, and the kernel ends the process when memory runs out.",
             metavar="SIZE",
             default="half of the machine's memory",

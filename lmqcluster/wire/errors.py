@@ -72,7 +72,9 @@ ERRORS: dict[str, ErrorSpec] = {
     "exclusive": ErrorSpec(409, None, 65, False, _NO, "The queue is exclusive: one session at a time pulls from it"),
     "quota_exceeded": ErrorSpec(429, None, 69, True, _NO, "As much is kept for the client as may be"),
     "too_large": ErrorSpec(413, None, 65, False, _NO, "The message or request is too large"),
-    "overloaded": ErrorSpec(503, None, 69, True, _NO, "The node is at a limit"),
+    "overloaded": ErrorSpec(
+        503, None, 69, True, _NO, "The node is at a limit, or cannot read a body from its disk now"
+    ),
     "throttled": ErrorSpec(429, None, 69, True, _NO, "The client sends more requests than it may"),
     "no_leader": ErrorSpec(503, None, 69, True, _NO, "The cluster has no leader that this node can reach"),
     "shutting_down": ErrorSpec(503, None, 69, True, _NO, "The node is shutting down"),

@@ -31,7 +31,7 @@ def _answers(schema: str | None, *, not_found: bool = False) -> Json:
     answers: Json = {
         "200" if schema else "204": done,
         "503": {
-            "description": "No quorum, or the node is at a limit. Try again after the time in Retry-After.",
+            "description": "No quorum, or the node cannot serve the request now. Try again after the time in Retry-After.",
             "headers": {"retry-after": {"schema": {"type": "string"}}},
             **problem,
         },
