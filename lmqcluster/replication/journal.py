@@ -67,6 +67,8 @@ class Journal(Protocol):
     def getVotedForNodeId(self) -> str | None: ...  # noqa: N802
     @property
     def dirty(self) -> bool: ...
+    @property
+    def progress(self) -> int: ...
     def take_work(self) -> Callable[[], None]: ...
     def written(self) -> None: ...
     def prepare_spare(self) -> Callable[[], None] | None: ...
@@ -227,6 +229,11 @@ class MemoryJournal(LibraryJournal):
     def dirty(self) -> bool:
         """Whether there is anything to make durable: never, in memory."""
         return False
+
+    @property
+    def progress(self) -> int:
+        """How many pieces of large work are on the disk: there is no such work, in memory."""
+        return 0
 
     def take_work(self) -> Callable[[], None]:
         """What makes the log durable; nothing to do in memory."""

@@ -82,6 +82,9 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     # What is large travels in pieces, between which other messages get their turn; at last comes the message without it.
     "part": (19, (("data", bytes),)),
     "whole": (20, (("message", bytes),)),
+    # That a leader, or a follower, lives while it waits for its disk; only members that take pieces know these.
+    "alive": (21, (("term", int),)),
+    "alive_reply": (22, (("term", int),)),
 }
 BULK_BYTES = 4 * 1024 * 1024
 """What is larger travels in pieces. Appended entries that are larger are sent one at a time (`RaftSettings.append_bytes_max`)."""

@@ -4,7 +4,7 @@ Every method named ``_SyncObj__...`` overrides a private one of PySyncObj 0.3.17
 overrides mend; ``docs/pysyncobj.md`` explains them. What stays the library's: elections, vote counting, the commit rule.
 
 The parts that override nothing have files of their own: `log_sender` and `snapshot_intake` (what a leader sends and a follower
-takes), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`; `core_state` answers questions.
+takes), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`. `core_state` answers questions; `core_contact` has timers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pysyncobj.transport import Transport
 
 from ..wire.parts import LARGE_BYTES
 from .catch_up import CatchUp, Recovery
-from .core_state import FOLLOWER, CoreState
+from .core_contact import CoreContact
+from .core_state import FOLLOWER
 from .errors import FatalReplicationError
 from .follower_progress import Progress
 from .journal import Entry, Journal
@@ -41,7 +42,7 @@ from .storage.snapshot_store import SnapshotInfo
 __all__ = ["RaftCore"]
 
 
-class RaftCore(CoreState):
+class RaftCore(CoreContact):
     """One member's consensus state. Not thread-safe: one thread calls everything.
 
     Args:
@@ -196,15 +197,6 @@ class RaftCore(CoreState):
         self.transferLeadership(target, lambda _result, reason: accepted.append(reason == FAIL_REASON.SUCCESS))
         return accepted == [True]
 
-    def leader_link_lost(self, node: PeerNode) -> None:
-        """The link to `node` broke: if it led, campaign soon instead of after the full election time."""
-        if node != self._SyncObj__raftLeader or self.is_leader():
-            return
-        self._pre_vote.leader_lost()
-        settings = self._settings
-        soon = library.monotonicTime() + self._rng.uniform(settings.leader_lost_min_s, settings.leader_lost_max_s)
-        self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
-
     def acknowledge_blocks(self) -> None:
         """The disk has caught up with the snapshot that is coming in."""
         self._intake.acknowledge_blocks()
@@ -244,19 +236,6 @@ class RaftCore(CoreState):
             SyncObj._SyncObj__onMessageReceived(self, node, message)
         else:
             raise ValueError(f"unknown message type {kind!r} from {node.id}")
-
-    def _follow(self, node: PeerNode, term: int) -> None:
-        """Accept `node` as the leader of `term`, which is not older than ours; as the library does it."""
-        if term > self.term():
-            self._SyncObj__transferInProgress = False
-        if not self._SyncObj__transferInProgress:
-            timeout = self._SyncObj__generateRaftTimeout()
-            self._SyncObj__raftElectionDeadline = library.monotonicTime() + timeout
-        self._pre_vote.leader_heard()
-        self._SyncObj__raftLeader = node
-        if term > self.term():
-            self._SyncObj__setCurrentTerm(term, None)
-        self._SyncObj__setState(FOLLOWER)
 
     def _on_append(self, node: PeerNode, message: Message) -> None:
         """D1, D2, D3, D14, D22: Raft's AppendEntries as the paper has it (figure 2, section 5.3)."""

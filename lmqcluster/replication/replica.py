@@ -20,6 +20,7 @@ from ..core.commands import Command, Compile
 from ..wire.limits import BATCH_BYTES_MAX, OLD_BATCH_BYTES_MAX
 from . import handshake
 from .about import About
+from .batch_entry import decode_batch
 from .commit_news import PATIENCE_S
 from .fresh_reads import FreshReads
 from .handshake import Identity
@@ -35,6 +36,7 @@ from .raft_core import RaftCore
 from .role_log import RoleLog
 from .security import PeerSecurity
 from .settings import RaftSettings
+from .signs_of_life import SIGNS, SignsOfLife
 from .snapshot_keeper import SnapshotKeeper
 from .status import ReplicaStatus
 from .steps import Steps
@@ -55,7 +57,7 @@ _WITHOUT_OLD_HANDSHAKE = 2
 _FRESH_READS = 3
 """The machine version from which on all members tell how far their logs reach."""
 _LARGE_MESSAGES = 4
-"""A program that understands this machine version takes the largest messages, and these in pieces."""
+"""A program that understands this machine version takes the largest messages, these in pieces, and signs of life."""
 
 
 class ReplicaListener(Protocol):
@@ -139,7 +141,7 @@ class Replica:
         identity = Identity(meta.node_id, meta.incarnation, about.raft)
         self.peer_requests = PeerRequests(self, settings)
         self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
-        self.transport.takes_pieces = self._takes_pieces
+        self.transport.takes_pieces = self._is_of_today
         security.is_old_allowed = self._may_have_old_members
         self.journal = storage.journal
         # Without such a promise the journal is not waited for.
@@ -178,6 +180,7 @@ class Replica:
             forgetful=storage.forgetful,
         )
         self.core.link_changed = self._link_changed
+        self._signs_of_life = SignsOfLife(self.core, self.transport, self._is_of_today)
         self.pages.on_written = self.wake
         self._lost_pages = LostPages(self, self.pages, self.page_exchange, lacking)
         self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
@@ -240,6 +243,10 @@ class Replica:
         hurried, self._hurried = self._hurried, set()
         if core.flush(hurried) and self._news_timer is None:
             self._news_timer = self._loop.call_later(PATIENCE_S, self._tell_news)
+
+    def keep_alive(self) -> None:
+        """Show the others that this member lives, though a sync keeps the core from moving."""
+        self._signs_of_life.send()
 
     def _tell_news(self) -> None:
         self._news_timer = None
@@ -394,6 +401,8 @@ class Replica:
             # Nothing follows from it, so it needs no step.
             self.core.receive(node, message)
             return
+        if self.steps.is_syncing or kind in SIGNS:
+            self._signs_of_life.take(node, message)
         if kind == "propose":
             self._hurried.add(node)
             if self._awaits_salt() or not self._propose(message["batch"]):
@@ -417,7 +426,7 @@ class Replica:
             if message["recovering"]:
                 self.lost_receipts.heard_forgetful(node.id)
             self.in_step(lambda: self._follow_address(node.id))
-        else:
+        elif kind not in SIGNS:
             self._inbox.append((node, message))
         self.wake()
 
@@ -482,7 +491,7 @@ class Replica:
     def _apply(self, index: int, command: bytes | memoryview) -> None:
         now_us = int.from_bytes(command[:8], "big")
         try:
-            origin, incarnation, sequence, commands = _decode_batch(command[8:])
+            origin, incarnation, sequence, commands = decode_batch(command[8:])
         except (ValueError, TypeError, msgpack.UnpackException) as exc:
             # The same bytes fail alike on every replica, so skipping them keeps replicas equal.
             self.skipped_total += 1
@@ -564,8 +573,8 @@ class Replica:
         versions = [about.machine_version for about in others if about is not None]
         return min([self._about.machine_version, *versions]) if len(versions) == len(others) else None
 
-    def _takes_pieces(self, node_id: str) -> bool:
-        """Whether a member's program knows large messages in pieces."""
+    def _is_of_today(self, node_id: str) -> bool:
+        """Whether a member's program knows large messages in pieces, and signs of life."""
         about = self.peers.get(node_id)
         return about is not None and about.machine_version >= _LARGE_MESSAGES
 
@@ -584,17 +593,3 @@ class Replica:
             return not self.core.is_recovering()
         about = self.peers.get(node_id)
         return node_id in self.transport.connected_ids() and about is not None and not about.recovering
-
-
-def _decode_batch(data: bytes | memoryview) -> tuple[bytes, int, int, list[Command]]:
-    """Origin, incarnation, sequence and commands of a batch.
-
-    Raises:
-        ValueError, TypeError, msgpack.UnpackException: it is not a batch.
-    """
-    origin, incarnation, sequence, commands = msgpack.unpackb(data, strict_map_key=False)
-    if type(origin) is not bytes or type(incarnation) is not int or type(sequence) is not int:
-        raise ValueError("a batch begins with its origin, incarnation and sequence")
-    if type(commands) is not list or not all(type(command) is list and command for command in commands):
-        raise ValueError("a batch ends with a list of commands")
-    return origin, incarnation, sequence, commands

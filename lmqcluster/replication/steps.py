@@ -3,13 +3,12 @@
 A step has three parts. First the core takes note of what has arrived. What a follower stores by that is synced and answered
 before it is applied, while the leader goes on. Then the core advances: it commits, applies and appends. What a leader appends
 leaves for the followers while its own sync runs. At last the step is finished. A sync runs in a thread while the event loop goes
-on decoding requests; the core and the machine are not touched meanwhile.
+on decoding requests; the core and the machine are not touched meanwhile. Signs of life go on, as long as the disk shows some too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -20,6 +19,8 @@ from .storage.worker import Worker
 __all__ = ["StepOwner", "Steps"]
 
 TICK_S = 0.02
+DISK_PATIENCE_S = 3.0
+"""A disk that gets on with nothing for so long has failed, as far as the others are concerned."""
 
 
 class StepOwner(Protocol):
@@ -30,6 +31,9 @@ class StepOwner(Protocol):
 
     def advance(self) -> None:
         """Let the core commit, apply, append and send."""
+
+    def keep_alive(self) -> None:
+        """Show the others that this member lives, though a sync keeps the core from moving."""
 
     def finish(self) -> bool:
         """Tend to what follows from that; returns whether there is more to do at once."""
@@ -70,6 +74,8 @@ class Steps:
         self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._sync_began_s = 0.0
+        # When the disk has shown a sign of life, and what it was.
+        self._moved_s, self._progress = 0.0, 0
         self._next_part: Callable[[], None] = self._advance
         self._scheduled = False
         self._again = False
@@ -104,7 +110,7 @@ class Steps:
         if self.is_syncing:
             # What has been added meanwhile promises nothing, so it may leave.
             self._again = True
-            self._guarded(self._flush_unsynced)
+            self._guarded(self._pass_time)
         else:
             self._guarded(self._begin)
 
@@ -116,7 +122,13 @@ class Steps:
         except Exception as exc:  # noqa: BLE001 - whatever went wrong in a step, going on could break a promise
             self._owner.failed(exc)
 
-    def _flush_unsynced(self) -> None:
+    def _pass_time(self) -> None:
+        """A sync is under way."""
+        now_s, progress = self._loop.time(), self._journal.progress
+        if progress != self._progress:
+            self._moved_s, self._progress = now_s, progress
+        if now_s - self._moved_s < DISK_PATIENCE_S:
+            self._owner.keep_alive()
         self._sender.flush(synced=False)
 
     def _begin(self) -> None:
@@ -144,7 +156,7 @@ class Steps:
         else:
             self.is_syncing = True
             self._next_part = next_part
-            self._sync_began_s = time.monotonic()
+            self._sync_began_s = self._moved_s = self._loop.time()
             # Appended entries may leave before our own sync; answers may not.
             self._sender.flush(synced=False)
             self._worker.run(journal.take_work(), self._synced)
@@ -157,7 +169,7 @@ class Steps:
             self._owner.failed(error)
             return
         self.syncs_total += 1
-        self.sync_durations.observe(time.monotonic() - self._sync_began_s)
+        self.sync_durations.observe(self._loop.time() - self._sync_began_s)
         self._guarded(self._go_on)
 
     def _go_on(self) -> None:

@@ -221,7 +221,8 @@ class NodeProcess:
         assert not self.running, f"{self.name} is running already"
         command = self.command()
         with self.log_path.open("ab") as log:
-            if self.forked and command[: len(_LMQ)] == _LMQ:
+            # A fork does not load libraries before it begins.
+            if self.forked and command[: len(_LMQ)] == _LMQ and "LD_PRELOAD" not in self.environment:
                 self.process = fork_node(command[len(_LMQ) :], self.environment, log)
             else:
                 self.process = subprocess.Popen(

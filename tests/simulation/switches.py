@@ -48,7 +48,7 @@ _loaded = SnapshotIntake._loaded
 _core_init = RaftCore.__init__
 _journal_open = DiskJournal.open
 _meta_open = NodeMeta.open
-_decode_batch = lmqcluster.replication.replica._decode_batch
+_decode_batch = lmqcluster.replication.batch_entry.decode_batch
 _synced = Steps._synced
 _align = lmqcluster.replication.node_storage._align
 _carry_out = SegmentFiles.carry_out
@@ -253,7 +253,7 @@ def _patches() -> dict[str, Patches]:
         "D11": [(Steps, "_synced", _going_on)],
         "D13": [(RaftCore, "compact", _compacting_all)],
         "D14": [(RaftCore, "_refuse_mismatch", _back_by_one)],
-        "D15": [(replica, "_decode_batch", _decode_or_crash)],
+        "D15": [(replica, "decode_batch", _decode_or_crash)],
         "D16": [(Proposer, "_complete", _complete_unguarded)],
         "D18": [(SnapshotStore, "open", _open_or_empty), (storage, "_align", _align_if_any)],
         "D19": [(RaftCore, "_checkCommandsToApply", SyncObj._checkCommandsToApply)],

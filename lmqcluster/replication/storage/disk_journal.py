@@ -288,6 +288,11 @@ class DiskJournal(LibraryJournal):
         files = self._files
         return lambda: files.carry_out(steps, first)
 
+    @property
+    def progress(self) -> int:
+        """Counts the pieces of large work that are on the disk, while it is under way."""
+        return self._files.progress
+
     def written(self) -> None:
         """The work taken last is done; what it wrote may leave memory."""
         self._written_last = self._taken_last

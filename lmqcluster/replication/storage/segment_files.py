@@ -15,6 +15,8 @@ __all__ = ["DRAFT", "SPARE_NAME", "SegmentFiles", "Step", "own_names"]
 
 DRAFT = ".tmp"
 SPARE_NAME = "spare"
+PIECE_BYTES = 4 << 20
+"""A large write is synced in pieces of this size, so that it shows whether the disk gets on with it."""
 _ZEROS = bytes(1 << 20)
 
 
@@ -39,6 +41,7 @@ class SegmentFiles:
 
     Attributes:
         spare_wanted: a spare exists or is being made.
+        progress: counts the pieces of large writes that are on the disk; may be read on any thread.
     """
 
     def __init__(self, disk: Disk, *, sync: bool, mark_file: DiskFile, mark: SyncedMark, zeroed_bytes_max: int) -> None:
@@ -55,6 +58,7 @@ class SegmentFiles:
         self._spare_lock = threading.Lock()
         self._spare: tuple[DiskFile, int] | None = None
         self.spare_wanted = False
+        self.progress = 0
 
     def adopt(self, number: int, file: DiskFile) -> None:
         """Take over an open segment."""
@@ -88,13 +92,22 @@ class SegmentFiles:
             if step.parts:
                 self._end = step.offset
                 for data in joined(step.parts):
-                    self._files[self._segment].write_at(self._end, data)
-                    self._end += len(data)
+                    self._append(data)
                 self._synced = False
         if self._sync and not self._synced:
             self._sync_segment()
             self._write_mark()
         self.remove_before(first)
+
+    def _append(self, data: bytes) -> None:
+        file = self._files[self._segment]
+        for start in range(0, len(data), PIECE_BYTES):
+            if start and self._sync:
+                file.sync()
+                self.progress += 1
+            piece = data[start : start + PIECE_BYTES]
+            file.write_at(self._end, piece)
+            self._end += len(piece)
 
     def remove_before(self, first: int) -> None:
         """Remove the segments before `first`.
@@ -140,7 +153,7 @@ class SegmentFiles:
             draft = name + DRAFT
             file = self._disk.create(draft)
             if header.size > self._zeroed_bytes_max:
-                # It holds one large record, which one sync covers: zeros beforehand would be written in vain.
+                # It holds one large record, which few syncs cover: zeros beforehand would be written in vain.
                 file.write_at(header.size - 1, b"\0")
                 file.write_at(0, header.encode())
             else:

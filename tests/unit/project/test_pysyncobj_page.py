@@ -14,7 +14,7 @@ from pysyncobj import SyncObj
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "pysyncobj.md").read_text(encoding="utf-8")
 CORE = "lmqcluster/replication/raft_core.py"
-CORE_STATE = "lmqcluster/replication/core_state.py"
+PARTS = {"lmqcluster/replication/core_state.py", "lmqcluster/replication/core_contact.py"}
 SIMULATION = ROOT / "tests" / "simulation"
 SCRIPT_FILES = {"scenarios.py": "SCENARIOS", "own_scenarios.py": "OWN_SCENARIOS", "rule_scenarios.py": "RULE_SCENARIOS"}
 _NUMBER = re.compile(r"\bD[1-9]\d?\b")
@@ -114,13 +114,14 @@ def test_every_override_of_the_core_is_on_the_page() -> None:
     assert overrides == set(re.findall(r"\b_SyncObj__(?!name)\w+", PAGE))
 
 
-def test_private_names_of_the_library_stand_in_the_core_and_where_its_state_is_read() -> None:
+def test_private_names_of_the_library_stand_in_the_core_and_in_its_parts() -> None:
     sources = (ROOT / "lmqcluster").rglob("*.py")
     private = {str(path.relative_to(ROOT)) for path in sources if "_SyncObj__" in path.read_text(encoding="utf-8")}
-    assert private == {CORE, CORE_STATE}
-    tree = ast.parse((ROOT / CORE_STATE).read_text(encoding="utf-8"))
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    assert not [name for name in functions if hasattr(SyncObj, name)], "it overrides nothing"
+    assert private == {CORE, *PARTS}
+    for part in PARTS:
+        tree = ast.parse((ROOT / part).read_text(encoding="utf-8"))
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert not [name for name in functions if hasattr(SyncObj, name)], f"{part} overrides nothing"
 
 
 def test_scripts_and_switches_are_those_of_the_simulator() -> None:

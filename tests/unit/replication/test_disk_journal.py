@@ -11,6 +11,7 @@ import pytest
 from lmqcluster.replication.journal import Entry
 from lmqcluster.replication.storage.disk import DamagedFileError, Folder
 from lmqcluster.replication.storage.disk_journal import DiskJournal
+from lmqcluster.replication.storage.segment_files import PIECE_BYTES
 from tests.simulation.disk import PowerCut, SimDisk
 
 BASE = b"\x01"
@@ -402,6 +403,21 @@ def test_a_large_entry_stays_in_memory_until_it_is_applied() -> None:
     again = journal.entries(2, 1)[0].command
     assert again == large
     assert again is not large
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_large_entry_is_written_in_pieces_that_show_that_the_disk_gets_on(sync: bool) -> None:
+    disk = SimDisk(random.Random(1))
+    journal = open_journal(disk, sync=sync)
+    large = b"\x00" + random.Random(2).randbytes(3 * PIECE_BYTES)
+    journal.add(large, 2, 1)
+    before = disk.syncs
+    assert journal.progress == 0
+    journal.sync()
+    assert journal.progress == (3 if sync else 0)
+    assert disk.syncs - before >= journal.progress
+    journal.close()
+    assert open_journal(disk, sync=sync).entries(2, 1)[0].command == large
 
 
 @pytest.mark.parametrize("is_power_failure", [False, True])

@@ -117,7 +117,7 @@ def test_missing_and_additional_fields_are_refused(message: dict[str, Any]) -> N
             messages.decode(msgpack.packb(wrong))
 
 
-@pytest.mark.parametrize("kind", [0, 21, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
+@pytest.mark.parametrize("kind", [0, 23, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
 def test_unknown_kinds_are_refused(kind: object) -> None:
     with pytest.raises(FrameError, match="not a message of a known kind"):
         messages.decode(msgpack.packb([kind, 1]))

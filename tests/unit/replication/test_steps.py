@@ -6,7 +6,9 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from lmqcluster.replication.steps import Steps
+import pytest
+
+from lmqcluster.replication.steps import DISK_PATIENCE_S, Steps
 from lmqcluster.replication.storage.disk_journal import DiskJournal
 from lmqcluster.replication.storage.worker import ThreadWorker
 from tests.simulation.disk import SimDisk
@@ -35,6 +37,9 @@ class Member:
     def advance(self) -> None:
         self.happened.append("advance")
         self._add(self.to_append)
+
+    def keep_alive(self) -> None:
+        self.happened.append("alive")
 
     def finish(self) -> bool:
         self.happened.append("finish")
@@ -112,7 +117,7 @@ def test_the_core_rests_during_a_sync_and_goes_on_after_it() -> None:
         member.steps.step()
         assert member.steps.is_syncing
         member.steps.step()
-        assert member.happened == ["input", "entries", "entries"]
+        assert member.happened == ["input", "entries", "alive", "entries"]
         await member.finished.wait()
         member.finished.clear()
         await member.finished.wait()
@@ -151,5 +156,65 @@ def test_a_disk_that_fails_ends_everything_before_a_promise() -> None:
         member.steps.wake()
         await asyncio.sleep(0)
         assert happened[-1] == "failed"
+
+    run(scenario)
+
+
+class HeldWorker:
+    """A worker that is at the mercy of the test."""
+
+    def __init__(self) -> None:
+        self.done: Callable[[Exception | None], None] | None = None
+        self.work: Callable[[], None] | None = None
+
+    def run(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self.work, self.done = work, done
+
+    def close(self) -> None:
+        pass
+
+
+class SlowJournal(DiskJournal):
+    """A journal whose disk shows signs of life when the test says so."""
+
+    pieces = 0
+
+    @property
+    def progress(self) -> int:
+        return self.pieces
+
+
+def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(member: Member) -> None:
+        now_s = 100.0
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+        member.journal.__class__ = SlowJournal
+        journal, worker = member.journal, HeldWorker()
+        assert isinstance(journal, SlowJournal)
+        member.steps = Steps(member, journal, member, worker)
+        member.to_store = [b"\x00stored"]
+        member.steps.step()
+
+        def shows_life() -> bool:
+            member.happened.clear()
+            member.steps.step()
+            return "alive" in member.happened
+
+        assert shows_life()
+        now_s += DISK_PATIENCE_S - 0.1
+        assert shows_life()
+        journal.pieces += 1
+        assert shows_life()
+        now_s += DISK_PATIENCE_S - 0.1
+        assert shows_life()
+        now_s += 0.2
+        assert not shows_life()
+        journal.pieces += 1
+        assert shows_life()
+        assert worker.work is not None
+        assert worker.done is not None
+        worker.work()
+        worker.done(None)
+        assert not shows_life()
 
     run(scenario)

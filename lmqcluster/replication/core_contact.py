@@ -1,0 +1,68 @@
+"""When a Raft core has last heard of the others of its term, which decides whether it campaigns or steps down."""
+
+from __future__ import annotations
+
+import random
+
+from pysyncobj import syncobj as library
+
+from .core_state import FOLLOWER, CoreState
+from .membership import PeerNode
+from .settings import RaftSettings
+
+__all__ = ["CoreContact"]
+
+
+class CoreContact(CoreState):
+    """The timers of elections, heartbeats and the leader's quorum, which are the library's private state."""
+
+    # Set by `RaftCore`.
+    _settings: RaftSettings
+    _rng: random.Random
+    # The library's private state.
+    _SyncObj__newAppendEntriesTime: float
+
+    def leader_link_lost(self, node: PeerNode) -> None:
+        """The link to `node` broke: if it led, campaign soon instead of after the full election time."""
+        if node != self._SyncObj__raftLeader or self.is_leader():
+            return
+        self._pre_vote.leader_lost()
+        settings = self._settings
+        soon = library.monotonicTime() + self._rng.uniform(settings.leader_lost_min_s, settings.leader_lost_max_s)
+        self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
+
+    def beat_is_due(self) -> bool:
+        """On the leader, whether it is time for a heartbeat; it is then the caller who sees to it."""
+        now_s = library.monotonicTime()
+        if not self.is_leader() or now_s < self._SyncObj__newAppendEntriesTime:
+            return False
+        self._SyncObj__newAppendEntriesTime = now_s + self._settings.heartbeat_s
+        return True
+
+    def heard_leader(self, node: PeerNode, term: int) -> bool:
+        """Put off the next campaign if `node` is the leader that this node follows; returns whether it is."""
+        if self.is_leader() or term != self.term() or node != self._SyncObj__raftLeader:
+            return False
+        self._put_off_campaign()
+        return True
+
+    def heard_follower(self, node: PeerNode, term: int) -> None:
+        """On the leader, note that a member follows it."""
+        if self.is_leader() and term == self.term() and node in self._SyncObj__otherNodes:
+            self._SyncObj__lastResponseTime[node] = library.monotonicTime()
+
+    def _follow(self, node: PeerNode, term: int) -> None:
+        """Accept `node` as the leader of `term`, which is not older than ours; as the library does it."""
+        if term > self.term():
+            self._SyncObj__transferInProgress = False
+        self._put_off_campaign()
+        self._SyncObj__raftLeader = node
+        if term > self.term():
+            self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setState(FOLLOWER)
+
+    def _put_off_campaign(self) -> None:
+        if not self._SyncObj__transferInProgress:
+            timeout_s = self._SyncObj__generateRaftTimeout()
+            self._SyncObj__raftElectionDeadline = library.monotonicTime() + timeout_s
+        self._pre_vote.leader_heard()

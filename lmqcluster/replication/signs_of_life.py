@@ -1,0 +1,65 @@
+"""Signs of life of members whose cores rest because they wait for their disks.
+
+Writing a large entry, or a slow disk, can take longer than an election time. Without these messages a sound leader would lose its
+followers' trust, and they would lose its. They promise nothing and touch nothing but timers, so they may pass while a sync is
+under way, when neither log nor term can change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from .membership import PeerNode
+from .raft_view import Carrier, Message, RaftView
+
+__all__ = ["SIGNS", "SignsOfLife"]
+
+SIGNS: Final = frozenset({"alive", "alive_reply"})
+"""Messages that are signs of life and nothing else."""
+_OF_LEADERS: Final = frozenset({"alive", "append_entries", "snapshot"})
+_OF_FOLLOWERS: Final = frozenset({"alive_reply", "append_reply", "snapshot_reply"})
+
+
+class _Member(RaftView, Protocol):
+    def members(self) -> Mapping[str, str]:
+        """All members."""
+
+    def beat_is_due(self) -> bool:
+        """Whether the leader has to show that it lives."""
+
+    def heard_leader(self, node: PeerNode, term: int) -> bool:
+        """Whether that was the leader that this member follows, which has shown that it lives."""
+
+    def heard_follower(self, node: PeerNode, term: int) -> None:
+        """A follower has shown that it lives."""
+
+
+class SignsOfLife:
+    """Those that one member sends and takes.
+
+    Args:
+        raft: the member's Raft core.
+        carrier: brings messages to members.
+        knows: whether the program of the member with this id knows these messages.
+    """
+
+    def __init__(self, raft: _Member, carrier: Carrier, knows: Callable[[str], bool]) -> None:
+        self._raft = raft
+        self._carrier = carrier
+        self._knows = knows
+
+    def send(self) -> None:
+        """On a leader, tell its followers whenever a heartbeat is due."""
+        if self._raft.beat_is_due():
+            for node_id in sorted(self._raft.members()):
+                if self._knows(node_id):
+                    self._carrier.send(PeerNode(node_id), {"type": "alive", "term": self._raft.term()})
+
+    def take(self, node: PeerNode, message: Message) -> None:
+        """A message shows that a member lives; a follower answers its leader. What else it says waits for the core."""
+        kind = message["type"]
+        if kind in _OF_FOLLOWERS:
+            self._raft.heard_follower(node, message["term"])
+        elif kind in _OF_LEADERS and self._raft.heard_leader(node, message["term"]) and self._knows(str(node.id)):
+            self._carrier.send(node, {"type": "alive_reply", "term": message["term"]})

@@ -1,0 +1,96 @@
+"""Disks that take longer for a sync than an election time: members that wait for theirs are not taken for dead."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lmqcluster_chaos.injection.control import Control
+from lmqcluster_chaos.injection.tools import interposer
+
+from lmqcluster import Client
+from lmqcluster.wire.limits import MESSAGE_BYTES_MAX
+
+from .cluster import Cluster, NodeProcess
+
+TIMEOUT_S = 120.0
+SLOW_S = 1.5
+"""For one sync: above the election time, below what a leader has patience for."""
+PIECE_S = 0.4
+"""For one sync, of which a large entry takes so many that they take longer in all than a leader has patience for."""
+HUNG_S = 15.0
+
+
+class Disks:
+    """A running cluster, and the switches of its nodes' disks."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.controls = {node.name: Control(folder / f"{node.name}.control") for node in cluster.nodes}
+        for node in cluster.nodes:
+            undo = folder / f"{node.name}.undo"
+            undo.mkdir()
+            node.environment |= {
+                "LD_PRELOAD": str(interposer()),
+                "LMQ_DRILL_CONTROL": str(self.controls[node.name].path),
+                "LMQ_DRILL_DATA": str(node.data_dir),
+                "LMQ_DRILL_UNDO": str(undo),
+            }
+
+    def slow(self, seconds: float, *nodes: NodeProcess) -> None:
+        """Let every sync of these nodes' disks, or of all, take longer by so much."""
+        for node in nodes or self.cluster.nodes:
+            self.controls[node.name].slow_syncs(seconds)
+
+    def terms(self) -> set[int]:
+        """The terms that the nodes know."""
+        return {node.get_json("/v1/cluster")["term"] for node in self.cluster.nodes}
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[Disks]:
+    cluster = Cluster(3, directory=tmp_path)
+    disks = Disks(cluster, tmp_path)
+    with cluster:
+        yield disks
+        disks.slow(0.0)
+
+
+def test_syncs_that_take_longer_than_an_election_cost_no_leader(disks: Disks) -> None:
+    before = disks.terms()
+    follower = disks.cluster.followers()[0]
+    with Client(follower.rpc, timeout_s=TIMEOUT_S) as client:
+        disks.slow(SLOW_S)
+        for number in range(3):
+            client.push("q", b"%d" % number)
+        disks.slow(0.0)
+        assert [message.content for message in client.pull_many("q", 3)] == [b"0", b"1", b"2"]
+    assert disks.terms() == before
+
+
+def test_a_large_entry_that_is_written_for_long_costs_no_leader(disks: Disks) -> None:
+    before = disks.terms()
+    body = random.Random(1).randbytes(MESSAGE_BYTES_MAX)
+    with Client(disks.cluster.leader().rpc, timeout_s=TIMEOUT_S) as client:
+        disks.slow(PIECE_S)
+        client.push("q", body)
+        disks.slow(0.0)
+        message = client.pull("q", timeout=TIMEOUT_S)
+        assert message is not None
+        assert message.content == body
+    assert disks.terms() == before
+
+
+def test_a_leader_whose_disk_hangs_is_replaced(disks: Disks) -> None:
+    """It shows signs of life only as long as its disk does."""
+    leader = disks.cluster.leader()
+    others = [node for node in disks.cluster.nodes if node is not leader]
+    disks.slow(HUNG_S, leader)
+    with Client([node.rpc for node in others], timeout_s=TIMEOUT_S) as client:
+        client.push("q", b"before")
+
+        disks.cluster.leader(among=others)
+        client.push("q", b"after")
+        assert [message.content for message in client.pull_many("q", 2)] == [b"before", b"after"]

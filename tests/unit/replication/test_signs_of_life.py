@@ -1,0 +1,98 @@
+"""Signs of life touch timers only, and only those of members that follow or lead in the same term."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.signs_of_life import SignsOfLife
+
+A, B, C = (PeerNode(name) for name in "abc")
+TERM = 7
+
+
+class Member:
+    """A Raft core as it is seen from here, and its transport."""
+
+    def __init__(self, *, leads: bool = False, follows: PeerNode | None = None, due: bool = True) -> None:
+        self.leads = leads
+        self.follows = follows
+        self.due = due
+        self.heard: list[PeerNode] = []
+        self.sent: list[tuple[PeerNode, dict[str, Any]]] = []
+
+    def term(self) -> int:
+        return TERM
+
+    def commit_index(self) -> int:
+        return 1
+
+    def is_leader(self) -> bool:
+        return self.leads
+
+    def members(self) -> dict[str, str]:
+        return {"a": "a", "b": "b", "c": "c"}
+
+    def beat_is_due(self) -> bool:
+        return self.leads and self.due
+
+    def heard_leader(self, node: PeerNode, term: int) -> bool:
+        return node == self.follows and term == TERM
+
+    def heard_follower(self, node: PeerNode, term: int) -> None:
+        assert term == TERM
+        self.heard.append(node)
+
+    def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
+        self.sent.append((node, message))
+        return True
+
+
+def signs(member: Member, knows: str = "abc") -> SignsOfLife:
+    return SignsOfLife(member, member, lambda node_id: node_id in knows)
+
+
+def test_a_leader_tells_the_members_that_understand_it() -> None:
+    member = Member(leads=True)
+    signs(member, knows="b").send()
+    assert member.sent == [(B, {"type": "alive", "term": TERM})]
+
+
+@pytest.mark.parametrize("member", [Member(leads=True, due=False), Member(follows=A)])
+def test_nobody_else_does_and_not_before_it_is_due(member: Member) -> None:
+    signs(member).send()
+    assert not member.sent
+
+
+@pytest.mark.parametrize("kind", ["alive", "append_entries", "snapshot"])
+def test_a_follower_answers_its_leader_if_that_understands_it(kind: str) -> None:
+    """Whatever comes from the leader while the follower's core rests."""
+    for knows, answers in (("abc", [(A, {"type": "alive_reply", "term": TERM})]), ("bc", [])):
+        member = Member(follows=A)
+        signs(member, knows).take(A, {"type": kind, "term": TERM})
+        assert member.sent == answers
+
+
+@pytest.mark.parametrize(("node", "term"), [(C, TERM), (A, TERM - 1), (A, TERM + 1)])
+def test_nobody_else_is_answered(node: PeerNode, term: int) -> None:
+    """Appended entries tell of another term or leader, and are answered with what is on the disk."""
+    member = Member(follows=A)
+    signs(member).take(node, {"type": "alive", "term": term})
+    assert not member.sent
+
+
+@pytest.mark.parametrize("kind", ["alive_reply", "append_reply", "snapshot_reply"])
+def test_an_answer_is_a_sign_of_life(kind: str) -> None:
+    member = Member(leads=True)
+    signs(member).take(B, {"type": kind, "term": TERM})
+    assert member.heard == [B]
+
+
+@pytest.mark.parametrize("kind", ["propose", "request_vote", "pre_vote", "about"])
+def test_other_messages_say_nothing(kind: str) -> None:
+    for member in (Member(leads=True), Member(follows=A)):
+        signs(member).take(A, {"type": kind, "term": TERM})
+        assert not member.heard
+        assert not member.sent
