@@ -22,7 +22,7 @@ QUEUE_COLUMNS: Final = [
     Column("Pull/s", "pull_per_s", right=True, digits=1),
     Column("Ack/s", "ack_per_s", right=True, digits=1),
     Column("Nack/s", "nack_per_s", right=True, digits=1, rank=2),
-    Column("Redelivered/s", "redelivered_per_s", right=True, digits=1, rank=2),
+    Column("Timed out/s", "redelivered_per_s", right=True, digits=1, rank=2),
     Column("Bytes", "bytes", right=True, unit="bytes", rank=1),
 ]
 _COUNTERS: Final = {

@@ -38,7 +38,7 @@ _QUEUE_COLUMNS: Final = [
     Column("Pulled", "pulled_total", right=True, rank=1),
     Column("Push/s", "push_rate", right=True, digits=1, extra=True),
     Column("Pull/s", "pull_rate", right=True, digits=1, extra=True),
-    Column("Redelivered", "redelivered_total", right=True, extra=True),
+    Column("Timed out", "redelivered_total", right=True, extra=True),
     Column("Dropped", "dropped_total", right=True, extra=True),
     Column("Dead letters", "dead_letters", right=True, rank=3),
     Column("State", "state", rank=2),

@@ -69,7 +69,7 @@ def _members(status: ReplicaStatus) -> Check:
     figures = {"members": count, "able": count - len(bad)}
     if bad:
         return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}", figures)
-    text = f"all {count} can be reached and count" if count > 1 else "this node is the only one"
+    text = f"all {count} can be reached and vote" if count > 1 else "this node is the only one"
     return Check("members", True, text, figures)
 
 
@@ -131,7 +131,7 @@ def _stop(status: ReplicaStatus) -> Check:
         return Check("safe to stop", False, "this node is alone: while it is stopped nothing is served", {})
     needed = len(members) // 2 + 1
     if able >= needed:
-        return Check("safe to stop", True, f"the {able} others that count are enough, {needed} are needed", {})
-    counting = "1 other counts" if able == 1 else f"{able} others count"
-    text = f"only {counting}, {needed} are needed: stopping this node stops the cluster"
+        return Check("safe to stop", True, f"{able} other members can vote, {needed} are needed", {})
+    others_able = "1 other member" if able == 1 else f"{able} other members"
+    text = f"only {others_able} can vote, {needed} are needed: stopping this node stops the cluster"
     return Check("safe to stop", False, text, {})

@@ -9,7 +9,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Locator, Route, expect
 
 from lmqcluster import AsyncClient, Client
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
@@ -308,6 +308,55 @@ def test_nothing_is_cut_off_on_a_phone(open_console: OpenConsole) -> None:
         _wait_for_figures(console, route)
         assert console.page.evaluate("document.documentElement.scrollWidth") <= 390, route
     assert console.errors == []
+
+
+def test_figures_and_names_can_be_read_on_a_phone(open_console: OpenConsole, client: Client) -> None:
+    name = "orders/of-a-customer-whose-name-is-long"
+    client.push(name, b"x")
+    client.update_props(name, {"dead_letter_queue": f"{name}.dead", "open_transaction_timeout": 60})
+    console = open_console(viewport={"width": 390, "height": 800}, has_touch=True)
+    for tile in ("pushed", "pulled", "acked"):
+        expect(console.main.locator(f"[data-tile={tile}]").get_by_text("a second")).to_be_visible()
+    expect(console.row("Failed deliveries", "Timed out")).to_contain_text("the lease ended without an answer")
+    console.open(f"queue/{name.replace('/', '%2F')}")
+    properties = console.main.get_by_role("region", name="Properties")
+    for one in ("dead_letter_queue", "open_transaction_timeout"):
+        assert _lines(properties.get_by_text(one, exact=True)) == 1
+    console.open("queues?name=whose-name")
+    link = console.main.get_by_role("link", name=name, exact=True)
+    assert _lines(link) > 1, "the name is to be wrapped"
+    # Each line begins behind a separator.
+    starts = link.evaluate(LINE_STARTS)
+    assert all(name[start - 1] in "/-" for start in starts[1:]), starts
+    # The other tests count queues.
+    client.delete(name)
+    assert console.errors == []
+
+
+LINE_STARTS = """link => {
+    const starts = [];
+    const walker = document.createTreeWalker(link, NodeFilter.SHOW_TEXT);
+    let before = 0, top = null;
+    for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+        for (let place = 0; place < text.length; place++) {
+            const range = document.createRange();
+            range.setStart(text, place);
+            range.setEnd(text, place + 1);
+            const box = range.getClientRects()[0];
+            if (top === null || box.top > top + 5) starts.push(before + place);
+            top = box.top;
+        }
+        before += text.length;
+    }
+    return starts;
+}"""
+"""At which characters of a text its lines begin."""
+
+
+def _lines(text: Locator) -> int:
+    """In how many lines a text stands."""
+    expect(text).to_be_visible()
+    return len(text.evaluate(LINE_STARTS))
 
 
 def test_nodes_stand_side_by_side(open_console: OpenConsole, cluster: Cluster) -> None:

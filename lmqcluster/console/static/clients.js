@@ -2,7 +2,7 @@
 
 import { commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { get, may } from "./api.js";
-import { h, setText, textRow } from "./dom.js";
+import { h, setText, textRow, wrapping } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
 import { list } from "./list.js";
 import { segmentOf, textOf } from "./names.js";
@@ -12,7 +12,7 @@ export const label = "Clients";
 const ROWS = 100;
 const PORTS = { http: "HTTP", msgpack_rpc: "MessagePack-RPC", queued: "queued" };
 const WAITING = [{ label: "Queue or pattern" }, { label: "Waiting pulls", numeric: true }, { label: "Messages wanted", numeric: true }];
-const LEASED = [{ label: "Queue" }, { label: "Leased", numeric: true }, { label: "Ready", numeric: true }, { label: "Redelivered", numeric: true }];
+const LEASED = [{ label: "Queue" }, { label: "Leased", numeric: true }, { label: "Ready", numeric: true }, { label: "Timed out", numeric: true, title: "Messages that came back because their leases ended without an answer" }];
 const HELD = [
   { label: "Queue" },
   { label: "Leased", numeric: true },
@@ -37,7 +37,7 @@ export function open() {
     const held = queues.filter((queue) => queue.leased > 0);
     leased.show(held, held.length, (queue) => segmentOf(queue.name), ({ name }) => {
       const segment = segmentOf(name);
-      const link = h("a", { href: `#/queue/${segment}` }, textOf(segment));
+      const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
       return textRow(LEASED, (queue) => ["", count(queue.leased), count(queue.ready), count(queue.redelivered_total)], link);
     });
     if (!may("admin")) return;
@@ -76,7 +76,7 @@ export function open() {
 
 function holderRow({ queue }) {
   const segment = segmentOf(queue);
-  const link = h("a", { href: `#/queue/${segment}` }, textOf(segment));
+  const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
   return textRow(
     HELD,
     (one) => ["", count(one.leased), one.ends_in_s === null ? "with its session" : duration(one.ends_in_s), one.address, one.connected ? "open" : "closed", PORTS[one.port] ?? one.port, one.user || "–"],

@@ -5,14 +5,14 @@ import { change } from "./api.js";
 import { h, setText, syncRows, table } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { quoted } from "./names.js";
-import { stateBadge } from "./nodes.js";
+import { LAG, stateBadge } from "./nodes.js";
 import { sortedNodes } from "./overview.js";
 
 export const label = "Cluster";
 
 export function open({ latest }) {
   const summary = h("p", { class: "muted" });
-  const members = table("Members", [{ label: "Member" }, { label: "State" }, { label: "Raft address" }, { label: "Lag", numeric: true }, { label: "Change" }]);
+  const members = table("Members", [{ label: "Member" }, { label: "State" }, { label: "Raft address" }, { label: "Lag", numeric: true, title: LAG }, { label: "Change" }]);
   const checks = table("Checks", [{ label: "Check" }, { label: "Result" }, { label: "Finding" }]);
 
   function show({ cluster, checks: findings }) {

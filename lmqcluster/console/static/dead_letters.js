@@ -2,7 +2,7 @@
 
 import { actionButton, commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { get } from "./api.js";
-import { h, setText, textRow } from "./dom.js";
+import { h, setText, textRow, wrapping } from "./dom.js";
 import { count, duration } from "./format.js";
 import { list } from "./list.js";
 import { segmentOf, textOf } from "./names.js";
@@ -43,7 +43,7 @@ export function open() {
     }
     from.show([...sources.values()], sources.size, (queue) => segmentOf(queue.name), ({ name }) => {
       const segment = segmentOf(name);
-      return textRow(FROM, (queue) => ["", count(queue.dead_lettered_total), count(queue.expired_total), count(queue.dropped_total)], h("a", { href: `#/queue/${segment}` }, textOf(segment)));
+      return textRow(FROM, (queue) => ["", count(queue.dead_lettered_total), count(queue.expired_total), count(queue.dropped_total)], h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment))));
     });
   }
 
@@ -71,7 +71,7 @@ function hereRow({ name: given }, refresh) {
   const page = { segment, name, api: `/v1/queues/${segment}`, queue: null, refresh };
   const button = actionButton("Redrive", "admin", () => redriveMessages(page, refresh), { kind: "small" });
   button.setAttribute("aria-label", `Redrive: ${name}`);
-  const link = h("a", { href: `#/queue/${segment}` }, name);
+  const link = h("a", { href: `#/queue/${segment}` }, wrapping(name));
   const row = textRow(HERE.slice(0, -1), (queue) => ["", count(queue.dead_letters), count(queue.leased), count(queue.size), duration(queue.oldest_age_s)], link);
   row.element.append(h("td", {}, button));
   return row;

@@ -55,10 +55,10 @@ export function syncRows(body, items, keyOf, make) {
   });
 }
 
-/** A row of cells whose texts `cells(item)` gives; columns are {numeric} or {}. */
+/** A row of cells whose texts `cells(item)` gives; columns are {numeric}, {prose} or {}. */
 export function textRow(columns, cells, first) {
   const elements = columns.map((column, place) =>
-    h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : undefined, scope: place === 0 ? "row" : undefined }),
+    h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : column.prose ? "prose" : undefined, scope: place === 0 ? "row" : undefined }),
   );
   if (first) elements[0].append(first);
   return {
@@ -82,6 +82,11 @@ export function table(caption, columns) {
   );
   const element = h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, head), body));
   return { element, body, head };
+}
+
+/** A text, such as a queue's name, that wraps behind separators rather than within words. */
+export function wrapping(text) {
+  return text.split(/(?<=[/._:-])/).flatMap((part, place) => (place ? [h("wbr"), part] : part));
 }
 
 /** Say something to screen readers. */

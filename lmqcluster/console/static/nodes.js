@@ -9,6 +9,12 @@ export const label = "Nodes";
 
 const STATES = { leader: "good", follower: "plain", candidate: "warn", recovering: "warn", installing: "warn", removed: "bad", unreachable: "bad" };
 const OLD_S = 5;
+export const LAG = "Committed log entries that the node has not applied";
+
+/** When another node last answered. */
+export function lastContact(node) {
+  return node.last_contact_s === null ? "never" : `${duration(node.last_contact_s)} ago`;
+}
 
 /** Show a member's state as a badge. */
 export function stateBadge(element, state) {
@@ -21,8 +27,8 @@ const LINES = [
     title: "In the cluster",
     lines: [
       { label: "State", cell: (node, cell) => stateBadge((cell.firstElementChild ?? cell.appendChild(h("span"))), node.state) },
-      { label: "Lag", title: "Committed log entries that the node has not applied", text: (node) => count(node.lag) },
-      { label: "Last contact", title: "When the node last answered this one", text: (node) => (node.self ? "–" : node.last_contact_s === null ? "never" : `${duration(node.last_contact_s)} ago`) },
+      { label: "Lag in log entries", title: LAG, text: (node) => count(node.lag) },
+      { label: "Last contact", title: "When the node last answered this one", text: (node) => (node.self ? "–" : lastContact(node)) },
       { label: "Round trip", title: "How long that took, connecting included", text: (node) => (node.self || node.round_trip_s === null ? "–" : `${(node.round_trip_s * 1000).toFixed(1)} ms`) },
       { label: "Term", text: (node) => count(node.vitals?.term) },
       { label: "Commit index", title: "Last log entry that the node knows to be committed", text: (node) => count(node.vitals?.commit_index) },
@@ -53,7 +59,7 @@ const LINES = [
   {
     title: "Program and addresses",
     lines: [
-      { label: "Up", title: "Since the process was started", text: (node) => duration(node.vitals?.uptime_s) },
+      { label: "Up for", title: "Since the process was started", text: (node) => duration(node.vitals?.uptime_s) },
       { label: "Version", text: (node) => node.vitals?.version ?? "–" },
       { label: "Id", text: (node) => node.id },
       { label: "HTTP", text: (node) => node.http ?? "off" },

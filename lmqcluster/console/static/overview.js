@@ -2,18 +2,21 @@
 
 import { get } from "./api.js";
 import { Chart, chartsTogether } from "./chart.js";
-import { h, setText, syncRows, table, textRow } from "./dom.js";
+import { h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { bytes, count, duration, plural, rate } from "./format.js";
 import { segmentOf, textOf } from "./names.js";
-import { stateBadge } from "./nodes.js";
+import { LAG, lastContact, stateBadge } from "./nodes.js";
 
 export const label = "Overview";
+
+/** What stands below figures that are rates, also where there is room for little. */
+export const PER_SECOND = "a second";
 
 const FLOW = [
   { key: "pushed_total", label: "pushed", format: rate },
   { key: "pulled_total", label: "delivered", format: rate },
   { key: "acked_total", label: "acknowledged", format: rate },
-  { key: "redelivered_total", label: "redelivered", format: rate },
+  { key: "redelivered_total", label: "timed out", format: rate },
 ];
 const STOCK = [
   { key: "ready", label: "ready", format: count },
@@ -26,14 +29,14 @@ const TILES = [
   ["delayed", "Delayed", "due later", (sums) => count(sums.delayed)],
   ["queues", "Queues", "", (sums) => count(sums.queues)],
   ["bytes", "Bodies", "of all messages", (sums) => bytes(sums.bytes)],
-  ["pushed", "Pushed", "a second", (_sums, rates) => rate(rates?.pushed_total)],
-  ["pulled", "Delivered", "a second", (_sums, rates) => rate(rates?.pulled_total)],
-  ["acked", "Acknowledged", "a second", (_sums, rates) => rate(rates?.acked_total)],
+  ["pushed", "Pushed", PER_SECOND, (_sums, rates) => rate(rates?.pushed_total)],
+  ["pulled", "Delivered", PER_SECOND, (_sums, rates) => rate(rates?.pulled_total)],
+  ["acked", "Acknowledged", PER_SECOND, (_sums, rates) => rate(rates?.acked_total)],
 ];
 const TROUBLES = [
-  ["redelivered_total", "Redelivered", "leases that ended without an answer, and were delivered again"],
-  ["nacked_total", "Given back", "by a nack"],
-  ["dropped_total", "Dropped", "after their last delivery"],
+  ["redelivered_total", "Timed out", "the lease ended without an answer"],
+  ["nacked_total", "Given back", "with a nack"],
+  ["dropped_total", "Dropped", "no deliveries were left"],
 ];
 const BUSIEST = 8;
 const RECENT_S = 600;
@@ -47,7 +50,7 @@ export function tiles(definitions) {
     { class: "tiles" },
     definitions.map(([id, name, hint]) => {
       values[id] = h("dd", {}, "–");
-      return h("div", { class: "tile", dataset: { tile: id } }, h("dt", {}, name), values[id], h("dd", { class: "hint" }, hint));
+      return h("div", { class: "tile", dataset: { tile: id } }, h("dt", {}, name), values[id], h("dd", { class: hint === PER_SECOND ? "hint unit" : "hint" }, hint));
     }),
   );
   return { element, update: (id, text) => setText(values[id], text) };
@@ -58,9 +61,9 @@ export function open({ samples }) {
   const flow = new Chart("Messages a second", FLOW);
   const stock = new Chart("Messages waiting", STOCK);
   const findings = h("ul", { class: "findings" });
-  const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true }, { label: "Memory", numeric: true }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
+  const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true, title: LAG }, { label: "Memory", numeric: true }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
   const biggest = table("Queues with the most messages", [{ label: "Queue" }, { label: "Messages", numeric: true }, { label: "Ready", numeric: true }, { label: "Leased", numeric: true }, { label: "Bodies", numeric: true }]);
-  const troubles = table("Redelivered and dropped", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "Since the beginning", numeric: true }]);
+  const troubles = table("Failed deliveries", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "Since the beginning", numeric: true }]);
   const none = h("p", { class: "muted", hidden: true }, "No queues hold messages.");
 
   function show(overview) {
@@ -82,7 +85,7 @@ export function open({ samples }) {
     const [recently, earlier] = [samples.before(RECENT_S).sums, samples.before(HOUR_S).sums];
     const items = TROUBLES.map(([key, name, hint]) => ({ key, name, hint, recent: totals[key] - recently[key], hour: totals[key] - earlier[key], all: totals[key] }));
     syncRows(troubles.body, items, (item) => item.key, (item) =>
-      textRow([{}, ...Array(3).fill({ numeric: true })], ({ recent, hour, all }) => ["", count(recent), count(hour), count(all)], h("span", { title: item.hint }, item.name)),
+      textRow([{}, ...Array(3).fill({ numeric: true })], ({ recent, hour, all }) => ["", count(recent), count(hour), count(all)], h("div", {}, `${item.name} `, h("div", { class: "hint" }, item.hint))),
     );
   }
 
@@ -96,7 +99,7 @@ export function open({ samples }) {
       h(
         "div",
         { class: "pair" },
-        h("section", {}, h("h2", {}, "Nodes"), members.element, h("h2", {}, "Redelivered and dropped"), troubles.element),
+        h("section", {}, h("h2", {}, "Nodes"), members.element, h("h2", {}, "Failed deliveries"), troubles.element),
         h("section", {}, h("h2", {}, "Queues with the most messages"), biggest.element, none, h("p", { class: "after" }, h("a", { href: "#/queues" }, "All queues"))),
       ),
     ],
@@ -109,7 +112,7 @@ export function open({ samples }) {
       biggest.element.hidden = full.length === 0;
       syncRows(biggest.body, full, (queue) => segmentOf(queue.name), (queue) => {
         const segment = segmentOf(queue.name);
-        const link = h("a", { href: `#/queue/${segment}` }, textOf(segment));
+        const link = h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment)));
         return textRow([{}, ...Array(4).fill({ numeric: true })], (one) => ["", count(one.size), count(one.ready), count(one.leased), bytes(one.bytes)], link);
       });
     },
@@ -131,7 +134,7 @@ function nodeRow() {
     update(one) {
       const vitals = one.vitals;
       stateBadge(badge, one.state);
-      const texts = [one.name ?? one.id, null, count(one.lag), bytes(vitals?.stored_bytes), bytes(vitals?.disk_free_bytes), one.self ? "this node" : duration(one.last_contact_s)];
+      const texts = [one.name ?? one.id, null, count(one.lag), bytes(vitals?.stored_bytes), bytes(vitals?.disk_free_bytes), one.self ? "this node" : lastContact(one)];
       texts.forEach((text, place) => text !== null && setText(row.element.children[place], text));
     },
   };

@@ -7,7 +7,7 @@ import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { bytes, count, duration, rate } from "./format.js";
 import { messagesSection } from "./messages.js";
 import { queueWord, textOf } from "./names.js";
-import { tiles } from "./overview.js";
+import { PER_SECOND, tiles } from "./overview.js";
 import { propertiesSection } from "./properties.js";
 import { deleteQueue, moveMessages, purgeQueue, pushMessage, redriveMessages, suspendQueue } from "./queue_actions.js";
 import { now } from "./rates.js";
@@ -26,15 +26,15 @@ const TILES = [
   ["delayed", "Delayed", "due later", (queue) => count(queue.delayed)],
   ["oldest", "Oldest", "is due for", (queue) => duration(queue.oldest_age_s)],
   ["bytes", "Bodies", "of all messages", (queue) => bytes(queue.bytes)],
-  ["pushed", "Pushed", "a second", (_queue, rates) => rate(rates?.pushed_total)],
-  ["pulled", "Delivered", "a second", (_queue, rates) => rate(rates?.pulled_total)],
-  ["acked", "Acknowledged", "a second", (_queue, rates) => rate(rates?.acked_total)],
+  ["pushed", "Pushed", PER_SECOND, (_queue, rates) => rate(rates?.pushed_total)],
+  ["pulled", "Delivered", PER_SECOND, (_queue, rates) => rate(rates?.pulled_total)],
+  ["acked", "Acknowledged", PER_SECOND, (_queue, rates) => rate(rates?.acked_total)],
 ];
 const FLOW = [
   { key: "pushed_total", label: "pushed", format: rate },
   { key: "pulled_total", label: "delivered", format: rate },
   { key: "acked_total", label: "acknowledged", format: rate },
-  { key: "redelivered_total", label: "redelivered", format: rate },
+  { key: "redelivered_total", label: "timed out", format: rate },
 ];
 const STOCK = [
   { key: "ready", label: "ready", format: count },
@@ -46,7 +46,7 @@ const TOTALS = [
   ["pulled_total", "Delivered"],
   ["acked_total", "Acknowledged"],
   ["nacked_total", "Given back"],
-  ["redelivered_total", "Redelivered"],
+  ["redelivered_total", "Timed out"],
   ["dropped_total", "Dropped"],
   ["purged_total", "Purged"],
   ["moved_in_total", "Moved in"],

@@ -3,7 +3,7 @@
 import { actionButton, ask, commandBox, commandLine, field } from "./actions.js";
 import { change, get } from "./api.js";
 import { columnChoice } from "./columns.js";
-import { debounce, h, setText, syncRows, table, textRow } from "./dom.js";
+import { debounce, h, setText, syncRows, table, textRow, wrapping } from "./dom.js";
 import { csv, save } from "./export.js";
 import { bytes, count, duration, plural, rate } from "./format.js";
 import { quoted, segmentOf, textOf } from "./names.js";
@@ -27,7 +27,7 @@ const COLUMNS = [
   { label: "Pushed/s", sort: "push_rate", numeric: true, title: "Messages pushed a second, over the last five seconds", text: (queue) => rate(queue.push_rate) },
   { label: "Delivered", sort: "pulled", numeric: true, title: "Deliveries so far", text: (queue) => count(queue.pulled_total) },
   { label: "Delivered/s", sort: "pull_rate", numeric: true, title: "Deliveries a second, over the last five seconds", text: (queue) => rate(queue.pull_rate) },
-  { label: "Redelivered", sort: "redelivered", numeric: true, title: "Deliveries after a lease that ended without an answer", text: (queue) => count(queue.redelivered_total) },
+  { label: "Timed out", sort: "redelivered", numeric: true, title: "Messages that came back because their leases ended without an answer", text: (queue) => count(queue.redelivered_total) },
   { label: "Dead letters", sort: "dead_letters", numeric: true, title: "Messages that the cluster has put here", text: (queue) => count(queue.dead_letters) },
   { label: "Dropped", sort: "dropped", numeric: true, title: "Messages that went after their last delivery", text: (queue) => count(queue.dropped_total) },
 ];
@@ -114,7 +114,7 @@ export function open({ query }) {
     const items = queues.map((queue) => ({ queue, segment: segmentOf(queue.name) }));
     syncRows(grid.body, items, (item) => item.segment, ({ segment }) => {
       const paused = h("span", { class: "badge warn", hidden: true }, "suspended");
-      const first = h("span", {}, h("a", { href: `#/queue/${segment}` }, textOf(segment)), " ", paused);
+      const first = h("span", {}, h("a", { href: `#/queue/${segment}` }, wrapping(textOf(segment))), " ", paused);
       const row = textRow(COLUMNS, (item) => COLUMNS.map((column) => (column.text ? column.text(item.queue) : "")), first);
       return { element: row.element, update: (item) => ((paused.hidden = !item.queue.suspended), row.update(item)) };
     });
