@@ -37,7 +37,7 @@ _COLUMNS: Final = [
 
 @click.command(short_help="Measure how fast the cluster is.")
 @click.option(
-    "--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1, 600), help="Most time of a phase."
+    "--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1, 600), help="Maximum duration of a phase."
 )
 @click.option("--size", default=100, show_default=True, type=click.IntRange(0, 1024 * 1024), help="Bytes of a message.")
 @click.option(
@@ -46,7 +46,7 @@ _COLUMNS: Final = [
 @click.option(
     "--messages",
     type=click.IntRange(1, MESSAGES_MAX),
-    help="Most messages, at most 64 MiB of them. [default: 500,000]",
+    help="Maximum number of messages; never more than 64 MiB of them. [default: 500,000]",
 )
 @nodes_option
 @patience_option

@@ -38,7 +38,7 @@ def check(target: Target) -> Report:
 
 
 def _thresholds(
-    name: str, what: str, *, unit: str = "", warning: float | None = None, critical: float | None = None
+    name: str, what: str, *, metavar: str = "N", warning: float | None = None, critical: float | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Options ``--NAME-warning`` and ``--NAME-critical``."""
 
@@ -49,8 +49,8 @@ def _thresholds(
                 type=click.FloatRange(0),
                 default=default,
                 show_default=default is not None,
-                metavar=unit or "N",
-                help=f"{level.upper()} from so {what} on.",
+                metavar=metavar,
+                help=f"{level.upper()} if {what}.",
             )(function)
         return function
 
@@ -60,10 +60,10 @@ def _thresholds(
 @check.command(
     "cluster", cls=MonitoringCommand, epilog=_STATES, short_help="Leader, members, lag, memory, disk: one line."
 )
-@_thresholds("lag", "many log entries behind", warning=1000, critical=100_000)
-@_thresholds("memory", "much of memory_bytes_max", unit="%", warning=80, critical=95)
-@_thresholds("disk", "full a disk", unit="%", warning=85, critical=95)
-@_thresholds("disk-limit", "much of disk_bytes_max", unit="%", warning=80, critical=95)
+@_thresholds("lag", "a node is N or more log entries behind", warning=1000, critical=100_000)
+@_thresholds("memory", "N % or more of memory_bytes_max is used", warning=80, critical=95)
+@_thresholds("disk", "N % or more of the disk is used", warning=85, critical=95)
+@_thresholds("disk-limit", "N % or more of disk_bytes_max is used", warning=80, critical=95)
 @target_options
 def check_cluster(target: Target, **limits: float | None) -> int:
     """Check the cluster as this node sees it, and the node's own memory and disk.
@@ -102,10 +102,10 @@ def _cluster_findings(checks: Mapping[str, Any], limits: Thresholds) -> Iterator
     "queue", cls=MonitoringCommand, epilog=_STATES, short_help="One queue's messages and their age: one line."
 )
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
-@_thresholds("ready", "many messages that wait")
-@_thresholds("leased", "many messages under lease")
-@_thresholds("age", "many seconds that the oldest message waits", unit="S")
-@_thresholds("bytes", "many bytes of messages")
+@_thresholds("ready", "N or more messages wait")
+@_thresholds("leased", "N or more messages are under lease")
+@_thresholds("age", "the oldest message has waited for S or more seconds", metavar="S")
+@_thresholds("bytes", "the messages have N or more bytes")
 @click.option("--absent-ok", is_flag=True, help="A queue that does not exist is OK, not UNKNOWN.")
 @target_options
 def check_queue(target: Target, name: str, absent_ok: bool, **limits: float | None) -> int:

@@ -90,7 +90,14 @@ def message_push(
 
 @message.command("pull", short_help="Pull, print and acknowledge messages.")
 @_QUEUE_ARGUMENT
-@click.option("--max", "count", default=1, show_default=True, type=click.IntRange(1, BATCH_MAX), help="Most messages.")
+@click.option(
+    "--max",
+    "count",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, BATCH_MAX),
+    help="Maximum number of messages.",
+)
 @click.option("--wait", default=0.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for one.")
 @click.option("--no-ack", is_flag=True, help="Leave them under lease, to be delivered again after their timeout.")
 @_show_option
@@ -198,7 +205,9 @@ def message_extend(target: Target, name: str, ids: tuple[str, ...], lease: float
 @message.command("withdraw", short_help="Remove waiting messages with a label.")
 @_QUEUE_ARGUMENT
 @click.argument("label")
-@click.option("--max", "count", type=click.IntRange(1), help="Most messages, the oldest. [default: all]")
+@click.option(
+    "--max", "count", type=click.IntRange(1), help="Maximum number of messages, the oldest first. [default: all]"
+)
 @destructive_options
 @target_options
 def message_withdraw(target: Target, name: str, label: str, count: int | None, yes: bool, dry_run: bool) -> None:
@@ -219,7 +228,9 @@ def message_withdraw(target: Target, name: str, label: str, count: int | None, y
 
 @message.command("peek", short_help="Look at messages without taking them.")
 @_QUEUE_ARGUMENT
-@click.option("--max", "count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Most messages.")
+@click.option(
+    "--max", "count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Maximum number of messages."
+)
 @click.option("--after", type=click.IntRange(0), help="Start behind the message of this sequence.")
 @click.option("--label", help="Only messages with this label.")
 @click.option("--group", help="Only messages of this group.")

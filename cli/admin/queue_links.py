@@ -78,8 +78,10 @@ def bindings(target: Target, name: str) -> Report:
     "--to", metavar="QUEUE", shell_complete=complete_queue, help="Send them there. [default: where they came from]"
 )
 @click.option("--label", help="Only messages with this label.")
-@click.option("--max", "count", type=click.IntRange(1), help="Most messages, the oldest. [default: all]")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Most messages a second.")
+@click.option(
+    "--max", "count", type=click.IntRange(1), help="Maximum number of messages, the oldest first. [default: all]"
+)
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of messages a second.")
 @destructive_options
 @target_options
 def redrive(

@@ -80,7 +80,9 @@ def queue() -> None:
     help="Only queues in whose names this regular expression is found.",
 )
 @click.option("--state", type=click.Choice(STATES), help="Only queues with such messages, or in this state.")
-@click.option("--limit", type=click.IntRange(1, PAGE_MAX), help="Only the first so many, in the order of --sort.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1, PAGE_MAX), help="Only the first N, in the order of --sort."
+)
 @reads(_QUEUE_COLUMNS)
 def queue_ls(target: Target, name: str | None, match: str | None, state: str | None, limit: int | None) -> Report:
     """List queues with their counts.
@@ -331,7 +333,12 @@ def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -
 @queue.command("move", short_help="Move ready messages to another queue.")
 @_QUEUE_ARGUMENT
 @click.argument("destination", metavar="DESTINATION", shell_complete=complete_queue)
-@click.option("--max", "count", type=click.IntRange(1), help="Most messages, the oldest. [default: all that are ready]")
+@click.option(
+    "--max",
+    "count",
+    type=click.IntRange(1),
+    help="Maximum number of messages, the oldest first. [default: all that are ready]",
+)
 @destructive_options
 @target_options
 def queue_move(target: Target, name: str, destination: str, count: int | None, yes: bool, dry_run: bool) -> None:

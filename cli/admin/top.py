@@ -33,15 +33,22 @@ _SORT_KEYS: Final = tuple(column.key for column in QUEUE_COLUMNS)
 @click.option(
     "--interval", default=2.0, show_default=True, type=click.FloatRange(0.5, 3600), help="Seconds between looks."
 )
-@click.option("--count", type=click.IntRange(1), help="End after so many pictures. [default: q or Ctrl-C ends it]")
-@click.option("--limit", type=click.IntRange(1), help="Most queues. [default: what fits on the terminal, else 20]")
+@click.option(
+    "--count", metavar="N", type=click.IntRange(1), help="End after looking N times. [default: q or Ctrl-C ends it]"
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Show at most N queues. [default: what fits on the terminal, else 20]",
+)
 @view_options(QUEUE_COLUMNS)
 @target_options
 def top(target: Target, view: View, interval: float, count: int | None, limit: int | None) -> int:
     """Show what goes on: rates of each queue, and the state, lag, memory and disk of each node.
 
-    Keys: q quits, s sorts by the next column, r turns the order round. Where the output is no terminal it is one line for each
-    queue and look, or with --json one object for each look. Looks get rarer where one takes more than a tenth of the interval.
+    Keys: q quits, s sorts by the next column, r reverses the order. Where the output is no terminal, each look prints one
+    line for each queue, or one object with --json. Where a look takes more than a tenth of the interval, intervals get longer.
 
     \b
     Example:

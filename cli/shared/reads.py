@@ -143,7 +143,7 @@ def reads(columns: Sequence[Column]) -> Callable[[Callable[..., Report]], Callab
             "--watch",
             metavar="SECONDS",
             type=click.FloatRange(WATCH_S_MIN),
-            help="Look again after so many seconds, until Ctrl-C; JSON is one object a line.",
+            help="Look again every so many seconds, until Ctrl-C; JSON is one object a line.",
         )
         @view_options(columns)
         @target_options

@@ -335,7 +335,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             values.size,
             "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB. What stands in pages on the disk "
             "does not count: the middle of long lines, and bodies from 1 KiB on of messages that stay in memory. "
-            "Beyond it this node refuses pushes as overload until messages are acknowledged.",
+            "Beyond it this node refuses pushes as overloaded until messages are acknowledged.",
             extremes="At least 64MiB. Too high, and the kernel ends the process when memory runs out.",
             metavar="SIZE",
             default="half of the machine's memory",
@@ -346,7 +346,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.size,
             "Bytes that snapshots and pages may have on this node's disk, besides the log. "
-            "Beyond it this node refuses pushes as overload. "
+            "Beyond it this node refuses pushes as overloaded. "
             "0 for what leaves a tenth of the file system free, or 10 GiB if that is less.",
             extremes="Too high, and the node stops when the disk is full.",
             metavar="SIZE",
@@ -409,7 +409,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default="off",
         metadata=option(
             values.choice("on", "off"),
-            "on to log every request at level info: what was asked for, by whom, and of HTTP status and duration; or off.",
+            "on to log every request at level info: what was asked for, by whom, and over HTTP its status and duration; or off.",
             extremes="on costs a busy node most of its speed, and fills disks.",
             metavar="SWITCH",
             default="off",

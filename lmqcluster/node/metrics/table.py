@@ -228,7 +228,7 @@ SECTIONS: Final = (
             Definition(
                 "lmq_memory_limit_bytes",
                 "gauge",
-                "The option memory_bytes_max: beyond it pushes are refused as overload.",
+                "The option memory_bytes_max: beyond it pushes are refused as overloaded.",
             ),
             Definition(
                 "lmq_throttled_seconds_total",
@@ -254,7 +254,7 @@ SECTIONS: Final = (
             Definition(
                 "lmq_disk_limit_bytes",
                 "gauge",
-                "The option disk_bytes_max, or what may be kept now if it is 0: beyond it pushes are refused as overload.",
+                "The option disk_bytes_max, or what may be kept now if it is 0: beyond it pushes are refused as overloaded.",
             ),
             Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data folder is."),
             Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data folder is."),
