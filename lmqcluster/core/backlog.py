@@ -210,6 +210,15 @@ class Backlog:
         for chunk in islice(self.chunks, _AHEAD):
             self._common.want(chunk)
 
+    def absent(self, count: int) -> Iterator[Chunk]:
+        """Those chunks that are not in memory and have to be there before `count` messages can be taken."""
+        for chunk in self.chunks:
+            if count < 0:
+                break
+            if chunk.messages is None:
+                yield chunk
+            count -= chunk.count
+
     def clear(self) -> None:
         """Let everything go, without a look at it."""
         while self.chunks:

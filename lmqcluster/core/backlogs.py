@@ -173,7 +173,7 @@ class Backlogs:
 
     def _loaded(self, page: bytes) -> list[Any]:
         if self.store is None:
-            raise PageError("there is no store for pages")
+            raise PageError("there is no store for pages", page)
         self.loads_total += 1
         return self.store.load(page)
 
@@ -201,9 +201,10 @@ class Backlogs:
         try:
             messages = messages_of(columns)
         except (ValueError, TypeError, LookupError) as exc:
-            raise PageError(f"the page {chunk.page.hex()} is malformed: {exc}") from exc
+            raise PageError(f"the page {chunk.page.hex()} is malformed: {exc}", chunk.page) from exc
         if len(messages) != chunk.count:
-            raise PageError(f"the page {chunk.page.hex()} has {len(messages)} messages and should have {chunk.count}")
+            reason = f"the page {chunk.page.hex()} has {len(messages)} messages and should have {chunk.count}"
+            raise PageError(reason, chunk.page)
         return messages
 
     def want(self, chunk: Chunk) -> None:
@@ -256,12 +257,27 @@ class Backlogs:
         if not chunk.is_at_hand() and self.store is not None:
             self.store.want(chunk.page)
 
+    def absent_thin(self) -> list[BodyChunk]:
+        """Those chunks that `gather_again` takes next and that are not at hand."""
+        thin = list[tuple[int, int, ref[BodyChunk]]]()
+        chunks = list[BodyChunk]()
+        while self.thin and len(thin) < THIN_MAX:
+            entry = heappop(self.thin)
+            chunk = entry[2]()
+            # Those that have left are nobody's business any more.
+            if chunk is not None and chunk.in_line:
+                thin.append(entry)
+                chunks.append(chunk)
+        for entry in thin:
+            heappush(self.thin, entry)
+        return [chunk for chunk in chunks if not chunk.is_at_hand()]
+
     def gather_again(self, touched: Callable[[HasName], object]) -> None:
         """Gather what is left of some thin chunks, whose queues are told to `touched` before.
 
         Raises:
             PageError: the page of one cannot be had. If it stayed as it is, this node would have other pages than the
-                others, which then could not replace them.
+                others, which then could not replace them. `pages_ahead` tells which pages these are before.
         """
         done = 0
         while self.thin and done < THIN_MAX:
@@ -288,7 +304,7 @@ class Backlogs:
         columns = self._loaded(chunk.page)
         bodies = columns[0] if len(columns) == 1 else []
         if type(bodies) is not list or [len(body) for body in bodies if type(body) is bytes] != list(chunk.sizes):
-            raise PageError(f"the page {chunk.page.hex()} does not have the bodies that it should have")
+            raise PageError(f"the page {chunk.page.hex()} does not have the bodies that it should have", chunk.page)
         if chunk.in_line:
             self._keep(chunk, bodies)
         return bodies

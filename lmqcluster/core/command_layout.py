@@ -68,6 +68,73 @@ def producer_of(command: Command) -> bytes | None:
     return producer
 
 
+# --- what a command does to lines, as far as it tells by itself; all of these are total ----------------------------------
+
+_TAKES: Final[dict[int, tuple[int, int]]] = {
+    Op.PULL: (1, 2),
+    Op.PULL_FIRST: (1, 2),
+    Op.PULL_LEASE: (1, 2),
+    Op.PULL_IN_SESSION: (1, 2),
+    Op.POLL: (1, 2),
+    Op.MOVE: (1, 3),
+    Op.PURGE: (1, 2),
+    Op.RESERVE: (3, 5),
+    Op.RESERVE_FROM: (3, 5),
+}
+"""Where those that take messages out of lines name a queue or several, and how many they take."""
+_STORES: Final[dict[int, int]] = {
+    Op.PUSH: CONTENTS,
+    Op.PUSH_ITEMS: ROWS,
+    Op.PUSH_TRAITS: ROWS,
+    Op.PUSH_EXISTING: ROWS,
+    Op.PUSH_OR_WAIT: ROWS,
+    Op.PUSH_MARKED: ROWS,
+}
+"""Where pushes have what they store."""
+_GIVES_BACK: Final = frozenset((Op.NACK, Op.GIVE_BACK))
+
+
+def taken_from(command: Command) -> tuple[list[bytes], int]:
+    """From which queues a command takes messages, and from each at most how many."""
+    op = command[OP]
+    places = _TAKES.get(op) if isinstance(op, int) else None
+    if places is None or len(command) <= places[1]:
+        return [], 0
+    names, count = command[places[0]], command[places[1]]
+    if type(names) is bytes:
+        names = [names]
+    if type(names) is not list or type(count) is not int:
+        return [], 0
+    return [name for name in names if type(name) is bytes], max(0, count)
+
+
+def stored_in(command: Command) -> tuple[bytes, int]:
+    """Into which queue a command pushes, and how many messages; an empty name for none."""
+    op = command[OP]
+    place = _STORES.get(op) if isinstance(op, int) else None
+    if place is None or len(command) <= place or type(command[QUEUE]) is not bytes:
+        return b"", 0
+    rows = command[place]
+    return command[QUEUE], len(rows) if type(rows) is list else 0
+
+
+def steps_of(command: Command) -> list[Command]:
+    """The operations of a transaction, or the command itself."""
+    if command[OP] != Op.TRANSACTION:
+        return [command]
+    steps = command[1] if len(command) > 1 and type(command[1]) is list else []
+    return [step for step in steps if type(step) is list and step]
+
+
+def given_back(command: Command) -> tuple[bytes, list[int]]:
+    """In which queue a command gives deliveries back, and which; an empty name for none."""
+    is_one = isinstance(command[OP], int) and command[OP] in _GIVES_BACK and len(command) > NUMBERS
+    if not is_one or type(command[QUEUE]) is not bytes:
+        return b"", []
+    numbers = command[NUMBERS] if type(command[NUMBERS]) is list else [command[NUMBERS]]
+    return command[QUEUE], [number for number in numbers if type(number) is int]
+
+
 # --- push -------------------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from .marked_pushes import MarkedPushes
 from .named_queues import NamedQueues
 from .operations import Operations
 from .pages import PageError
+from .pages_ahead import pages_ahead
 from .poll_commands import PollCommands
 from .pre_images import PreImages
 from .queue_commands import QueueCommands
@@ -152,6 +153,9 @@ class Machine(State):
         """
         self.now_us = max(self.now_us, now_us)
         self.ready, self.created, self.deleted, self.notices = [], [], [], []
+        if self.backlogs.thin:
+            # What became thin with the batches before: so it is known ahead which pages this needs.
+            self.backlogs.gather_again(self._touch)
         if self.now_us >= self.expiry.next_us:
             self.expiry.run(self.now_us)
         status = self.batch_sessions.admit(origin, incarnation, sequence)
@@ -160,9 +164,14 @@ class Machine(State):
         results = [self._execute(command) for command in commands]
         if self.waiting_pushes.gaining:
             self._pushes_that_wait.serve()
-        if self.backlogs.thin:
-            self.backlogs.gather_again(self._touch)
         return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
+
+    def pages_ahead(self, commands: Iterable[Command]) -> list[bytes]:
+        """The pages that a batch of these commands needs if it is applied next, as far as that shows beforehand.
+
+        Pages that are read for nothing do no harm; one that is needed and not named here is read when it is.
+        """
+        return pages_ahead(self.queues, self.backlogs, commands)
 
     def _touch(self, queue: HasName) -> None:
         self.touched(self.queues[queue.name])

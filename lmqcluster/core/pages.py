@@ -10,7 +10,15 @@ __all__ = ["PageError", "PageStore", "Pageable"]
 
 
 class PageError(Exception):
-    """A page that is needed now cannot be had; the replica must stop, because it could not go on as the others do."""
+    """A page that is needed now cannot be had; the replica must stop, because it could not go on as the others do.
+
+    Attributes:
+        page: its name, empty if it is not known which.
+    """
+
+    def __init__(self, reason: str, page: bytes = b"") -> None:
+        super().__init__(reason)
+        self.page = page
 
 
 class PageStore(Protocol):
@@ -28,6 +36,9 @@ class PageStore(Protocol):
 
     def want(self, page: bytes) -> None:
         """The page will be loaded soon."""
+
+    def is_ready(self, page: bytes) -> bool:
+        """Whether `load` can neither fail nor wait for the disk."""
 
     def fetch(self, page: bytes, done: Callable[[bool], None]) -> None:
         """Have the page at hand so that `load` need not wait for it, then call `done` with whether it can be read."""

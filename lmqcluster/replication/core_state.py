@@ -30,11 +30,14 @@ class CoreState(SyncObj):
 
     Attributes:
         is_held_back: nothing is applied for the time being, because the state is not complete.
-        is_throttled: nothing is applied for the time being, because memory fills faster than the disk takes it.
+        is_throttled: nothing is applied for the time being, because memory fills faster than the disk takes it, or the next
+            batch needs pages that are being read.
+        needs_snapshot: the state cannot go on with the log, so that any snapshot that is newer is of use.
     """
 
     is_held_back = False
     is_throttled = False
+    needs_snapshot = False
 
     # The library's private state.
     _SyncObj__raftState: int
@@ -91,6 +94,14 @@ class CoreState(SyncObj):
     def members_at(self, index: int) -> dict[str, str]:
         """The members by the entries up to `index`, which is in the log."""
         return self._history.at(index)
+
+    def snapshot_floor(self) -> int:
+        """Snapshots up to this index are of no use: the log has what follows from them."""
+        return self.applied_index() if self.needs_snapshot else self.commit_index()
+
+    def sender(self) -> LogSender:
+        """What a leader knows of its followers."""
+        return self._sender
 
     def applied_position(self) -> tuple[int, int, dict[str, str]]:
         """Index and term of the last applied entry, and the members by then."""

@@ -252,6 +252,16 @@ class LogSender:
             transfer.acknowledge(message["number"] + 1)
         return None
 
+    def send_newer_snapshot(self, node: PeerNode, applied: int) -> None:
+        """Send a follower whose state cannot go on a snapshot of a later entry than `applied`, if there is one; or take one."""
+        progress, latest = self.progress_of(node), self._snapshots.latest()
+        if progress.snapshot is not None:
+            return
+        if latest is not None and latest.index > max(applied, self._journal.first_index - 1):
+            progress.snapshot = SnapshotTransfer(latest)
+        else:
+            self._snapshots.request()
+
     def _begin_snapshot(self, progress: Progress) -> None:
         """Send the latest snapshot if the log goes on from it; otherwise ask for a new one, and begin when it is there."""
         latest = self._snapshots.latest()

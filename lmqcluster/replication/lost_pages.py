@@ -1,7 +1,7 @@
 """Pages that this node should have and has not, or only damaged: other members are asked for them.
 
-What is found damaged before it is needed is replaced while the node goes on. What is missing when the node starts may be needed
-by the next entry of the log, so nothing is applied until it is here.
+What is found damaged is replaced while the node goes on, as far as it can without the page (`page_wait`). What is missing when
+the node starts may be needed by the next entry of the log, so nothing is applied until it is here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .page_exchange import PageExchange
 from .storage.disk import DamagedFileError
 from .storage.page_files import PageFiles
 
-__all__ = ["LostPages"]
+__all__ = ["LostPages", "MissingPagesError"]
 
 log = structlog.get_logger("lmq.pages")
 
@@ -26,6 +26,10 @@ AGAIN_S = 5.0
 """From one round of questions for a damaged page to the next."""
 PATIENCE_S = 60.0
 """After so long without a page that it needs the node stops."""
+
+
+class MissingPagesError(DamagedFileError):
+    """Pages are missing that the state needs, and no member has them."""
 
 
 class PageOwner(Protocol):
@@ -45,15 +49,37 @@ class PageOwner(Protocol):
 
 
 class LostPages:
-    """Has other members send what is lost here."""
+    """Has other members send what is lost here.
 
-    def __init__(self, owner: PageOwner, pages: PageFiles, exchange: PageExchange, lacking: list[bytes]) -> None:
-        """`lacking` are pages that are missing now and may be needed at once."""
+    Attributes:
+        on_replaced: called with the name of a damaged page that has come.
+        on_denied: called with the name of one that no member that could be asked has, each time that they were asked.
+    """
+
+    def __init__(
+        self,
+        owner: PageOwner,
+        pages: PageFiles,
+        exchange: PageExchange,
+        lacking: list[bytes],
+        need_snapshot: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`lacking` are pages that are missing now and may be needed at once.
+
+        If no member has them `need_snapshot` has a newer state sent, or calls what it is given if none comes.
+        """
         self._owner = owner
+        self._need_snapshot = need_snapshot
         self._pages = pages
         self._exchange = exchange
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
+        # Damaged pages that others are asked for now, or will be.
+        self._replacing: set[bytes] = set()
+        # Those that were missing at the start are of no interest once a snapshot has been installed.
+        self._starts = True
+        self.on_replaced: Callable[[bytes], None] = _nothing
+        self.on_denied: Callable[[bytes], None] = _nothing
         pages.on_lost = self.replace
         if lacking:
             self._wait_for(lacking)
@@ -63,35 +89,51 @@ class LostPages:
         for timer in self._timers:
             timer.cancel()
 
+    def installed(self) -> None:
+        """The state is another one now, which lacks nothing; damaged pages that it needs as well are still asked for."""
+        self._starts = False
+
     def replace(self, page: bytes) -> None:
-        """Have a damaged page replaced that is not needed yet; a member that does not have it now may have it later."""
-        self._replace(page, is_first=True)
+        """Have a damaged page replaced; a member that does not have it now may have it later."""
+        if page not in self._replacing:
+            self._replacing.add(page)
+            self._replace(page, is_first=True)
 
     def _replace(self, page: bytes, *, is_first: bool) -> None:
         def done(*, are_here: bool) -> None:
             if are_here:
                 log.warning("damaged page replaced", file=self._pages.path(page))
+                self._replacing.discard(page)
+                self.on_replaced(page)
                 return
             if is_first:
                 log.error("no other member has the page", file=self._pages.path(page))
             self._later(lambda: self._replace_if_lost(page), AGAIN_S)
+            self.on_denied(page)
 
         self._try([page], self._loop.time() + PATIENCE_S, done)
 
     def _replace_if_lost(self, page: bytes) -> None:
         if page in self._pages.lost:
             self._replace(page, is_first=False)
+        else:
+            self._replacing.discard(page)
 
     def _wait_for(self, pages: list[bytes]) -> None:
         """Have missing pages sent, and nothing applied until they are here."""
 
         def done(*, are_here: bool) -> None:
+            if not self._starts:
+                return
             if are_here:
                 log.info("missing pages are here", count=len(pages))
                 self._owner.hold_back(held=False)
             else:
-                reason = f"{len(pages)} pages are missing and no member has them; run 'lmq repair' to copy everything"
-                self._owner.failed(DamagedFileError(self._pages.path(pages[0]), 0, reason))
+                self._need_snapshot(give_up)
+
+        def give_up() -> None:
+            reason = f"{len(pages)} pages are missing and no member has them; run 'lmq repair' to copy everything"
+            self._owner.failed(MissingPagesError(self._pages.path(pages[0]), 0, reason))
 
         log.warning("pages missing", count=len(pages), file=self._pages.path(pages[0]))
         self._owner.hold_back(held=True)
@@ -135,3 +177,7 @@ class LostPages:
                 self._ask(pages, peers, done, are_here=None if outcome is None else are_here)
 
         self._exchange.fetch(peer, pages, fetched)
+
+
+def _nothing(_page: bytes) -> None:
+    """Nobody wants to know."""

@@ -85,6 +85,8 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     # That a leader, or a follower, lives while it waits for its disk; only members that take pieces know these.
     "alive": (21, (("term", int),)),
     "alive_reply": (22, (("term", int),)),
+    # A member cannot go on from its state; it tells the leader up to which entry that goes.
+    "snapshot_request": (23, (("applied", int),)),
 }
 BULK_BYTES = 4 * 1024 * 1024
 """What is larger travels in pieces. Appended entries that are larger are sent one at a time (`RaftSettings.append_bytes_max`)."""

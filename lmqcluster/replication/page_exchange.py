@@ -41,6 +41,7 @@ class PageExchange:
         send: sends a message to a member; False if it cannot be reached.
 
     Attributes:
+        on_denied: called with the name of a page that a member has asked for and that is not here.
         fetched_total: pages that came from other nodes.
     """
 
@@ -51,6 +52,7 @@ class PageExchange:
         self._loop = asyncio.get_running_loop()
         self._fetches: list[_Fetch] = []
         self._timer: asyncio.TimerHandle | None = None
+        self.on_denied: Callable[[bytes], None] = _nothing
         self.fetched_total = 0
 
     def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
@@ -76,7 +78,10 @@ class PageExchange:
         """A member wants a page; it is told if it is not here. Its messages may be in memory only, until now."""
         if page not in self._pages:
             self._backlogs().save_chunk(low)
-        self._send(node, {"type": "page", "page": page, "data": self._pages.stored(page) or b""})
+        stored = self._pages.stored(page)
+        self._send(node, {"type": "page", "page": page, "data": stored or b""})
+        if stored is None:
+            self.on_denied(page)
 
     def answered(self, node: PeerNode, page: bytes, data: bytes) -> None:
         """A page came from a member, or it does not have it."""
@@ -129,6 +134,10 @@ class PageExchange:
             fetch.asked.add(page)
             low = fetch.lows.get(page, 0)
             fetch.is_unanswered = not self._send(fetch.node, {"type": "page_request", "page": page, "low": low})
+
+
+def _nothing(_page: bytes) -> None:
+    """Nobody wants to know."""
 
 
 class _Fetch:

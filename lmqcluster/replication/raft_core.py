@@ -50,8 +50,8 @@ class RaftCore(CoreContact):
         members: id to Raft address of the members at the base of the log; without this node it is not (yet) a member.
         transport: carries message dictionaries; its callbacks are set here.
         journal: the log.
-        apply: called with (index, command without its type byte) for each committed command, once and in order; must not
-            raise for anything that a command can hold.
+        apply: called with (index, command without its type byte) for each committed command, in order, until it returns
+            that it was applied; must not raise for anything that a command can hold.
         snapshots: takes, keeps, sends and installs snapshots. The state is that of its latest one, if there is any, and the log's
             base is that snapshot's index.
         durable: the log survives a restart, so nothing may leave it that no snapshot holds.
@@ -71,7 +71,7 @@ class RaftCore(CoreContact):
         transport: Transport,
         journal: Journal,
         *,
-        apply: Callable[[int, bytes | memoryview], None],
+        apply: Callable[[int, bytes | memoryview], bool],
         snapshots: SnapshotPort,
         settings: RaftSettings,
         rng: random.Random,
@@ -519,12 +519,12 @@ class RaftCore(CoreContact):
         for command, index, term in self._journal.entries(self.applied_index() + 1, self._settings.apply_bytes_max):
             if index > self.commit_index() or self.is_throttled:
                 break
-            subscribers = self._SyncObj__commandsWaitingCommit.pop(index, ())
-            if command[0] == REGULAR:
-                # What is large is not copied for it.
-                self._apply(index, command[1:] if len(command) < LARGE_BYTES else memoryview(command)[1:])
+            # What is large is not copied for it.
+            content = command[1:] if len(command) < LARGE_BYTES else memoryview(command)[1:]
+            if command[0] == REGULAR and not self._apply(index, content):
+                break
             self._SyncObj__raftLastApplied = index
-            for proposed_term, callback in subscribers:
+            for proposed_term, callback in self._SyncObj__commandsWaitingCommit.pop(index, ()):
                 callback(None, FAIL_REASON.SUCCESS if proposed_term == term else FAIL_REASON.DISCARDED)
         return False
 

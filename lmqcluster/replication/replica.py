@@ -26,11 +26,11 @@ from .fresh_reads import FreshReads
 from .handshake import Identity
 from .histogram import Histogram
 from .log_clock import LogClock
-from .lost_pages import LostPages
 from .lost_receipts import LostReceipts
 from .membership import PeerNode
 from .node_storage import NodeStorage
 from .page_exchange import PageExchange
+from .page_supply import PAGE_MESSAGES, PageSupply
 from .peer_requests import PeerRequests
 from .raft_core import RaftCore
 from .role_log import RoleLog
@@ -182,7 +182,7 @@ class Replica:
         self.core.link_changed = self._link_changed
         self._signs_of_life = SignsOfLife(self.core, self.transport, self._is_of_today)
         self.pages.on_written = self.wake
-        self._lost_pages = LostPages(self, self.pages, self.page_exchange, lacking)
+        self._page_supply = PageSupply(self, lacking, self._is_of_today, self._send_at_once)
         self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
 
     # --- life cycle -----------------------------------------------------------------------------------------------
@@ -206,8 +206,7 @@ class Replica:
         if self._news_timer is not None:
             self._news_timer.cancel()
         self.snapshots.close()
-        self._lost_pages.close()
-        self.page_exchange.close()
+        self._page_supply.close()
         await self.transport.close()
         self.steps.close()
         self._file_worker.close()
@@ -238,7 +237,7 @@ class Replica:
     def advance(self) -> None:
         """Let the core commit, apply, append and send."""
         core = self.core
-        core.is_throttled = self.throttle.update(self.machine.backlogs)
+        core.is_throttled = self.throttle.update(self.machine.backlogs) or self._page_supply.is_waiting()
         core.doTick(0)
         hurried, self._hurried = self._hurried, set()
         if core.flush(hurried) and self._news_timer is None:
@@ -331,7 +330,7 @@ class Replica:
         if machine.salt != self.machine.salt:
             self.lost_receipts.renewed(self.core.applied_index())
         self.machine = machine
-        self._lost_pages.close()
+        self._page_supply.installed()
         self.core.is_held_back = False
         self._unsaved_bytes = 0
         self.clock.follow(machine.now_us)
@@ -414,10 +413,8 @@ class Replica:
             self._fresh_reads.asked(node, message["round"])
         elif kind == "here":
             self._fresh_reads.answered(node.id, message["round"], message["last"], message["members"])
-        elif kind == "page_request":
-            self.page_exchange.asked(node, message["page"], message["low"])
-        elif kind == "page":
-            self.page_exchange.answered(node, message["page"], message["data"])
+        elif kind in PAGE_MESSAGES:
+            self._page_supply.take(node, message)
         elif kind == "about":
             fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
             self.peers[node.id] = About(**{name: message[name] for name in fields})
@@ -488,7 +485,8 @@ class Replica:
     def _propose(self, batch: bytes) -> bool:
         return self.core.propose(self.clock.now_us().to_bytes(8, "big"), batch)
 
-    def _apply(self, index: int, command: bytes | memoryview) -> None:
+    def _apply(self, index: int, command: bytes | memoryview) -> bool:
+        """Apply an entry; False if it has to wait."""
         now_us = int.from_bytes(command[:8], "big")
         try:
             origin, incarnation, sequence, commands = decode_batch(command[8:])
@@ -496,7 +494,10 @@ class Replica:
             # The same bytes fail alike on every replica, so skipping them keeps replicas equal.
             self.skipped_total += 1
             log.critical("undecodable entry skipped", index=index, reason=str(exc))
-            return
+            return True
+        if not self._page_supply.may_apply(self.machine, commands):
+            self.core.is_throttled = True
+            return False
         if self.core.is_leader():
             # After a restart these may be entries of an earlier leader.
             self.clock.at_least(now_us)
@@ -512,6 +513,7 @@ class Replica:
         self.machine.backlogs.page_out(PAGES_PER_BATCH)
         self.core.is_throttled = self.throttle.update(self.machine.backlogs)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
+        return True
 
     # --- what is known of the members ------------------------------------------------------------------------------
 

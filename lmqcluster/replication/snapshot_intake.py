@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from .membership import PeerNode
 from .raft_view import Carrier, Message, RaftView
@@ -10,6 +11,11 @@ from .snapshot_port import SnapshotPort, SnapshotReceiver
 from .storage.snapshot_store import SnapshotInfo
 
 __all__ = ["SnapshotIntake"]
+
+
+class _Follower(RaftView, Protocol):
+    def snapshot_floor(self) -> int:
+        """Snapshots up to this index are of no use here."""
 
 
 class SnapshotIntake:
@@ -26,7 +32,7 @@ class SnapshotIntake:
     """
 
     def __init__(
-        self, raft: RaftView, carrier: Carrier, snapshots: SnapshotPort, take_base: Callable[[SnapshotInfo], None]
+        self, raft: _Follower, carrier: Carrier, snapshots: SnapshotPort, take_base: Callable[[SnapshotInfo], None]
     ) -> None:
         self._raft = raft
         self._carrier = carrier
@@ -38,7 +44,7 @@ class SnapshotIntake:
 
     def take(self, node: PeerNode, message: Message) -> None:
         """A block came from the leader of the present term."""
-        if message["index"] <= self._raft.commit_index():
+        if message["index"] <= self._raft.snapshot_floor():
             self.reply(node, message, installed=True)
             return
         if self.is_installing:
@@ -111,7 +117,7 @@ class SnapshotIntake:
     def _loaded(self, node: PeerNode, message: Message, info: SnapshotInfo | None) -> bool:
         """D4: the snapshot is verified, durable and loaded, None if it was not; says whether it shall replace the state."""
         self.is_installing = False
-        taken = info is not None and info.index > self._raft.commit_index()
+        taken = info is not None and info.index > self._raft.snapshot_floor()
         if info is not None and taken:
             self._take_base(info)
         self.reply(node, message, installed=info is not None, restart=info is None)

@@ -34,6 +34,8 @@ IDLE_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of pages that are of no use any more, and of which only a snapshot frees the disk."""
 SPACE_PAUSE_S = 10.0
 """From one snapshot for the sake of space to the next."""
+DENIAL_PAUSE_S = 5.0
+"""From one look at a page that could not be given to the next: whoever gets a snapshot asks again and again."""
 BACKLOG_BLOCKS_MAX = 8
 """With so many received blocks waiting for the disk, no more are asked for; the sender's window bounds what still comes."""
 
@@ -94,6 +96,7 @@ class SnapshotKeeper:
         self._store = store
         self._pages = pages
         self._exchange = exchange
+        exchange.on_denied = self._denied
         # Which pages each snapshot names.
         self._pages_of: dict[SnapshotInfo, list[bytes]] = {}
         self._worker = worker
@@ -105,6 +108,7 @@ class SnapshotKeeper:
         self._taking: _Taking | None = None
         self._not_before_s = 0.0
         self._no_space_before_s = 0.0
+        self._no_denial_before_s = 0.0
         self._waiting: list[asyncio.Future[SnapshotInfo]] = []
         self._held: dict[SnapshotInfo, float] = {}
         self._portable: dict[int, asyncio.Task[StoredSnapshot]] = {}
@@ -159,6 +163,18 @@ class SnapshotKeeper:
             # What is sent, or held for a backup, keeps its pages, so that the next one may free nothing.
             self._no_space_before_s = self._loop.time() + SPACE_PAUSE_S
             self.request()
+
+    def _denied(self, page: bytes) -> None:
+        """A page is not here that a member has asked for. Whoever gets the latest snapshot may need it, though it is of no other
+        use any more and nobody else has it: a new snapshot does not name it.
+        """
+        latest = self._store.latest
+        if latest is None or self._closed or self._loop.time() < self._no_denial_before_s:
+            return
+        self._no_denial_before_s = self._loop.time() + DENIAL_PAUSE_S
+        if page in self._pages_of.get(latest, ()) and page not in set(self._owner.machine.backlogs.pages()):
+            log.warning("a page of the latest snapshot is lost and of no other use, taking a new one", page=page.hex())
+            self._owner.in_step(self.request)
 
     async def take(self) -> SnapshotInfo:
         """Take a snapshot now, or wait for the one under way.

@@ -140,9 +140,10 @@ class CoreReplica(RaftState):
         self._unsaved_bytes = 0
         return self.core.applied_position()
 
-    def _apply(self, index: int, command: bytes | memoryview) -> None:
+    def _apply(self, index: int, command: bytes | memoryview) -> bool:
         self._unsaved_bytes += len(command)
         self._host.apply(index, bytes(command))
+        return True
 
     @property
     def recovering(self) -> bool:

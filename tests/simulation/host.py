@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pysyncobj.transport import Transport
 
 from lmqcluster.core.pages import PageError
+from lmqcluster.replication.lost_pages import MissingPagesError
 from lmqcluster.replication.meta import NodeMeta
 from lmqcluster.replication.storage.disk import DamagedFileError
 from tests.simulation.disk import PowerCut, SimDisk
-from tests.simulation.interfaces import Application
+from tests.simulation.interfaces import Application, JudgeNeedsPageError
 
 if TYPE_CHECKING:
     import random
@@ -175,7 +176,10 @@ class Host:
         self._clock.after(0.0, self._die, self.life)
 
     def _expects(self, error: Exception) -> bool:
-        return (isinstance(error, (DamagedFileError, PageError)) and self.harmed) or (
+        if isinstance(error, (PageError, MissingPagesError)):
+            # Others have the page, or a state that does not need it.
+            return False
+        return (isinstance(error, (DamagedFileError, JudgeNeedsPageError)) and self.harmed) or (
             isinstance(error, OSError) and (self._full or self._faulty)
         )
 

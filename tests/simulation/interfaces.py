@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from tests.simulation.journal import WatchedJournal
     from tests.simulation.run import Simulation
 
-__all__ = ["Application", "Replica", "Subject"]
+__all__ = ["Application", "JudgeNeedsPageError", "Replica", "Subject"]
+
+
+class JudgeNeedsPageError(Exception):
+    """A judge wants to see a body whose page is damaged, which the code under test does not need."""
 
 
 class Replica(Protocol):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
 from lmqcluster.core.message import Content, Message, loaded
+from lmqcluster.core.pages import PageError
 from lmqcluster.node.proposer import UNKNOWN_AFTER_S
+from tests.simulation.interfaces import JudgeNeedsPageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -220,12 +222,15 @@ def look_at_bodies(results: Iterable[Any]) -> None:
     """Read all bodies that the results of a batch deliver.
 
     Raises:
-        PageError: one is damaged; another machine has to show the batch.
+        JudgeNeedsPageError: one is damaged; another machine has to show the batch.
     """
     for result in results:
         for one in result if type(result) is list else ():
             if type(one) is tuple and len(one) == 4 and isinstance(one[3], Message):
-                loaded(one[3].content)
+                try:
+                    loaded(one[3].content)
+                except PageError as exc:
+                    raise JudgeNeedsPageError(str(exc)) from exc
 
 
 class Silent:

@@ -20,8 +20,10 @@ import lmqcluster.replication.lost_pages
 import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage
 import lmqcluster.replication.page_exchange
+import lmqcluster.replication.page_wait
 import lmqcluster.replication.replica
 import lmqcluster.replication.snapshot_keeper
+import lmqcluster.replication.snapshot_requests
 import lmqcluster.replication.storage.page_files
 import lmqcluster.replication.storage.snapshot_file
 from lmqcluster.core.backlog import ChunkSizes
@@ -221,6 +223,8 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.replication.storage.page_files, "WRITE_BYTES", 1),
             (modules.replication.page_exchange, "log", silence),
             (modules.replication.lost_pages, "log", silence),
+            (modules.replication.page_wait, "log", silence),
+            (modules.replication.snapshot_requests, "log", silence),
             (modules.core.backlog, "CHUNK_SIZES", CHUNK_SIZES),
         ):
             patches.enter_context(mock.patch.object(module, name, value))

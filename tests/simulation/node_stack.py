@@ -110,6 +110,8 @@ class _SimNode(Node):
     def batch_applied(
         self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Any], applied: Applied
     ) -> None:
+        assert isinstance(self.replica, _WatchedReplica)
+        self.replica.show_applied()
         if applied.status == "applied":
             self._ledger.batch_applied(self._host, origin, incarnation, sequence)
         index, log_us = self._host.application.index, self.replica.machine.now_us
@@ -132,12 +134,21 @@ class _WatchedReplica(Replica):
         self.host: Host = self.transport._host
         self.loop = self._loop
         self._ahead = (-1, 0)
+        self._entry = (0, b"")
         if storage.latest is not None:
             self._show_restored(storage.latest.index)
 
-    def _apply(self, index: int, command: bytes) -> None:
-        self.host.apply(index, command)
-        super()._apply(index, command)
+    def _apply(self, index: int, command: bytes | memoryview) -> bool:
+        self._entry = index, bytes(command)
+        applied = super()._apply(index, command)
+        if applied and self.host.application.index < index:
+            # It is no batch.
+            self.show_applied()
+        return applied
+
+    def show_applied(self) -> None:
+        """The entry that was tried last has been applied."""
+        self.host.apply(*self._entry)
 
     def _propose(self, batch: bytes) -> bool:
         if self.core.is_leader():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pysyncobj import SyncObj
 
@@ -10,11 +10,16 @@ from lmqcluster.core.backlogs import Backlogs
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
 from lmqcluster.replication.journal import Entry
 from lmqcluster.replication.log_clock import LogClock
+from lmqcluster.replication.page_wait import PageWait
 from lmqcluster.replication.raft_core import RaftCore
 from lmqcluster.replication.replica import Replica
 from lmqcluster.replication.snapshot_keeper import SnapshotKeeper
+from lmqcluster.replication.snapshot_requests import SnapshotRequests
 from lmqcluster.replication.throttle import Throttle
 from tests.simulation.switches import switch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["PLANTED"]
 
@@ -81,6 +86,10 @@ def _throttled_by_what_nobody_writes(_self: Throttle, backlogs: Backlogs) -> boo
     return backlogs.is_flooded()
 
 
+def _asking_nobody(_self: SnapshotRequests, in_vain: Callable[[], None]) -> None:
+    in_vain()
+
+
 PLANTED = {
     "state frozen later than its index is read": switch([(SnapshotKeeper, "request", _freezing_late)]),
     "newest members in the header of a snapshot": switch([(RaftCore, "applied_position", _newest_members)]),
@@ -92,5 +101,8 @@ PLANTED = {
     "version of the members heard so far": switch([(Replica, "common_machine_version", _version_heard_so_far)]),
     "nothing is throttled": switch([(Throttle, "update", lambda _self, _backlogs: False)]),
     "throttled by pages that nobody writes": switch([(Throttle, "update", _throttled_by_what_nobody_writes)]),
+    "pages are not waited for": switch([(PageWait, "may_apply", lambda *_arguments: True)]),
+    "no newer state is asked for": switch([(SnapshotRequests, "begin", _asking_nobody)]),
+    "a snapshot without its pages is kept": switch([(SnapshotKeeper, "_denied", lambda _self, _page: None)]),
 }
 """By name, what to enter for the length of a run."""

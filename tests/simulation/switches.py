@@ -9,6 +9,7 @@ from unittest import mock
 from pysyncobj import SyncObj, syncobj
 
 import lmqcluster.node.membership.incarnation
+import lmqcluster.replication.batch_entry
 import lmqcluster.replication.meta
 import lmqcluster.replication.node_storage
 import lmqcluster.replication.replica

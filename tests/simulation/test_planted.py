@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.page_scenarios import PAGE_SCENARIOS
 from tests.simulation.planted import PLANTED
 from tests.simulation.rule_scenarios import RULE_SCENARIOS
 from tests.simulation.test_switch_off import Case
 
 CASES = [
     Case("state frozen later than its index is read", "node", "states differ", profile="disk", seed=1),
-    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=23),
+    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=2),
     Case("clock of the leader set back by each apply", "node", "log time runs slow", profile="calm", seed=1),
     Case(
         "snapshot up to the log's end counts as installed",
@@ -31,6 +32,12 @@ CASES = [
     ),
     Case("nothing is throttled", "node", "memory full", script="flood on a slow disk"),
     Case("throttled by pages that nobody writes", "node", "stands still", script="flood on a full disk"),
+    Case("pages are not waited for", "node", "exception", script="page damaged in use"),
+    Case("pages are not waited for", "queues", "exception", profile="paging", seed=8),
+    Case("no newer state is asked for", "node", "exception", script="page left behind"),
+    Case("no newer state is asked for", "queues", "exception", profile="paging", seed=5),
+    Case("no newer state is asked for", "node", "exception", script="page missing at the start"),
+    Case("a snapshot without its pages is kept", "node", "not caught up", script="page of a snapshot that nobody has"),
 ]
 
 
@@ -40,10 +47,10 @@ MENDED = {"change that was truncated", "call to lead that cannot be followed"}
 
 def test_every_planted_bug_has_a_case() -> None:
     assert {case.switch for case in CASES} == PLANTED.keys()
-    assert {case.script for case in CASES} >= RULE_SCENARIOS.keys() - MENDED
+    assert {case.script for case in CASES} >= (RULE_SCENARIOS.keys() | PAGE_SCENARIOS.keys()) - MENDED
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.switch)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.switch} {case.script or case.profile}")
 def test_the_bug_is_convicted(case: Case) -> None:
     """That the program keeps these promises is shown by the runs and scripts themselves."""
     with PLANTED[case.switch]():

@@ -3,11 +3,12 @@
 import pytest
 
 from tests.simulation.own_scenarios import OWN_SCENARIOS
+from tests.simulation.page_scenarios import PAGE_SCENARIOS
 from tests.simulation.rule_scenarios import RULE_SCENARIOS
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.subjects import SUBJECTS
 
-ALL = {**SCENARIOS, **OWN_SCENARIOS, **RULE_SCENARIOS}
+ALL = {**SCENARIOS, **OWN_SCENARIOS, **RULE_SCENARIOS, **PAGE_SCENARIOS}
 OURS = [(name, subject) for name, scenario in ALL.items() for subject in scenario.mended]
 
 

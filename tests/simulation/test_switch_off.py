@@ -15,13 +15,14 @@ import pytest
 
 import lmqcluster.replication.meta
 from tests.simulation.own_scenarios import OWN_SCENARIOS
+from tests.simulation.page_scenarios import PAGE_SCENARIOS
 from tests.simulation.rule_scenarios import RULE_SCENARIOS
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.subjects import SUBJECTS
 from tests.simulation.switches import SWITCHES
 from tests.simulation.tasks import Task
 
-ALL = {**SCENARIOS, **OWN_SCENARIOS, **RULE_SCENARIOS}
+ALL = {**SCENARIOS, **OWN_SCENARIOS, **RULE_SCENARIOS, **PAGE_SCENARIOS}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ precedes every snapshot that names it: what no snapshot names comes back from th
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
@@ -90,6 +90,9 @@ class PageFiles:
         self._unsynced: dict[bytes, None] = {}
         # Pages that are being read, and who wants to know when they have been.
         self._wanted: dict[bytes, list[Callable[[bool], None]]] = {}
+        # Those of them that wait for the thread, which is given one at a time so that what is needed first comes first.
+        self._to_read: deque[bytes] = deque()
+        self._reading: bytes | None = None
         self._read: OrderedDict[bytes, bytes] = OrderedDict()
         self._read_bytes = 0
         self._pack = msgpack.Packer().pack
@@ -183,7 +186,8 @@ class PageFiles:
                 self._unreadable.add(page)
                 self._lose(page, exc)
                 raise PageError(
-                    f"the page {self.path(page)} cannot be read: {exc}; the next start has it come from another node"
+                    f"the page {self.path(page)} cannot be read: {exc}; the next start has it come from another node",
+                    page,
                 ) from exc
         columns: list[Any] = msgpack.unpackb(payload, strict_map_key=False)
         return columns
@@ -196,34 +200,49 @@ class PageFiles:
             except OSError as exc:
                 log.warning("damaged page not set aside", file=self.path(page), reason=str(exc))
 
+    def is_ready(self, page: bytes) -> bool:
+        """See `PageStore`."""
+        return page in self._unwritten or page in self._read
+
     def want(self, page: bytes) -> None:
         """See `PageStore`."""
-        if page in self._unwritten or page in self._read or page in self._wanted or page in self.lost:
+        if self.is_ready(page) or page in self._wanted or page in self.lost:
             return
         if len(self._wanted) >= WANTED_MAX:
             # The disk is behind, so what comes soon is read when it is needed.
             return
         self._wanted[page] = []
-        self._read_ahead(page)
+        self._to_read.append(page)
+        self._read_next()
 
     def fetch(self, page: bytes, done: Callable[[bool], None]) -> None:
-        """See `PageStore`."""
-        if page in self._unwritten or page in self._read:
+        """See `PageStore`; comes before all that is only wanted."""
+        if self.is_ready(page):
             done(True)
-        elif page in self.lost:
+            return
+        if page in self.lost:
             done(False)
-        elif page in self._wanted:
-            self._wanted[page].append(done)
-        else:
-            self._wanted[page] = [done]
-            self._read_ahead(page)
+            return
+        if page not in self._wanted:
+            self._wanted[page] = []
+            self._to_read.appendleft(page)
+        elif page in self._to_read:
+            self._to_read.remove(page)
+            self._to_read.appendleft(page)
+        self._wanted[page].append(done)
+        self._read_next()
 
-    def _read_ahead(self, page: bytes) -> None:
+    def _read_next(self) -> None:
+        if self._reading is not None or not self._to_read:
+            return
+        page = self._reading = self._to_read.popleft()
         box: list[bytes] = []
         self._reader.run(lambda: box.append(self._payload(page)), lambda error: self._have_read(page, box, error))
 
     def _have_read(self, page: bytes, box: list[bytes], error: Exception | None) -> None:
+        self._reading = None
         awaiting = self._wanted.pop(page)
+        self._read_next()
         if error is not None:
             self._lose(page, error)
         else:

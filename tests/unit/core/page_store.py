@@ -37,6 +37,9 @@ class MemoryPages:
         columns: list[Any] = msgpack.unpackb(self.payloads[page], strict_map_key=False)
         return columns
 
+    def is_ready(self, page: bytes) -> bool:
+        return False
+
     def want(self, page: bytes) -> None:
         self.wanted.append(page)
 

@@ -37,7 +37,7 @@ class Owner:
         self.here = asyncio.Event()
         backlogs = SimpleNamespace(lows=dict)
         self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
-        self.lost = LostPages(self, self.pages, self.exchange, [self.page])
+        self.lost = LostPages(self, self.pages, self.exchange, [self.page], self.need_snapshot)
 
     def send(self, node: PeerNode, _message: dict[str, Any]) -> bool:
         self.asked.put_nowait(node)
@@ -53,6 +53,9 @@ class Owner:
         self.held.append(held)
         if not held:
             self.here.set()
+
+    def need_snapshot(self, in_vain: Callable[[], None]) -> None:
+        in_vain()
 
     def failed(self, error: Exception) -> None:
         self.error.set_result(error)

@@ -65,6 +65,9 @@ EVERY: list[dict[str, Any]] = [
     {"type": "pre_vote_reply", "term": 3, "round": 1, "granted": True, "stranger": False},
     {"type": "where", "round": 2},
     {"type": "here", "round": 2, "last": 70, "members": b"m" * 16},
+    {"type": "page_request", "page": b"p" * 16, "low": -4},
+    {"type": "page", "page": b"p" * 16, "data": b"page"},
+    {"type": "snapshot_request", "applied": 6},
     {"type": "part", "data": b"piece"},
     {"type": "whole", "message": b"x"},
 ]
@@ -117,7 +120,7 @@ def test_missing_and_additional_fields_are_refused(message: dict[str, Any]) -> N
             messages.decode(msgpack.packb(wrong))
 
 
-@pytest.mark.parametrize("kind", [0, 23, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
+@pytest.mark.parametrize("kind", [0, 24, -1, 255, True, 1.0, "1", b"\x01", None, [1]], ids=repr)
 def test_unknown_kinds_are_refused(kind: object) -> None:
     with pytest.raises(FrameError, match="not a message of a known kind"):
         messages.decode(msgpack.packb([kind, 1]))

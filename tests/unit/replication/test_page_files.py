@@ -248,6 +248,25 @@ def test_whoever_fetches_a_page_is_told_when_it_is_here() -> None:
     assert bench.files.late_total == 0
 
 
+def test_what_is_needed_is_read_before_what_is_only_wanted() -> None:
+    bench = Bench()
+    pages = [bench.files.save([[number]]) for number in range(5)]
+    bench.turns.all()
+    told: list[int] = []
+    for page in pages[:4]:
+        bench.files.want(page)
+    for number in (3, 4):
+        bench.files.fetch(pages[number], lambda is_here, number=number: told.append(number))  # type: ignore[misc]
+    while bench.turns.jobs:
+        read = [page for page in pages if bench.files.is_ready(page)]
+        if len(read) == 3:
+            assert told == [4, 3]
+        work, done = bench.turns.jobs.pop(0)
+        work()
+        done(None)
+    assert bench.files.read_total == 5
+
+
 def test_whoever_fetches_a_damaged_page_is_told_until_another_node_has_sent_it() -> None:
     bench = Bench()
     page = bench.files.save(COLUMNS)

@@ -1,0 +1,79 @@
+"""What brings one member the pages that it needs and has not, or a state that does not need them; and what it gives to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from ..core import Machine
+from ..core.commands import Command
+from .lost_pages import LostPages, PageOwner
+from .membership import PeerNode
+from .page_exchange import PageExchange, Send
+from .page_wait import PageWait
+from .raft_core import RaftCore
+from .snapshot_requests import SnapshotRequests
+from .storage.page_files import PageFiles
+
+__all__ = ["PAGE_MESSAGES", "PageSupply"]
+
+PAGE_MESSAGES: Final = frozenset({"page_request", "page", "snapshot_request"})
+"""Messages that `PageSupply.take` takes."""
+
+
+class _Owner(PageOwner, Protocol):
+    """The replica."""
+
+    core: RaftCore
+    pages: PageFiles
+    page_exchange: PageExchange
+
+    def in_step(self, action: Callable[[], None]) -> None:
+        """Run something when nothing else uses the core."""
+
+    def wake(self) -> None:
+        """Let the core move."""
+
+
+class PageSupply:
+    """One member's.
+
+    Args:
+        lacking: pages that are missing at the start.
+        knows: whether the program of the member with this id knows the request for a snapshot.
+        send: sends a message to a member.
+    """
+
+    def __init__(self, owner: _Owner, lacking: list[bytes], knows: Callable[[str], bool], send: Send) -> None:
+        self._exchange = owner.page_exchange
+        self._requests = SnapshotRequests(owner.core, knows, send, owner.in_step)
+        self._lost = LostPages(owner, owner.pages, owner.page_exchange, lacking, self._requests.begin)
+        self._wait = PageWait(owner.pages, self._lost, self._requests, owner.wake)
+
+    def is_waiting(self) -> bool:
+        """Whether the next batch waits for pages."""
+        return self._wait.is_on
+
+    def may_apply(self, machine: Machine, commands: list[Command]) -> bool:
+        """Whether a batch of these commands can be applied next; if not, what it needs is on its way."""
+        return self._wait.may_apply(machine, commands)
+
+    def take(self, node: PeerNode, message: dict[str, Any]) -> None:
+        """A message of another member, one of `PAGE_MESSAGES`."""
+        if message["type"] == "page_request":
+            self._exchange.asked(node, message["page"], message["low"])
+        elif message["type"] == "page":
+            self._exchange.answered(node, message["page"], message["data"])
+        else:
+            self._requests.asked(node, message["applied"])
+
+    def installed(self) -> None:
+        """A snapshot was installed: the state is another one, and has what it needs."""
+        self._lost.installed()
+        self._wait.reset()
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self._wait.close()
+        self._lost.close()
+        self._exchange.close()

@@ -1,0 +1,126 @@
+"""Scripted runs in which pages are damaged that are needed, here or by others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmqcluster.replication.node_storage import PAGES
+from tests.simulation.stage import Scenario, Stage
+
+if TYPE_CHECKING:
+    from tests.simulation.host import Host
+    from tests.simulation.interfaces import Subject
+
+__all__ = ["PAGE_SCENARIOS"]
+
+MESSAGES = 40
+
+
+def page_damaged_in_use(subject: Subject) -> set[str]:
+    """Bits of the pages of running nodes flip, one node after the other: each goes on with what the others have."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, followers = stage.elect()
+        stage.propose(leader, MESSAGES)
+        stage.run_for(1.0)
+        for host in (followers[0], leader):
+            _damage_pages(host)
+            stage.run_for(3.0)
+        return _stopped(stage) | stage.finish()
+
+
+def page_left_behind(subject: Subject) -> set[str]:
+    """What a node needs that was away is damaged there and of no use to the others any more: it gets a newer state."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (away, other) = stage.elect()
+        stage.propose(leader, MESSAGES)
+        stage.run_for(1.0)
+        stage.cut([away], [leader, other])
+        _leave_behind(stage, [leader, other])
+        assert _pages(away) - _pages(leader) - _pages(other)
+        _damage_pages(away)
+        stage.join_all()
+        stage.run_for(5.0)
+        return _stopped(stage) | stage.finish()
+
+
+def page_missing_at_the_start(subject: Subject) -> set[str]:
+    """The same with a node that is started without a page that its snapshot names."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (away, other) = stage.elect()
+        stage.propose(leader, MESSAGES)
+        stage.run_for(1.0)
+        away.input(away.replica.take_snapshot)
+        stage.run_for(0.5)
+        named = sorted(_pages(away))
+        away.kill()
+        _leave_behind(stage, [leader, other])
+        for name in named:
+            away.disks[PAGES].lose(name)
+        away.harmed = away.lacking = True
+        stage.simulation.revive(away)
+        stage.run_for(5.0)
+        return ({"stopped for a page"} if away.life != 2 else set()) | stage.finish()
+
+
+def page_of_a_snapshot_that_nobody_has(subject: Subject) -> set[str]:
+    """A leader's snapshot names what is damaged there and gone elsewhere: whoever joins gets a new snapshot."""
+    stage = Stage(subject, 3, spares=1)
+    with stage.simulation.world():
+        leader, others = stage.elect()
+        stage.propose(leader, MESSAGES)
+        stage.run_for(1.0)
+        leader.input(leader.replica.take_snapshot)
+        stage.run_for(0.5)
+        _leave_behind(stage, others)
+        _damage_pages(leader)
+        joiner = stage.simulation.hosts["n4"]
+        joiner.start(stage.simulation.members, joining=True)
+        for _ in range(40):
+            if joiner.id in leader.replica.members:
+                break
+            leader.input(leader.replica.admit, joiner.id)
+            stage.run_for(0.5)
+        else:
+            return {"not caught up"}
+        return _stopped(stage) | stage.finish()
+
+
+def _pages(host: Host) -> set[str]:
+    return set(host.disks[PAGES].names())
+
+
+def _damage_pages(host: Host) -> None:
+    """Flip a bit of each page file."""
+    assert _pages(host)
+    for name in sorted(_pages(host)):
+        host.disks[PAGES].flip_bit(name, host.rng)
+    host.harmed = True
+
+
+def _leave_behind(stage: Stage, hosts: list[Host]) -> None:
+    """Let so many messages be consumed that no page is needed, and have snapshots taken that name none."""
+    deadline_s = stage.simulation.clock.now + 60.0
+    while any(set(host.replica.node.replica.machine.backlogs.pages()) for host in hosts):
+        assert stage.simulation.clock.now < deadline_s
+        stage.run_for(1.0)
+    for host in hosts:
+        host.input(host.replica.take_snapshot)
+    stage.run_for(1.0)
+
+
+def _stopped(stage: Stage) -> set[str]:
+    return {"stopped for a page"} if any(host.life > 1 for host in stage.simulation.hosts.values()) else set()
+
+
+PAGE_SCENARIOS = {
+    name: Scenario(script, None, mended=("node",), durability="disk")
+    for name, script in (
+        ("page damaged in use", page_damaged_in_use),
+        ("page left behind", page_left_behind),
+        ("page missing at the start", page_missing_at_the_start),
+        ("page of a snapshot that nobody has", page_of_a_snapshot_that_nobody_has),
+    )
+}

@@ -1,0 +1,135 @@
+"""Which pages a batch needs is told before it is applied, whatever stands in the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Op
+from lmqcluster.core.command_layout import taken_from
+from lmqcluster.core.commands import Place
+from lmqcluster.core.pages_ahead import PAGES_MAX
+from tests.property.driver import Driver, numbers
+
+from .test_bodies import COUNT, Q, paged_driver, push, push_plain
+
+
+def told(driver: Driver, *commands: list[Any]) -> list[bytes]:
+    return driver.machine.pages_ahead(list(commands))
+
+
+def long_line() -> tuple[Driver, list[bytes], int]:
+    """A line whose chunks are in pages; returns those, and how many messages precede them."""
+    driver, _ = paged_driver()
+    push_plain(driver, 1_000)
+    driver.machine.backlogs.page_out(1_000)
+    queue = driver.machine.queues[Q]
+    assert queue.backlog is not None
+    pages = [chunk.page for chunk in queue.backlog.chunks]
+    assert len(pages) > 10
+    return driver, pages, len(queue.ready)
+
+
+@pytest.mark.parametrize(
+    "pull", [lambda count: [Op.PULL, Q, count], lambda count: [Op.PULL_FIRST, [b"x", Q], count]], ids=["one", "first"]
+)
+def test_a_pull_needs_the_chunks_that_it_reaches(pull: Any) -> None:
+    driver, pages, ready = long_line()
+    assert told(driver, pull(ready - 1)) == []
+    assert told(driver, pull(ready)) == pages[:1], "the line goes on as soon as nothing is ready"
+    assert told(driver, pull(ready - 1), pull(1)) == pages[:1]
+    assert told(driver, pull(ready + 20)) == pages[:2]
+    assert told(driver, pull(1 << 40)) == pages[:PAGES_MAX]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [Op.MOVE, Q, b"other", 10_000],
+        [Op.PURGE, Q, 10_000],
+        [Op.PULL_LEASE, Q, 10_000, 0, True],
+        [Op.RESERVE, b"s", 1, Q, False, 10_000, 1_000_000],
+        [Op.RESERVE_FROM, b"s", 1, [Q], True, 10_000, 1_000_000, 0, b""],
+    ],
+    ids=lambda command: Op(command[0]).name,
+)
+def test_what_else_takes_messages_needs_them_too(command: list[Any]) -> None:
+    driver, pages, _ = long_line()
+    assert told(driver, command) == pages[:PAGES_MAX]
+
+
+def test_what_takes_no_message_needs_no_page() -> None:
+    driver, _, _ = long_line()
+    assert (
+        told(driver, [Op.PUSH, Q, None, [b"x"] * 1_000, None, 0], [Op.PURGE, Q, 0], [Op.DELETE, Q], [Op.BARRIER]) == []
+    )
+
+
+def test_a_push_that_discards_what_is_old_needs_what_comes_next() -> None:
+    driver, pages, ready = long_line()
+    driver.do(Op.SET_PROPERTIES, Q, [["max_items", 1_000], ["discard_old_when_full", True]])
+    assert told(driver, [Op.PUSH, Q, None, [b"x"] * (ready - 1), None, 0]) == []
+    assert told(driver, [Op.PUSH, Q, None, [b"x"] * ready, None, 0]) == pages[:1]
+
+
+def test_a_chunk_of_bodies_of_which_most_has_left_is_needed_by_the_next_batch() -> None:
+    driver, store = paged_driver()
+    push(driver)
+    delivered = numbers(driver.pull(Q, COUNT))
+    driver.machine.backlogs.page_out(1_000)
+    assert told(driver) == []
+    driver.ack(Q, *[number for number in delivered if number % 4])
+    needed = told(driver)
+    assert needed
+    store.payloads = {page: payload for page, payload in store.payloads.items() if page in needed}
+    driver.batch()
+    assert told(driver) != needed
+
+
+def test_a_leased_message_that_goes_back_to_a_long_line_needs_its_body() -> None:
+    driver, _ = paged_driver()
+    push_plain(driver, 2_000)
+    delivered = numbers(driver.pull(Q, 900))
+    driver.machine.backlogs.page_out(1_000)
+    queue = driver.machine.queues[Q]
+    last = delivered[-100]
+    body = queue.leases.messages[last].content
+    assert body.missing() is not None
+    page = body.missing().page
+    nack, steps = [Op.NACK, Q, [last]], [[Op.GIVE_BACK, Q, last, int(Place.TAIL), 0]]
+    assert told(driver, nack) == told(driver, [Op.TRANSACTION, steps]) == [page]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [None],
+        [[]],
+        [{}],
+        [True],
+        [1 << 70],
+        [Op.PULL],
+        [Op.PULL, Q],
+        [Op.PULL, Q, None],
+        [Op.PULL, Q, -5],
+        [Op.PULL, [[]], 1 << 40],
+        [Op.PULL_FIRST, [Q, None, {}], 1.5],
+        [Op.PUSH, None, None, None],
+        [Op.PUSH, Q, None, 7],
+        [Op.NACK, Q],
+        [Op.NACK, {}, [1]],
+        [Op.NACK, Q, [[], {}, "1"]],
+        [Op.TRANSACTION],
+        [Op.TRANSACTION, [None, [], [[]], [Op.GIVE_BACK], 4]],
+        [Op.RESERVE, None, None, None, None, None],
+    ],
+    ids=repr,
+)
+def test_a_malformed_command_needs_nothing_and_stops_nobody(command: list[Any]) -> None:
+    driver, _, _ = long_line()
+    assert told(driver, command) == []
+
+
+def test_a_truth_value_is_no_count() -> None:
+    assert taken_from([Op.PULL, Q, True]) == ([], 0)

@@ -1,0 +1,210 @@
+"""Nothing is applied before the pages that it needs are here: read from the disk, or sent by another member."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lmqcluster.replication import page_wait, snapshot_requests
+from lmqcluster.replication.lost_pages import LostPages
+from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.page_exchange import PageExchange
+from lmqcluster.replication.page_wait import PageWait
+from lmqcluster.replication.snapshot_requests import SnapshotRequests
+from lmqcluster.replication.storage.page_files import PREFIX, SUFFIX, PageFiles
+from tests.simulation.disk import SimDisk
+from tests.unit.replication.test_page_files import Turns
+
+LEADER = PeerNode("leader", "h:1")
+DEADLINE_S = 30.0
+
+
+class Core:
+    """As much of the Raft core as requests look at."""
+
+    def __init__(self) -> None:
+        self.needs_snapshot = False
+        self.leads = False
+        self.transfers = 0
+
+    def is_leader(self) -> bool:
+        return self.leads
+
+    def leader_id(self) -> str:
+        return LEADER.id
+
+    def members(self) -> dict[str, str]:
+        return {"me": "h:0", LEADER.id: LEADER.address}
+
+    def applied_index(self) -> int:
+        return 7
+
+    def transfer_leadership(self) -> bool:
+        self.transfers += 1
+        self.leads = False
+        return True
+
+
+class Member:
+    """One that needs a page, and another member, whose answers the test gives."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.disk = SimDisk(random.Random(1))
+        self.pages = PageFiles(self.disk, self.turns, sync=False)
+        self.page = self.pages.save([[b"body"]])
+        self.turns.all()
+        self.stored = self.pages.stored(self.page) or b""
+        self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.woken = asyncio.Event()
+        self.core = Core()
+        backlogs = SimpleNamespace(lows=dict)
+        self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
+        self.requests = SnapshotRequests(self.core, lambda _id: True, self.send, lambda action: action())  # type: ignore[arg-type]
+        self.lost = LostPages(self, self.pages, self.exchange, [], self.requests.begin)
+        self.wait = PageWait(self.pages, self.lost, self.requests, self.woken.set)
+        self.needed = [self.page]
+        self.machine: Any = SimpleNamespace(pages_ahead=lambda _commands: self.needed)
+
+    def send(self, _node: PeerNode, message: dict[str, Any]) -> bool:
+        self.sent.put_nowait(message)
+        return True
+
+    def peers_now(self) -> list[PeerNode]:
+        return [LEADER]
+
+    def others_count(self) -> int:
+        return 1
+
+    def hold_back(self, held: bool) -> None:
+        raise AssertionError(held)
+
+    def failed(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def may_apply(self) -> bool:
+        return self.wait.may_apply(self.machine, [])
+
+    def damage(self) -> None:
+        self.disk.open(self.page.hex() + SUFFIX).write_at(len(PREFIX) + 3, b"!")
+
+    async def waits_for_a_damaged_page(self) -> None:
+        self.damage()
+        assert not self.may_apply()
+        self.turns.all()
+        assert self.wait.is_on
+        assert (await self.sent.get())["type"] == "page_request"
+
+
+async def reads_first(member: Member) -> None:
+    assert not member.may_apply()
+    assert member.wait.is_on
+    assert not member.may_apply(), "it waits still"
+    member.turns.all()
+    assert member.woken.is_set()
+    assert member.may_apply()
+    assert member.pages.load(member.page) == [[b"body"]]
+    assert member.pages.late_total == 0
+
+
+async def needs_none(member: Member) -> None:
+    member.needed = []
+    assert member.may_apply()
+    assert not member.woken.is_set()
+
+
+async def more_than_fits_into_memory(member: Member) -> None:
+    """What was read for a batch and had to make room for more of it is not read for ever."""
+    member.needed = [member.pages.save([[b"%d" % number + bytes(30 << 20)]]) for number in range(4)]
+    member.turns.all()
+    assert not member.may_apply()
+    member.turns.all()
+    assert not all(map(member.pages.is_ready, member.needed))
+    assert member.may_apply()
+
+
+async def another_member_sends_it(member: Member) -> None:
+    await member.waits_for_a_damaged_page()
+    member.exchange.answered(LEADER, member.page, member.stored)
+    assert member.woken.is_set()
+    assert member.may_apply()
+    assert not member.core.needs_snapshot
+
+
+async def nobody_has_it(member: Member) -> None:
+    """The leader is asked for a newer state, until that has come."""
+    await member.waits_for_a_damaged_page()
+    member.exchange.answered(LEADER, member.page, b"")
+    for _ in range(2):
+        assert await member.sent.get() == {"type": "snapshot_request", "applied": 7}
+    assert member.core.needs_snapshot
+    assert member.wait.is_on
+    member.wait.reset()
+    assert not member.core.needs_snapshot
+    assert member.woken.is_set()
+
+
+async def comes_after_all(member: Member) -> None:
+    """A member that did not have it has made it meanwhile."""
+    await member.waits_for_a_damaged_page()
+    member.exchange.answered(LEADER, member.page, b"")
+    assert (await member.sent.get())["type"] == "snapshot_request"
+    member.pages.add(member.page, member.stored)
+    member.lost.on_replaced(member.page)
+    assert not member.core.needs_snapshot
+    assert member.may_apply()
+
+
+async def leads(member: Member) -> None:
+    """Whoever leads lets another lead first."""
+    member.core.leads = True
+    await member.waits_for_a_damaged_page()
+    member.exchange.answered(LEADER, member.page, b"")
+    assert (await member.sent.get())["type"] == "snapshot_request"
+    assert member.core.transfers == 1
+
+
+async def no_state_comes(member: Member) -> None:
+    """After that it is tried without the page, which ends a node that needs it; what can do without goes on."""
+    await member.waits_for_a_damaged_page()
+    member.exchange.answered(LEADER, member.page, b"")
+    await member.woken.wait()
+    assert member.may_apply()
+    member.woken.clear()
+    assert member.may_apply(), "the same page is not waited for again"
+    assert not member.core.needs_snapshot
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        reads_first,
+        needs_none,
+        more_than_fits_into_memory,
+        another_member_sends_it,
+        nobody_has_it,
+        comes_after_all,
+        leads,
+        no_state_comes,
+    ],
+)
+def test_what_is_waited_for(monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Member], Any]) -> None:
+    monkeypatch.setattr(snapshot_requests, "ASK_S", 0.01)
+    if scenario is no_state_comes:
+        monkeypatch.setattr(snapshot_requests, "PATIENCE_S", 0.05)
+        monkeypatch.setattr(page_wait, "PATIENCE_S", DEADLINE_S)
+
+    async def main() -> None:
+        member = Member()
+        async with asyncio.timeout(DEADLINE_S):
+            await scenario(member)
+        member.wait.close()
+        member.lost.close()
+        member.exchange.close()
+
+    asyncio.run(main())
