@@ -11,7 +11,7 @@ from tests.simulation.test_switch_off import Case
 
 CASES = [
     Case("state frozen later than its index is read", "node", "states differ", profile="disk", seed=1),
-    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=2),
+    Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=4),
     Case("clock of the leader set back by each apply", "node", "log time runs slow", profile="calm", seed=1),
     Case(
         "snapshot up to the log's end counts as installed",
@@ -33,7 +33,7 @@ CASES = [
     Case("nothing is throttled", "node", "memory full", script="flood on a slow disk"),
     Case("throttled by pages that nobody writes", "node", "stands still", script="flood on a full disk"),
     Case("pages are not waited for", "node", "exception", script="page damaged in use"),
-    Case("pages are not waited for", "queues", "exception", profile="paging", seed=8),
+    Case("pages are not waited for", "queues", "exception", profile="paging", seed=4),
     Case("no newer state is asked for", "node", "exception", script="page left behind"),
     Case("no newer state is asked for", "queues", "exception", profile="paging", seed=5),
     Case("no newer state is asked for", "node", "exception", script="page missing at the start"),
