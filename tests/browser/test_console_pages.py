@@ -145,6 +145,34 @@ def test_no_plot_is_empty_on_opening_after_an_hour_of_load(
     assert console.errors == []
 
 
+@pytest.mark.parametrize(("route", "late"), [("overview", "/v1/overview"), (f"queue/{BUSY}", f"/v1/queues/{BUSY}")])
+def test_no_plot_is_shown_before_there_is_something_to_plot(open_console: OpenConsole, route: str, late: str) -> None:
+    console = open_console("tokens")
+    held: list[Route] = []
+    holds = True
+
+    def hold(request: Route) -> None:
+        if holds:
+            held.append(request)
+        else:
+            request.continue_()
+
+    console.page.route(re.compile(f"{late}([?/].*)?$"), hold)
+    with console.page.expect_request(re.compile(late)):
+        console.page.goto(f"{console.page.url.partition('#')[0]}#/{route}")
+        console.page.reload()
+    expect(console.main.get_by_role("heading", level=1)).to_be_visible()
+    plots = console.main.get_by_role("img", name="Messages")
+    expect(plots).to_have_count(0)
+    holds = False
+    for request in held:
+        request.continue_()
+    expect(plots).to_have_count(2)
+    for place in range(2):
+        expect(plots.nth(place).locator("path").first).to_have_attribute("d", re.compile("M"))
+    assert console.errors == []
+
+
 def _wait_for_history(node: NodeProcess, least: int) -> None:
     """Until the node remembers so many samples of the busiest queue; it takes one every ten seconds."""
 

@@ -67,6 +67,7 @@ export function open({ samples }) {
   const none = h("p", { class: "muted", hidden: true }, "No queues hold messages.");
 
   function show(overview) {
+    contents.hidden = false;
     const rates = samples.tip.rates;
     for (const [id, , , value] of TILES) figures.update(id, value(overview.totals, rates));
     drawCharts();
@@ -89,20 +90,24 @@ export function open({ samples }) {
     );
   }
 
+  // Shown with the first answer: until then all of it would be empty.
+  const contents = h(
+    "div",
+    { hidden: true },
+    findings,
+    figures.element,
+    chartsTogether(flow, stock),
+    h(
+      "div",
+      { class: "pair" },
+      h("section", {}, h("h2", {}, "Nodes"), members.element, h("h2", {}, "Failed deliveries"), troubles.element),
+      h("section", {}, h("h2", {}, "Queues with the most messages"), biggest.element, none, h("p", { class: "after" }, h("a", { href: "#/queues" }, "All queues"))),
+    ),
+  );
+
   return {
     title: "Overview",
-    element: [
-      h("h1", {}, "Overview"),
-      findings,
-      figures.element,
-      chartsTogether(flow, stock),
-      h(
-        "div",
-        { class: "pair" },
-        h("section", {}, h("h2", {}, "Nodes"), members.element, h("h2", {}, "Failed deliveries"), troubles.element),
-        h("section", {}, h("h2", {}, "Queues with the most messages"), biggest.element, none, h("p", { class: "after" }, h("a", { href: "#/queues" }, "All queues"))),
-      ),
-    ],
+    element: [h("h1", {}, "Overview"), contents],
     period: 5000,
     show,
     async refresh() {

@@ -156,9 +156,10 @@ export function open({ argument: segment }) {
     properties.show(queue);
   }
 
+  // Shown with the first answer: until then all of it would be empty.
   const contents = h(
     "div",
-    {},
+    { hidden: true },
     figures.element,
     chartsTogether(flow, stock),
     messages.element,
@@ -190,7 +191,8 @@ export function open({ argument: segment }) {
     complain(error) {
       const missing = error?.status === 404;
       view.period = missing ? MISSING_PERIOD_MS : PERIOD_MS;
-      for (const element of [...onQueue, contents]) element.hidden = missing;
+      for (const element of onQueue) element.hidden = missing;
+      contents.hidden = missing || page.queue === null;
       const text = error === null ? "" : missing ? `There is no queue ${name} now. ${commandHint(segment)}` : error.message;
       setText(complaint, text);
     },
