@@ -30,7 +30,7 @@ _ID_COLUMNS: Final = [Column("Message", "id"), Column("Result", "result")]
 _PEEK_COLUMNS: Final = [
     Column("Sequence", "sequence", right=True),
     Column("State", "state"),
-    Column("Age (s)", "age_s", right=True, digits=1),
+    Column("Due for (s)", "age_s", right=True, digits=1),
     Column("Deliveries left", "deliveries_left", right=True, rank=1),
     Column("Content type", "content_type", rank=2),
     Column("Bytes", "size", right=True, unit="bytes", rank=1),

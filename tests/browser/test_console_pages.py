@@ -341,6 +341,7 @@ def test_nothing_is_cut_off_on_a_phone(open_console: OpenConsole) -> None:
 def test_figures_and_names_can_be_read_on_a_phone(open_console: OpenConsole, client: Client) -> None:
     name = "orders/of-a-customer-whose-name-is-long"
     client.push(name, b"x")
+    client.push(name, b"later", delay=600)
     client.update_props(name, {"dead_letter_queue": f"{name}.dead", "open_transaction_timeout": 60})
     console = open_console(viewport={"width": 390, "height": 800}, has_touch=True)
     for tile in ("pushed", "pulled", "acked"):
@@ -350,6 +351,8 @@ def test_figures_and_names_can_be_read_on_a_phone(open_console: OpenConsole, cli
     properties = console.main.get_by_role("region", name="Properties")
     for one in ("dead_letter_queue", "open_transaction_timeout"):
         assert _lines(properties.get_by_text(one, exact=True)) == 1
+    expect(console.main.get_by_text("delayed, due in")).to_be_visible()
+    assert [text == "\N{EN DASH}" for text in console.column("Messages", 2) if text] == [False, True]
     console.open("queues?name=whose-name")
     link = console.main.get_by_role("link", name=name, exact=True)
     assert _lines(link) > 1, "the name is to be wrapped"

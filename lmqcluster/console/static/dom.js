@@ -55,10 +55,10 @@ export function syncRows(body, items, keyOf, make) {
   });
 }
 
-/** A row of cells whose texts `cells(item)` gives; columns are {numeric}, {prose} or {}. */
+/** A row of cells whose texts `cells(item)` gives; columns are {numeric}, {word} for what must not be wrapped, or {}. */
 export function textRow(columns, cells, first) {
   const elements = columns.map((column, place) =>
-    h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : column.prose ? "prose" : undefined, scope: place === 0 ? "row" : undefined }),
+    h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : column.word ? "word" : undefined, scope: place === 0 ? "row" : undefined }),
   );
   if (first) elements[0].append(first);
   return {

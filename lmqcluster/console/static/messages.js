@@ -14,7 +14,7 @@ const EXPORTED_AT_ONCE = 500;
 const EXPORTED_MAX = 10_000;
 const EXPORTED_BYTES_MAX = 64 * 1024 * 1024;
 const CONTENT_BYTES_MAX = 1024 * 1024;
-const COLUMNS = [{ label: "Sequence", title: "The number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Age", numeric: true }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Traits", title: "Priority, group, label, and where the cluster took it from" }, { label: "Size", numeric: true }, { label: "Content" }];
+const COLUMNS = [{ label: "Sequence", title: "The number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Since it could be pulled first, or again after it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Traits", title: "Priority, group, label, and where the cluster took it from" }, { label: "Size", numeric: true }, { label: "Content" }];
 
 /** The section of the queue's page; `reload()` looks again from the beginning. */
 export function messagesSection(page) {
@@ -47,7 +47,8 @@ export function messagesSection(page) {
     next = answer.next ?? null;
     more.hidden = next === null;
     grid.element.hidden = shown === 0;
-    setText(summary, shown === 0 ? "No messages." : `${next === null ? "All" : "The first"} ${count(shown)}, in the order in which they were pushed.`);
+    const some = next === null ? "All" : "The first";
+    setText(summary, shown === 0 ? "No messages." : shown === 1 && next === null ? "One message." : `${some} ${count(shown)}, in the order in which they were pushed.`);
   }
 
   /** All messages with their whole contents, which stay where they are. */
@@ -106,7 +107,7 @@ function rows(message) {
 
   const cells = [
     message.due_in_s > 0 ? `${message.state}, ${message.state === "leased" ? "ends" : "due"} in ${duration(message.due_in_s)}` : message.state,
-    duration(message.age_s),
+    ["ready", "leased"].includes(message.state) ? duration(message.age_s) : "–",
     count(message.deliveries_left),
     message.content_type,
     traitsOf(message),

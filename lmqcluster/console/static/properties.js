@@ -100,7 +100,7 @@ export function propertiesSection(page) {
     show(queue) {
       latest = { properties: queue.properties ?? {}, own: queue.own_properties ?? {} };
       const items = Object.entries(latest.properties).map(([name, value]) => ({ name, value: shownValue(value), from: name in latest.own ? "the queue" : "default" }));
-      syncRows(grid.body, items, (item) => item.name, () => textRow([{}, {}, {}, { prose: true }], ({ name, value, from }) => [name, value, from, MEANING[name] ?? ""]));
+      syncRows(grid.body, items, (item) => item.name, () => textRow([{ word: true }, {}, {}, {}], ({ name, value, from }) => [name, value, from, MEANING[name] ?? ""]));
     },
   };
 }

@@ -96,7 +96,7 @@ _PEEKED: Final[Json] = {
     "age_s": {
         "type": "number",
         "minimum": 0,
-        "description": "Seconds since it could be pulled first, or again after a nack.",
+        "description": "Seconds since it could be pulled first, or again after a nack; 0 if it cannot yet.",
     },
     "due_in_s": {
         "type": ["number", "null"],
