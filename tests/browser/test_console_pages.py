@@ -329,12 +329,14 @@ def test_theme_is_remembered(open_console: OpenConsole) -> None:
     assert console.page.evaluate(background) == dark
 
 
-def test_nothing_is_cut_off_on_a_phone(open_console: OpenConsole) -> None:
-    console = open_console(viewport={"width": 390, "height": 800}, has_touch=True)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_on_a_phone_and_can_be_read(open_console: OpenConsole, axe: str, scheme: str) -> None:
+    console = open_console(viewport={"width": 390, "height": 800}, has_touch=True, color_scheme=scheme)
     for route in [*PAGES, f"queue/{BUSY}"]:
         console.open(route)
         _wait_for_figures(console, route)
         assert console.page.evaluate("document.documentElement.scrollWidth") <= 390, route
+        assert console.violations(axe) == [], f"{route} in {scheme}"
     assert console.errors == []
 
 

@@ -12,7 +12,7 @@ const SHOWN_MAX = 500;
 const COLUMNS = [
   { label: "Subscription" },
   { label: "Token", title: "Whose it is" },
-  { label: "Settled up to", numeric: true, title: "The last epoch that is settled" },
+  { label: "Settled up to epoch", numeric: true, title: "The last epoch that is settled" },
   { label: "Open batches", numeric: true },
   { label: "Messages leased", numeric: true },
   { label: "First lease ends in", numeric: true },
