@@ -142,7 +142,8 @@ class OpenReads:
         service = self._service
         service.check_version(3)
         service.check_name(queue, OWNER)
-        if service.pulls.absent.are_there():
+        found = service.machine().queues.get(queue)
+        if found is not None and _may_page(found):
             return await self._take_and_confirm(queue)
         start = partial(self._turns.open, layout.asks_with_lease(0, settles=True))
         return await service.delivered(start, queue, (1, 0.0), None)
@@ -172,7 +173,7 @@ class OpenReads:
         if found is None or found.is_exclusive() or service.machine().version < 3:
             return False
         if settles:
-            if service.pulls.absent.are_there():
+            if _may_page(found):
                 return False
             asked, charged, number = layout.asks_with_lease(0, settles=True), True, None
         else:
@@ -233,3 +234,8 @@ class OpenReads:
 def _has_dead_letters(queue: Queue) -> bool:
     options = queue.settings.options
     return options is not None and bool(options.dead_letters)
+
+
+def _may_page(queue: Queue) -> bool:
+    """Whether the body of the next message may stand in a page by the time at which it is taken."""
+    return queue.gathered is not None and bool(queue.gathered.chunks)
