@@ -52,7 +52,7 @@ export function propertiesSection(page) {
     const fields = propertyFields(latest.properties);
     const done = await ask({
       title: `Properties of ${page.name}`,
-      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The others stay as they are. An emptied field takes the property away, from max_items on."],
+      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The others stay as they are. Emptying a field removes its property, except for the first four."],
       fields,
       verb: "Set",
       command: (texts) => setCommand(page.segment, changed(texts)) || "(nothing is changed yet)",
