@@ -91,6 +91,7 @@ _STORES: Final[dict[int, int]] = {
     Op.PUSH_MARKED: ROWS,
 }
 """Where pushes have what they store."""
+_MOVED_MAX: Final = 10_000
 _GIVES_BACK: Final = frozenset((Op.NACK, Op.GIVE_BACK))
 
 
@@ -124,6 +125,18 @@ def steps_of(command: Command) -> list[Command]:
         return [command]
     steps = command[1] if len(command) > 1 and type(command[1]) is list else []
     return [step for step in steps if type(step) is list and step]
+
+
+def taken_to(command: Command) -> tuple[bytes, bytes | None, int]:
+    """From which queue a command takes messages to another one, with which label if it asks for one, and at most how many."""
+    is_redrive = command[OP] == Op.REDRIVE
+    place = 4 if is_redrive else 3
+    if not (is_redrive or command[OP] == Op.MOVE) or len(command) <= place or type(command[place]) is not int:
+        return b"", None, 0
+    label = command[3] if is_redrive else None
+    if type(command[QUEUE]) is not bytes or type(label) not in (bytes, type(None)):
+        return b"", None, 0
+    return command[QUEUE], label, max(0, min(command[place], _MOVED_MAX))
 
 
 def given_back(command: Command) -> tuple[bytes, list[int]]:

@@ -8,6 +8,7 @@ entries behind, which are skipped later, or swept once they outnumber the live o
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from .expiry import NEVER
@@ -89,6 +90,16 @@ class LeaseTable:
     def bound_us(self) -> int:
         """A time at which all leases that stand in order have ended; 0 without such."""
         return self._runs[-1][0] if self._runs else 0
+
+    def ended(self, now_us: int) -> Iterator[Message]:
+        """Messages whose leases have ended by now, in no order; some may come twice."""
+        for deadline_us, first, last in self._runs:
+            if deadline_us > now_us:
+                break
+            found = (self.messages.get(number) for number in range(first, last + 1))
+            yield from (one for one in found if one is not None and one.due_us <= now_us)
+        late = (self.messages.get(number) for deadline_us, number in self._late if deadline_us <= now_us)
+        yield from (one for one in late if one is not None and one.due_us <= now_us)
 
     def pop_head(self) -> tuple[int, Message]:
         """Remove the lease with the smallest (deadline, number), which must be there; returns its number and message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from .expiry import NEVER
@@ -63,6 +64,15 @@ class LeaseWatch:
     def due_us(self) -> int | None:
         """The earliest bound, perhaps of a queue that has none any more."""
         return self._heap[0][0] if self._heap else None
+
+    def due(self, now_us: int) -> Iterator[bytes]:
+        """Names of queues whose leases may have ended by now, in no order; costs a step for each."""
+        places = [0]
+        while places:
+            place = places.pop()
+            if place < len(self._heap) and self._heap[place][0] <= now_us:
+                yield self._heap[place][1]
+                places += (2 * place + 1, 2 * place + 2)
 
     def expire(self, now_us: int, limit: int | None) -> int:
         """End up to `limit` leases, looking at as many queues at most."""

@@ -166,12 +166,12 @@ class Machine(State):
             self._pushes_that_wait.serve()
         return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
 
-    def pages_ahead(self, commands: Iterable[Command]) -> list[bytes]:
-        """The pages that a batch of these commands needs if it is applied next, as far as that shows beforehand.
+    def pages_ahead(self, now_us: int, commands: list[Command]) -> list[bytes]:
+        """The pages that a batch of these commands needs if it is applied next at this log time, as far as that shows beforehand.
 
         Pages that are read for nothing do no harm; one that is needed and not named here is read when it is.
         """
-        return pages_ahead(self.queues, self.backlogs, commands)
+        return pages_ahead(self, max(self.now_us, now_us), commands)
 
     def _touch(self, queue: HasName) -> None:
         self.touched(self.queues[queue.name])

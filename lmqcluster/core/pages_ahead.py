@@ -5,63 +5,122 @@ Whether a page is in memory never changes a result, so none of this is part of w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
+from typing import Protocol
 
 from .backlogs import Backlogs
 from .bodies import Body
-from .command_layout import given_back, steps_of, stored_in, taken_from
+from .command_layout import given_back, steps_of, stored_in, taken_from, taken_to
 from .commands import Command
+from .lease_watch import LeaseWatch
+from .message import Message
 from .queue import Queue
+from .rich_timers import RichTimers
 
 __all__ = ["PAGES_MAX", "pages_ahead"]
 
 PAGES_MAX = 64
 """Most pages that are told of one batch; what else it needs is read when it is needed."""
+_QUEUES_MAX = 1_000
+"""Most queues that are looked at because their time has come, and of each most messages."""
 
 
-def pages_ahead(queues: Mapping[bytes, Queue], backlogs: Backlogs, commands: Iterable[Command]) -> list[bytes]:
+class _State(Protocol):
+    queues: dict[bytes, Queue]
+    backlogs: Backlogs
+    timers: RichTimers
+    lease_watch: LeaseWatch
+
+
+def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[bytes]:
     """See `Machine.pages_ahead`."""
+    backlogs, steps = state.backlogs, list(chain.from_iterable(map(steps_of, commands)))
     found = dict.fromkeys(chunk.page for chunk in backlogs.absent_thin()) if backlogs.thin else {}
     if backlogs.paged_messages:
-        found |= dict.fromkeys(islice(_of_lines(queues, commands), PAGES_MAX))
+        found |= dict.fromkeys(islice(_of_lines(state, steps), PAGES_MAX))
     if backlogs.paged_body_bytes:
-        found |= dict.fromkeys(islice(_of_returned(queues, commands), PAGES_MAX))
+        moving = chain(_that_end(state, now_us), _given_back(state, steps), _taken_to_others(state, steps))
+        found |= dict.fromkeys(islice(_of_bodies(moving), PAGES_MAX))
     return list(islice(found, PAGES_MAX))
 
 
-def _of_lines(queues: Mapping[bytes, Queue], commands: Iterable[Command]) -> Iterator[bytes]:
+# --- messages in line -------------------------------------------------------------------------------------------------
+
+
+def _of_lines(state: _State, steps: list[Command]) -> Iterator[bytes]:
     """Pages of the chunks whose turn comes in the line of a queue."""
     taken: dict[bytes, int] = {}
-    for command in chain.from_iterable(map(steps_of, commands)):
-        names, count = taken_from(command)
+    for step in steps:
+        names, count = taken_from(step)
         if not count:
-            names, count = _discarded(queues, command)
+            names, count = _discarded(state, step)
         for name in names:
             taken[name] = taken.get(name, 0) + count
     for name, count in taken.items():
-        queue = queues.get(name)
+        queue = state.queues.get(name)
         if queue is not None and queue.backlog is not None:
             yield from (chunk.page for chunk in queue.backlog.absent(count - len(queue.ready)))
 
 
-def _discarded(queues: Mapping[bytes, Queue], command: Command) -> tuple[list[bytes], int]:
+def _discarded(state: _State, step: Command) -> tuple[list[bytes], int]:
     """A queue that discards what is old for a push, and about how much of it."""
-    name, count = stored_in(command)
-    queue = queues.get(name)
+    name, count = stored_in(step)
+    queue = state.queues.get(name)
     options = None if queue is None else queue.settings.options
     return ([name], count) if options is not None and options.discard_old_when_full else ([], 0)
 
 
-def _of_returned(queues: Mapping[bytes, Queue], commands: Iterable[Command]) -> Iterator[bytes]:
-    """Pages of the bodies of leased messages that go back to a backlog, where messages stand with their bodies."""
-    for command in chain.from_iterable(map(steps_of, commands)):
-        name, numbers = given_back(command)
-        queue = queues.get(name)
-        if queue is None or queue.backlog is None:
+# --- bodies of messages that go elsewhere ---------------------------------------------------------------------------------
+
+
+def _of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
+    """Pages of the bodies of these messages."""
+    for message in messages:
+        chunk = message.content.missing() if isinstance(message.content, Body) else None
+        if chunk is not None:
+            yield chunk.page
+
+
+def _that_end(state: _State, now_us: int) -> Iterator[Message]:
+    """Messages that go to other queues because their time, or that of their last lease, is over."""
+    for queue in islice(state.timers.due(now_us), _QUEUES_MAX):
+        options = queue.settings.options
+        if queue.gathered is not None and queue.rich is not None and options is not None and options.expire_to:
+            yield from islice(queue.rich.expired(now_us), _QUEUES_MAX)
+    for name in islice(state.lease_watch.due(now_us), _QUEUES_MAX):
+        leaving = state.queues.get(name)
+        if leaving is not None and leaving.gathered is not None and _passes_on(leaving):
+            ended = islice(leaving.leases.ended(now_us), _QUEUES_MAX)
+            yield from (one for one in ended if one.remaining <= 0 or leaving.is_expired(one, now_us))
+
+
+def _given_back(state: _State, steps: list[Command]) -> Iterator[Message]:
+    """Leased messages that go to a backlog, where they stand with their bodies, or to dead letters."""
+    for step in steps:
+        name, numbers = given_back(step)
+        queue = state.queues.get(name)
+        if queue is None or (queue.backlog is None and not _passes_on(queue)):
             continue
-        for number in numbers:
-            message = queue.leases.messages.get(number)
-            chunk = message.content.missing() if message is not None and isinstance(message.content, Body) else None
-            if chunk is not None:
-                yield chunk.page
+        found = (queue.leases.messages.get(number) for number in numbers)
+        yield from (message for message in found if message is not None)
+
+
+def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
+    """Messages that are moved or sent back; those of a sorted line in its order."""
+    for step in steps:
+        name, label, count = taken_to(step)
+        queue = state.queues.get(name)
+        if queue is None or queue.gathered is None:
+            continue
+        yield from islice(queue.ready, count)
+        if queue.rich is not None and label is None:
+            yield from islice(chain(queue.rich.waiting, queue.rich.scheduled), count)
+        elif queue.rich is not None and label is not None:
+            yield from queue.rich.moved(label, count)
+
+
+def _passes_on(queue: Queue) -> bool:
+    """Whether what the queue gives up goes to another one."""
+    options = queue.settings.options
+    return options is not None and bool(options.dead_letters or options.expire_to)

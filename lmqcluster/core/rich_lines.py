@@ -7,7 +7,7 @@ the time at which it expires.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -264,6 +264,10 @@ class RichLines:
         """The message in line that expired first."""
         first = self._expiring.first()
         return None if first is None or first.traits.expires_us > now_us else first
+
+    def expired(self, now_us: int) -> Iterator[RichMessage]:
+        """The messages in line that have expired, in the order in which they did."""
+        return self._expiring.between((0, 0), (now_us + 1, 0))
 
     def labelled(self, label: bytes, limit: int) -> list[RichMessage]:
         """Up to `limit` messages in line with this label, in the order of arrival."""

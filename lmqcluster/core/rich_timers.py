@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import takewhile
+
 from .expiry import NEVER
 from .queue import Queue
 from .sorted_line import SortedLine
@@ -40,6 +43,10 @@ class RichTimers:
         """The earliest bound."""
         first = self._line.first()
         return None if first is None else first.timer_us
+
+    def due(self, now_us: int) -> Iterator[Queue]:
+        """Queues in which something may happen by now, the earliest first."""
+        return takewhile(lambda queue: queue.timer_us <= now_us, self._line)
 
     def expire(self, now_us: int, limit: int | None) -> int:
         """Let up to `limit` things happen that are due by now."""

@@ -54,9 +54,9 @@ class PageSupply:
         """Whether the next batch waits for pages."""
         return self._wait.is_on
 
-    def may_apply(self, machine: Machine, commands: list[Command]) -> bool:
+    def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
         """Whether a batch of these commands can be applied next; if not, what it needs is on its way."""
-        return self._wait.may_apply(machine, commands)
+        return self._wait.may_apply(machine, now_us, commands)
 
     def take(self, node: PeerNode, message: dict[str, Any]) -> None:
         """A message of another member, one of `PAGE_MESSAGES`."""

@@ -55,11 +55,11 @@ class PageWait:
         lost.on_replaced = self._came
         lost.on_denied = self._denied
 
-    def may_apply(self, machine: Machine, commands: list[Command]) -> bool:
+    def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
         """Whether the next batch can be applied; if not, this member waits for what it needs."""
         if self.is_on:
             return False
-        for page in machine.pages_ahead(commands):
+        for page in machine.pages_ahead(now_us, commands):
             if not self._pages.is_ready(page) and page not in self._seen and page not in self._given_up:
                 self._awaited.add(page)
         if not self._awaited:

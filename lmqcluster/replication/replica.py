@@ -495,7 +495,7 @@ class Replica:
             self.skipped_total += 1
             log.critical("undecodable entry skipped", index=index, reason=str(exc))
             return True
-        if not self._page_supply.may_apply(self.machine, commands):
+        if not self._page_supply.may_apply(self.machine, now_us, commands):
             self.core.is_throttled = True
             return False
         if self.core.is_leader():

@@ -18,6 +18,7 @@ from tests.unit.core.page_store import MemoryPages
 
 from .driver import SECOND, compile_pattern, over_the_wire
 from .test_rich_machine import PULL, PUSH, SETTLE, STEPS_US, RichMachineAgainstModel
+from .told_pages import ToldPages, watch
 
 __all__ = ["PagedBodiesAgainstModel", "shrink"]
 
@@ -61,6 +62,7 @@ def shrink(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(backlog, "CHUNK_SIZES", sizes)
     patch.setattr(backlogs, "READ_BACK_BYTES", 6)
     patch.setattr(backlogs, "THIN_MAX", 1)
+    watch(patch)
 
 
 class PagedBodiesAgainstModel(RichMachineAgainstModel):
@@ -72,7 +74,7 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pages = MemoryPages()
+        self.pages = ToldPages()
         self.machine = empty(self.pages, resident=False)
         self.twin = empty(self.pages, resident=True)
         self.commands: list[list[Any]] = []

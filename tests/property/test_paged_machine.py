@@ -18,6 +18,7 @@ from tests.unit.core.page_store import MemoryPages
 
 from .driver import compile_pattern, over_the_wire
 from .test_machine import NODES, PULL, PUSH, SETTLE, STEPS_US, MachineAgainstModel, sweep_often
+from .told_pages import ToldPages, watch
 
 __all__ = ["sweep_often"]
 
@@ -39,6 +40,7 @@ def small_chunks() -> Iterator[None]:
             crowd_messages=1,
         )
         patch.setattr(backlog, "CHUNK_SIZES", sizes)
+        watch(patch)
         yield
 
 
@@ -47,7 +49,7 @@ class PagedMachineAgainstModel(MachineAgainstModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pages = MemoryPages()
+        self.pages = ToldPages()
         self.machine.backlogs.store = self.pages
         self.machine.backlogs.resident_bytes_max = 0
 

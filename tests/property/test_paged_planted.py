@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import bodies, idle_queues, queue_contents
+from lmqcluster.core import bodies, idle_queues, machine, queue_contents
 from lmqcluster.core.backlogs import Backlogs
 from lmqcluster.core.bodies import Body, BodyChunk, BodyTail, QueueBodies
 from lmqcluster.core.loaded_bodies import LoadedBodies
@@ -94,7 +94,12 @@ def numbers_that_are_one_too_high(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LoadedBodies, "body", body)
 
 
+def pages_that_nobody_is_told_of(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(machine, "pages_ahead", lambda *_args: [])
+
+
 PLANTS: list[Plant] = [
+    pages_that_nobody_is_told_of,
     bodies_that_never_leave,
     the_wrong_body_of_a_page,
     what_was_read_for_another_chunk,

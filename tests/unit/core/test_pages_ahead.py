@@ -12,11 +12,12 @@ from lmqcluster.core.commands import Place
 from lmqcluster.core.pages_ahead import PAGES_MAX
 from tests.property.driver import Driver, numbers
 
+from .page_store import MemoryPages
 from .test_bodies import COUNT, Q, paged_driver, push, push_plain
 
 
 def told(driver: Driver, *commands: list[Any]) -> list[bytes]:
-    return driver.machine.pages_ahead(list(commands))
+    return driver.machine.pages_ahead(driver.now_us, list(commands))
 
 
 def long_line() -> tuple[Driver, list[bytes], int]:
@@ -101,9 +102,66 @@ def test_a_leased_message_that_goes_back_to_a_long_line_needs_its_body() -> None
     assert told(driver, nack) == told(driver, [Op.TRANSACTION, steps]) == [page]
 
 
+def bodies_with(driver: Driver, **options: Any) -> list[int]:
+    """Leased messages with bodies in pages, in a queue with these options; returns their numbers."""
+    driver.do(Op.SET_PROPERTIES, Q, [[name, value] for name, value in options.items()])
+    push(driver)
+    delivered = numbers(driver.pull(Q, COUNT))
+    driver.machine.backlogs.page_out(1_000)
+    return delivered
+
+
+def loaded_by(driver: Driver, store: MemoryPages, *commands: list[Any]) -> set[bytes]:
+    """Apply a batch; returns the pages that it has loaded."""
+    found: set[bytes] = set()
+    load = store.load
+
+    def noting(page: bytes) -> list[Any]:
+        found.add(page)
+        return load(page)
+
+    store.load = noting  # type: ignore[method-assign]
+    driver.batch(*commands)
+    return found
+
+
+def test_what_goes_to_dead_letters_needs_its_body() -> None:
+    driver, store = paged_driver()
+    delivered = bodies_with(driver, retry=0, dead_letter_queue="dead", timeout=30)
+    nack = [Op.NACK, Q, delivered[:20]]
+    needed = set(told(driver, nack))
+    assert needed
+    assert loaded_by(driver, store, nack) == needed
+
+
+@pytest.mark.parametrize(
+    "options", [{"retry": 0, "dead_letter_queue": "dead", "timeout": 30}, {}], ids=["dead", "again"]
+)
+def test_when_leases_end_only_those_that_leave_need_their_bodies(options: dict[str, Any]) -> None:
+    driver, store = paged_driver()
+    bodies_with(driver, **options)
+    assert told(driver) == []
+    driver.now_us += 31_000_000
+    needed = set(told(driver))
+    assert bool(needed) == bool(options)
+    assert loaded_by(driver, store) >= needed
+
+
+def test_what_is_moved_or_sent_back_needs_its_body() -> None:
+    driver, store = paged_driver()
+    push(driver)
+    move = [Op.MOVE, Q, b"other", 100]
+    needed = set(told(driver, move))
+    assert needed
+    assert loaded_by(driver, store, move) == needed
+
+
 @pytest.mark.parametrize(
     "command",
     [
+        [Op.MOVE, Q, b"other", None],
+        [Op.REDRIVE, Q, b"", "text", 5],
+        [Op.REDRIVE, Q],
         [None],
         [[]],
         [{}],

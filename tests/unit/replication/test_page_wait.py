@@ -69,7 +69,7 @@ class Member:
         self.lost = LostPages(self, self.pages, self.exchange, [], self.requests.begin)
         self.wait = PageWait(self.pages, self.lost, self.requests, self.woken.set)
         self.needed = [self.page]
-        self.machine: Any = SimpleNamespace(pages_ahead=lambda _commands: self.needed)
+        self.machine: Any = SimpleNamespace(pages_ahead=lambda _now_us, _commands: self.needed)
 
     def send(self, _node: PeerNode, message: dict[str, Any]) -> bool:
         self.sent.put_nowait(message)
@@ -88,7 +88,7 @@ class Member:
         raise AssertionError(error)
 
     def may_apply(self) -> bool:
-        return self.wait.may_apply(self.machine, [])
+        return self.wait.may_apply(self.machine, 0, [])
 
     def damage(self) -> None:
         self.disk.open(self.page.hex() + SUFFIX).write_at(len(PREFIX) + 3, b"!")

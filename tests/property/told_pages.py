@@ -1,0 +1,56 @@
+"""A store that knows which pages were told of before a batch was applied: no batch may load others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Machine, Op
+from tests.unit.core.page_store import MemoryPages
+
+__all__ = ["ToldPages", "watch"]
+
+_UNTOLD = frozenset((Op.PULL_ANY, Op.RESERVE))
+"""What finds queues by a pattern."""
+
+_apply = Machine.apply
+
+
+class ToldPages(MemoryPages):
+    """Pages in memory.
+
+    Attributes:
+        told: the pages that the batch which is applied now was said to need; None between batches.
+        untold: others that it has loaded.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: set[bytes] | None = None
+        self.untold: list[bytes] = []
+
+    def load(self, page: bytes) -> list[Any]:
+        if self.told is not None and page not in self.told:
+            self.untold.append(page)
+        return super().load(page)
+
+
+def watch(patch: pytest.MonkeyPatch) -> None:
+    """Check each batch of a machine with such a store."""
+    patch.setattr(Machine, "apply", _watched)
+
+
+def _watched(self: Machine, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Any]) -> Any:
+    store = self.backlogs.store
+    if not isinstance(store, ToldPages):
+        return _apply(self, now_us, origin, incarnation, sequence, commands)
+    # What was read lately may have to make room for what is read first.
+    store.told = {*self.pages_ahead(now_us, commands), *(chunk.page for chunk in self.backlogs._read_back)}
+    try:
+        return _apply(self, now_us, origin, incarnation, sequence, commands)
+    finally:
+        store.told = None
+        untold, store.untold = store.untold, []
+        finds_by_pattern = any(command[0] in _UNTOLD for command in commands)
+        assert not untold or finds_by_pattern, f"{commands} loaded pages that were not told of"
