@@ -82,6 +82,16 @@ def _take(node: NodeProcess, numbers: list[int]) -> None:
             numbers = numbers[len(pulled) :]
 
 
+def _wait_for_whole_pages(cluster: Cluster, node: NodeProcess) -> None:
+    """What was not needed yet is found and replaced after a start."""
+    node.kill()
+    node.start()
+    whole = {page.name: page.read_bytes() for other in cluster if other is not node for page in _pages(other)}
+    wait_for(
+        lambda: all(page.read_bytes() == whole.get(page.name, b"") for page in _pages(node)) or None, "whole pages"
+    )
+
+
 def _left() -> list[int]:
     return _in_order()[-LEFT[0] :]
 
@@ -121,13 +131,21 @@ def test_a_damaged_page_comes_from_another_node_while_a_pull_waits_for_it(cluste
     _take_some(node, 1_000)
     assert "damaged page replaced" in node.log()
     assert node.running
-    # It finds the others when it starts. A node stops that needs a damaged page at once.
-    node.kill()
-    node.start()
-    whole = {page.name: page.read_bytes() for other in cluster if other is not node for page in _pages(other)}
-    wait_for(
-        lambda: all(page.read_bytes() == whole.get(page.name, b"") for page in _pages(node)) or None, "whole pages"
-    )
+    _wait_for_whole_pages(cluster, node)
+
+
+def test_a_node_waits_for_damaged_pages_of_which_others_have_handed_out_most(cluster: Cluster) -> None:
+    """What is left of them is gathered again, on all nodes with the same entry of the log."""
+    node, other = cluster.followers()
+    for page in _pages(node):
+        _damage(page)
+    before = node.log().count("damaged page replaced")
+    _take_some(other, 1_000)
+    wait_for(lambda: _size(node) == LEFT[0] or None, "what the others have applied")
+    assert node.log().count("damaged page replaced") > before
+    assert "a damaged page is needed" in node.log()
+    assert node.running
+    _wait_for_whole_pages(cluster, node)
 
 
 def test_a_new_node_gets_the_pages_it_lacks(cluster: Cluster) -> None:
