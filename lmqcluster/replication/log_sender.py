@@ -255,7 +255,8 @@ class LogSender:
     def send_newer_snapshot(self, node: PeerNode, applied: int) -> None:
         """Send a follower whose state cannot go on a snapshot of a later entry than `applied`, if there is one; or take one."""
         progress, latest = self.progress_of(node), self._snapshots.latest()
-        if progress.snapshot is not None:
+        if progress.snapshot is not None or applied >= self._raft.commit_index():
+            # It is on its way, or nothing newer can be had.
             return
         if latest is not None and latest.index > max(applied, self._journal.first_index - 1):
             progress.snapshot = SnapshotTransfer(latest)
