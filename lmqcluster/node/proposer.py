@@ -84,12 +84,13 @@ class Group:
 
 
 class _Batch:
-    __slots__ = ("given_up", "groups", "made_s", "payload", "sent_s", "sequence", "since_s")
+    __slots__ = ("given_up", "groups", "items", "made_s", "payload", "sent_s", "sequence", "since_s")
 
     def __init__(self, sequence: int, payload: bytes, groups: list[Group], since_s: float) -> None:
         self.sequence = sequence
         self.payload = payload
         self.groups = groups
+        self.items = sum(len(group.tickets) for group in groups)
         self.since_s = since_s
         self.made_s = time.monotonic()
         self.sent_s = 0.0
@@ -202,11 +203,22 @@ class Proposer:
             (self._own or self._pending)
             and len(self._inflight) < BATCHES_INFLIGHT_MAX
             and self._inflight_bytes < INFLIGHT_BYTES_MAX
+            and self._is_worth_a_batch()
             and self._carrier.has_leader()
         ):
             batch = self._next_batch()
             if batch is not None:
                 self._send(batch)
+
+    def _is_worth_a_batch(self) -> bool:
+        """Whether nothing is in flight, or as much waits: a batch costs the cluster a sync, however little it holds."""
+        inflight = sum(batch.items for batch in self._inflight)
+        waiting = len(self._own)
+        for group in self._pending:
+            if waiting >= inflight:
+                break
+            waiting += len(group.tickets)
+        return waiting >= inflight
 
     def _next_batch(self) -> _Batch | None:
         """Take pending groups into a batch; None if they had to be refused."""

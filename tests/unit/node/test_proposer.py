@@ -40,6 +40,14 @@ def push(bench: Bench, sink: Any, content: bytes, ticket: object = None, produce
     return group
 
 
+async def three_batches(bench: Bench, sink: Any) -> None:
+    """Have three batches in flight: with one push, another one, and two, because each holds as much as those before it."""
+    for numbers in ((0,), (1,), (2, 3)):
+        for number in numbers:
+            push(bench, sink, b"%d" % number, number)
+        await bench.turn()
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time limits that a test can wait for."""
@@ -73,14 +81,42 @@ def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied(monk
     monkeypatch.setattr(module, "RESEND_AFTER_S", 600.0)
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
+        await three_batches(bench, sink)
+        assert bench.sequences == [1, 2, 3]
         for number in range(5):
             push(bench, sink, b"%d" % number)
             await bench.turn()
-        assert bench.sequences == [1, 2, 3]
+        assert bench.sequences == [1, 2, 3], "there are enough"
         bench.apply(0)
         await bench.turn()
         assert bench.sequences == [1, 2, 3, 4]
-        assert len(msgpack.unpackb(bench.sent[3][1])[3]) == 2, "what waited goes together"
+        assert len(msgpack.unpackb(bench.sent[3][1])[3]) == 5, "what waited goes together"
+
+    run(scenario)
+
+
+def test_a_batch_waits_until_it_holds_as_much_as_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync for little costs as much as one for much; nothing waits longer than what is in flight."""
+    monkeypatch.setattr(module, "RESEND_AFTER_S", 600.0)
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for number in range(3):
+            push(bench, sink, b"%d" % number)
+        await bench.turn()
+        for number in range(2):
+            push(bench, sink, b"%d" % number)
+            await bench.turn()
+        assert bench.sequences == [1]
+        push(bench, sink, b"2")
+        await bench.turn()
+        assert bench.sequences == [1, 2]
+        push(bench, sink, b"3")
+        await bench.turn()
+        assert bench.sequences == [1, 2]
+        bench.apply(0)
+        bench.apply(1)
+        await bench.turn()
+        assert bench.sequences == [1, 2, 3]
 
     run(scenario)
 
@@ -122,7 +158,7 @@ def test_tail_grows_until_it_is_full_or_sent() -> None:
         bench.proposer.grew(group, module.BATCH_BYTES)
         assert bench.proposer.tail is None, "large"
         push(bench, sink, b"0")
-        await bench.turn()
+        await bench.settle()
         assert bench.proposer.tail is None, "sent"
 
     run(scenario)
@@ -143,32 +179,28 @@ def test_without_a_leader_nothing_is_sent_until_there_is_one() -> None:
 
 def test_change_of_the_leader_sends_all_again_in_order_and_each_is_applied_once() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        for number in range(3):
-            push(bench, sink, b"%d" % number, number)
-            await bench.turn()
+        await three_batches(bench, sink)
         bench.proposer.resend()
         assert bench.sequences == [1, 2, 3, 1, 2, 3]
         # The old leader had brought the first two into the log after all.
         statuses = [bench.apply(position) for position in (0, 1, 3, 4, 5, 2)]
         assert statuses == ["applied", "applied", "duplicate", "duplicate", "applied", "duplicate"]
-        assert [told[1] for told in sink.told] == [[0], [1], [2]]
-        assert len(bench.machine.queues[b"q"]) == 3
+        assert [told[1] for told in sink.told] == [[0], [1], [2], [3]]
+        assert len(bench.machine.queues[b"q"]) == 4
 
     run(scenario)
 
 
 def test_gap_sends_from_the_missing_one_on() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        for number in range(3):
-            push(bench, sink, b"%d" % number, number)
-            await bench.turn()
+        await three_batches(bench, sink)
         # The first was lost on the way.
         assert [bench.apply(1), bench.apply(2)] == ["gap", "gap"]
         assert sink.told == []
         await until(lambda: len(bench.sent) == 6)
         assert bench.sequences[3:] == [1, 2, 3]
         assert [bench.apply(position) for position in (3, 4, 5)] == ["applied"] * 3
-        assert [told[1] for told in sink.told] == [[0], [1], [2]]
+        assert [told[1] for told in sink.told] == [[0], [1], [2], [3]]
 
     run(scenario)
 
@@ -278,9 +310,7 @@ def test_outcome_that_stays_unknown_is_told_as_unknown_and_may_still_become_know
 
 def test_snapshot_that_covers_batches_makes_their_results_unknown_and_the_rest_is_sent_again() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        for number in range(3):
-            push(bench, sink, b"%d" % number, number)
-            await bench.turn()
+        await three_batches(bench, sink)
         bench.proposer.covered(2)
         assert sink.told == [("unknown_outcome", [0], "unknown"), ("unknown_outcome", [1], "unknown")]
         assert bench.sequences == [1, 2, 3, 3]
@@ -292,18 +322,16 @@ def test_batches_of_an_earlier_incarnation_are_sent_again_under_a_later_one() ->
     """The cluster knows a later life of the node than the node itself does, because disk and clock went back."""
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        for number in range(3):
-            push(bench, sink, b"%d" % number, number)
-            await bench.turn()
+        await three_batches(bench, sink)
         bench.machine.batch_sessions.load([(ORIGIN, 99, 5)])
         assert [bench.apply(position) for position in range(3)] == ["duplicate"] * 3
         assert sink.told == []
         bench.proposer.begin_again(100)
-        for number in range(3, 5):
+        for number in range(4, 6):
             push(bench, sink, b"%d" % number, number)
         bench.sent[:3] = []
         await bench.settle()
-        assert [told[:2] for told in sink.told] == [("ok", [number]) for number in range(5)]
+        assert [told[:2] for told in sink.told] == [("ok", [number]) for number in range(6)]
         assert [msgpack.unpackb(payload)[1:3] for _, payload in bench.sent] == [
             [100, number] for number in (1, 2, 3, 4)
         ]
