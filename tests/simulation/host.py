@@ -195,7 +195,8 @@ class Host:
         self.paused = False
         if replica is not None:
             self.checkers.life_ends(self, replica)
-            self.lacking = replica.recovering
+            # A page that another machine has just sent is durable with the next snapshot only.
+            self.lacking = replica.recovering or (self.harmed and (power or self.fragile))
             self._disconnect()
             replica.stop()
         self._end_life(power=power)
