@@ -232,7 +232,7 @@ class MemoryJournal(LibraryJournal):
 
     @property
     def progress(self) -> int:
-        """How many pieces of large work are on the disk: there is no such work, in memory."""
+        """How many syncs work has come through: there are none, in memory."""
         return 0
 
     def take_work(self) -> Callable[[], None]:

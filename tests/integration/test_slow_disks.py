@@ -18,7 +18,7 @@ from .cluster import Cluster, NodeProcess
 TIMEOUT_S = 120.0
 SLOW_S = 1.5
 """For one sync: above the election time, below what a leader has patience for."""
-PIECE_S = 0.4
+PIECE_S = 0.25
 """For one sync, of which a large entry takes so many that they take longer in all than a leader has patience for."""
 HUNG_S = 15.0
 

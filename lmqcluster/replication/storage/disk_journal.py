@@ -290,7 +290,7 @@ class DiskJournal(LibraryJournal):
 
     @property
     def progress(self) -> int:
-        """Counts the pieces of large work that are on the disk, while it is under way."""
+        """Counts the syncs that work has come through, also while it is under way."""
         return self._files.progress
 
     def written(self) -> None:

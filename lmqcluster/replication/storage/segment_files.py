@@ -41,7 +41,7 @@ class SegmentFiles:
 
     Attributes:
         spare_wanted: a spare exists or is being made.
-        progress: counts the pieces of large writes that are on the disk; may be read on any thread.
+        progress: counts the syncs that the work has come through; may be read on any thread.
     """
 
     def __init__(self, disk: Disk, *, sync: bool, mark_file: DiskFile, mark: SyncedMark, zeroed_bytes_max: int) -> None:
@@ -104,7 +104,7 @@ class SegmentFiles:
         for start in range(0, len(data), PIECE_BYTES):
             if start and self._sync:
                 file.sync()
-                self.progress += 1
+                self._get_on()
             piece = data[start : start + PIECE_BYTES]
             file.write_at(self._end, piece)
             self._end += len(piece)
@@ -118,6 +118,7 @@ class SegmentFiles:
             self._first = first
             self._write_mark()
             self._mark_file.sync()
+            self._get_on()
         void = [number for number in self._files if number < first]
         for number in void:
             self._files.pop(number).close()
@@ -134,12 +135,18 @@ class SegmentFiles:
         if not header.fresh and not self._synced:
             self._sync_segment()
         self._files[header.number] = self._make(header)
+        self._get_on()
         self._disk.sync()
+        self._get_on()
         self._segment, self._end, self._synced = header.number, HEADER_BYTES, True
         if header.fresh:
             self._first = header.number
         self._write_mark()
         self._mark_file.sync()
+        self._get_on()
+
+    def _get_on(self) -> None:
+        self.progress += 1
 
     def _make(self, header: SegmentHeader) -> DiskFile:
         name = segment_name(header.number)
@@ -170,6 +177,7 @@ class SegmentFiles:
 
     def _sync_segment(self) -> None:
         self._files[self._segment].sync()
+        self._get_on()
         self._synced = True
 
     def _write_mark(self) -> None:
