@@ -219,8 +219,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel("Pulls that found nothing, a second", [(rate("lmq_empty_pulls_total"), "empty")], "ops"),
             Panel("Given back a second", [(cluster_rate("lmq_messages_nacked_total"), "nacked")], "ops"),
             Panel(
-                "Redelivered a second",
-                [(cluster_rate("lmq_messages_redelivered_total"), "redelivered")],
+                "Timed out a second",
+                [(cluster_rate("lmq_messages_redelivered_total"), "timed out")],
                 "ops",
                 "Leases that ended without an answer.",
             ),

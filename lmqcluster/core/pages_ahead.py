@@ -24,6 +24,8 @@ PAGES_MAX = 64
 """Most pages that are told of one batch; what else it needs is read when it is needed."""
 _QUEUES_MAX = 1_000
 """Most queues that are looked at because their time has come, and of each most messages."""
+_ENDING_MAX = 10_000
+"""Most of these messages together: a batch lets no more leases end, and messages expire, than a fifth of it."""
 
 
 class _State(Protocol):
@@ -35,12 +37,16 @@ class _State(Protocol):
 
 def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[bytes]:
     """See `Machine.pages_ahead`."""
-    backlogs, steps = state.backlogs, list(chain.from_iterable(map(steps_of, commands)))
+    backlogs = state.backlogs
+    if not (backlogs.thin or backlogs.paged_messages or backlogs.paged_body_bytes):
+        return []
+    steps = list(chain.from_iterable(map(steps_of, commands)))
     found = dict.fromkeys(chunk.page for chunk in backlogs.absent_thin()) if backlogs.thin else {}
     if backlogs.paged_messages:
         found |= dict.fromkeys(islice(_of_lines(state, steps), PAGES_MAX))
     if backlogs.paged_body_bytes:
-        moving = chain(_that_end(state, now_us), _given_back(state, steps), _taken_to_others(state, steps))
+        ending = islice(_that_end(state, now_us), _ENDING_MAX)
+        moving = chain(ending, _given_back(state, steps), _taken_to_others(state, steps))
         found |= dict.fromkeys(islice(_of_bodies(moving), PAGES_MAX))
     return list(islice(found, PAGES_MAX))
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from pysyncobj import syncobj as library
+
 from .membership import PeerNode
 from .raft_view import Carrier, Message, RaftView
 
 __all__ = ["SIGNS", "SignsOfLife"]
 
+ANSWER_S: Final = 0.05
+"""From one answer to appended entries or a snapshot to the next: half a heartbeat."""
 SIGNS: Final = frozenset({"alive", "alive_reply"})
 """Messages that are signs of life and nothing else."""
 _OF_LEADERS: Final = frozenset({"alive", "append_entries", "snapshot"})
@@ -48,6 +52,7 @@ class SignsOfLife:
         self._raft = raft
         self._carrier = carrier
         self._knows = knows
+        self._answered_s = 0.0
 
     def send(self) -> None:
         """On a leader, tell its followers whenever a heartbeat is due."""
@@ -61,5 +66,11 @@ class SignsOfLife:
         kind = message["type"]
         if kind in _OF_FOLLOWERS:
             self._raft.heard_follower(node, message["term"])
-        elif kind in _OF_LEADERS and self._raft.heard_leader(node, message["term"]) and self._knows(str(node.id)):
-            self._carrier.send(node, {"type": "alive_reply", "term": message["term"]})
+        elif kind in _OF_LEADERS and self._is_time(kind) and self._raft.heard_leader(node, message["term"]):
+            self._answered_s = library.monotonicTime()
+            if self._knows(str(node.id)):
+                self._carrier.send(node, {"type": "alive_reply", "term": message["term"]})
+
+    def _is_time(self, kind: str) -> bool:
+        """Whether to answer: of the many entries that come under load, a few are signs enough."""
+        return kind in SIGNS or bool(library.monotonicTime() - self._answered_s >= ANSWER_S)

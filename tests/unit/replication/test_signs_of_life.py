@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pysyncobj import syncobj as library
 
 from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.signs_of_life import SignsOfLife
+from lmqcluster.replication.signs_of_life import ANSWER_S, SignsOfLife
 
 A, B, C = (PeerNode(name) for name in "abc")
 TERM = 7
@@ -73,6 +74,21 @@ def test_a_follower_answers_its_leader_if_that_understands_it(kind: str) -> None
         member = Member(follows=A)
         signs(member, knows).take(A, {"type": kind, "term": TERM})
         assert member.sent == answers
+
+
+def test_of_many_entries_a_few_are_signs_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(library, "monotonicTime", lambda: now_s)
+    member = Member(follows=A)
+    one = signs(member)
+    for _ in range(10):
+        one.take(A, {"type": "append_entries", "term": TERM})
+    assert len(member.sent) == 1
+    one.take(A, {"type": "alive", "term": TERM})
+    assert len(member.sent) == 2
+    now_s += 2 * ANSWER_S
+    one.take(A, {"type": "append_entries", "term": TERM})
+    assert len(member.sent) == 3
 
 
 @pytest.mark.parametrize(("node", "term"), [(C, TERM), (A, TERM - 1), (A, TERM + 1)])
