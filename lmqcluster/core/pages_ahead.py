@@ -46,7 +46,7 @@ def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[byt
         found |= dict.fromkeys(islice(_of_lines(state, steps), PAGES_MAX))
     if backlogs.paged_body_bytes:
         ending = islice(_that_end(state, now_us), _ENDING_MAX)
-        moving = chain(ending, _given_back(state, steps), _taken_to_others(state, steps))
+        moving = chain(ending, _given_back(state, steps), _taken_to_others(state, steps), _shortened(state, steps))
         found |= dict.fromkeys(islice(_of_bodies(moving), PAGES_MAX))
     return list(islice(found, PAGES_MAX))
 
@@ -102,11 +102,14 @@ def _that_end(state: _State, now_us: int) -> Iterator[Message]:
 
 
 def _given_back(state: _State, steps: list[Command]) -> Iterator[Message]:
-    """Leased messages that go to a backlog, where they stand with their bodies, or to dead letters."""
+    """Leased messages that go to dead letters, or to a backlog, where they stand with their bodies.
+
+    The backlog may begin with the batch itself, so whether there is one now says nothing.
+    """
     for step in steps:
         name, numbers = given_back(step)
         queue = state.queues.get(name)
-        if queue is None or (queue.backlog is None and not _passes_on(queue)):
+        if queue is None:
             continue
         found = (queue.leases.messages.get(number) for number in numbers)
         yield from (message for message in found if message is not None)
@@ -124,6 +127,16 @@ def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
             yield from islice(chain(queue.rich.waiting, queue.rich.scheduled), count)
         elif queue.rich is not None and label is not None:
             yield from queue.rich.moved(label, count)
+
+
+def _shortened(state: _State, steps: list[Command]) -> Iterator[Message]:
+    """Messages of short lines that go to backlogs, because all queues together hold so much."""
+    if not state.backlogs.is_crowded():
+        return
+    for name in dict.fromkeys(name for step in steps for name in (stored_in(step)[0], given_back(step)[0])):
+        queue = state.queues.get(name)
+        if queue is not None and queue.backlog is None and queue.gathered is not None:
+            yield from islice(queue.ready, state.backlogs.sizes.crowd_head, None)
 
 
 def _passes_on(queue: Queue) -> bool:

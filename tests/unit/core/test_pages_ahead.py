@@ -102,6 +102,18 @@ def test_a_leased_message_that_goes_back_to_a_long_line_needs_its_body() -> None
     assert told(driver, nack) == told(driver, [Op.TRANSACTION, steps]) == [page]
 
 
+def test_the_line_may_become_long_with_the_batch_that_gives_a_message_back() -> None:
+    driver, store = paged_driver()
+    push_plain(driver, 2_000)
+    delivered = numbers(driver.pull(Q, 2_000))
+    driver.machine.backlogs.page_out(1_000)
+    assert driver.machine.queues[Q].backlog is None
+    batch = [[Op.PUSH, Q, None, [b"x"] * 5_000, None, 0], [Op.NACK, Q, delivered[:20]]]
+    needed = set(told(driver, *batch))
+    assert needed
+    assert loaded_by(driver, store, *batch) == needed
+
+
 def bodies_with(driver: Driver, **options: Any) -> list[int]:
     """Leased messages with bodies in pages, in a queue with these options; returns their numbers."""
     driver.do(Op.SET_PROPERTIES, Q, [[name, value] for name, value in options.items()])
