@@ -97,9 +97,12 @@ class Workers:
             }
         )
 
-    def start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *options: str, sends_events: bool = True) -> subprocess.Popen[bytes]:
         """Start a worker, by default of two processes."""
-        return self.start_program(name, "worker", *(options or ("-c", "2")), "-E", "-l", "INFO", "-n", f"{name}@test")
+        events = ["-E"] if sends_events else []
+        return self.start_program(
+            name, "worker", *(options or ("-c", "2")), *events, "-l", "INFO", "-n", f"{name}@test"
+        )
 
     def start_program(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a program of Celery that runs until it is ended."""
