@@ -13,6 +13,12 @@ from .settings import RaftSettings
 __all__ = ["CoreContact"]
 
 
+VOTES_TAKE = 2.0
+"""How many times as long as a candidate's own vote took to save it waits for those of others, besides the election time."""
+VOTES_WAIT_S_MAX = 10.0
+"""Longest such time: a disk that hung once says nothing about the others."""
+
+
 class CoreContact(CoreState):
     """The timers of elections, heartbeats and the leader's quorum, which are the library's private state."""
 
@@ -21,6 +27,7 @@ class CoreContact(CoreState):
     _rng: random.Random
     # The library's private state.
     _SyncObj__newAppendEntriesTime: float
+    _SyncObj__votedForNodeId: str | None
 
     def leader_link_lost(self, node: PeerNode) -> None:
         """The link to `node` broke: if it led, campaign soon instead of after the full election time."""
@@ -50,6 +57,16 @@ class CoreContact(CoreState):
         """On the leader, note that a member follows it."""
         if self.is_leader() and term == self.term() and node in self._SyncObj__otherNodes:
             self._SyncObj__lastResponseTime[node] = library.monotonicTime()
+
+    def _save_vote(self) -> None:
+        """Make term and vote durable if they are new. On slow disks a candidate waits longer for the others, who save theirs."""
+        journal, vote = self._journal, self._SyncObj__votedForNodeId
+        if journal.getCurrentTerm() == self.term() and journal.getVotedForNodeId() == vote:
+            return
+        began_s = library.monotonicTime()
+        journal.setCurrentTerm(self.term(), vote)
+        saved_s = library.monotonicTime() - began_s
+        self._SyncObj__raftElectionDeadline += saved_s + min(VOTES_TAKE * saved_s, VOTES_WAIT_S_MAX)
 
     def _follow(self, node: PeerNode, term: int) -> None:
         """Accept `node` as the leader of `term`, which is not older than ours; as the library does it."""

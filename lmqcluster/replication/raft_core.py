@@ -90,7 +90,7 @@ class RaftCore(CoreContact):
         self._catch_up = CatchUp()
         self._history = MemberHistory(journal, members)
         self._members = dict(members)
-        self._handing_over = False
+        self._handing_over = self._is_taking = False
         self._proof_from = 0
         self.link_changed: Callable[[PeerNode, bool], None] = lambda _node, _is_connected: None
         self._synced_last = journal.last_index
@@ -212,6 +212,12 @@ class RaftCore(CoreContact):
         self._SyncObj__onMessageReceived(node, message)
 
     def _SyncObj__onMessageReceived(self, node: PeerNode, message: Message) -> None:  # noqa: N802
+        self._is_taking = True
+        self._take(node, message)
+        self._is_taking = False
+        self._save_vote()
+
+    def _take(self, node: PeerNode, message: Message) -> None:
         kind = message["type"]
         if kind == "append_entries":
             self._on_append(node, message)
@@ -544,6 +550,12 @@ class RaftCore(CoreContact):
         if self._pre_vote.is_due():
             self._pre_votes.ask(others)
         return False
+
+    def _SyncObj__setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
+        """Of a message the term and the vote are saved together, when it has been taken; the library would write them twice."""
+        self._SyncObj__raftCurrentTerm, self._SyncObj__votedForNodeId = term, votedForNodeId
+        if not self._is_taking:
+            self._save_vote()
 
     def _SyncObj__getCurrentLogIndex(self) -> int:  # noqa: N802
         """D33: the library reads the last entry for this."""

@@ -20,6 +20,8 @@ SLOW_S = 1.5
 """For one sync: above the election time, below what a leader has patience for."""
 PIECE_S = 0.25
 """For one sync, of which a large entry takes so many that they take longer in all than a leader has patience for."""
+VOTE_S = 1.0
+"""For one sync, of which a vote takes several."""
 HUNG_S = 15.0
 
 
@@ -94,3 +96,19 @@ def test_a_leader_whose_disk_hangs_is_replaced(disks: Disks) -> None:
         disks.cluster.leader(among=others)
         client.push("q", b"after")
         assert [message.content for message in client.pull_many("q", 2)] == [b"before", b"after"]
+
+
+def test_a_leader_is_elected_though_a_vote_takes_longer_than_an_election_time(tmp_path: Path) -> None:
+    """With five members a candidate needs two votes, each of which takes a few syncs to save."""
+    cluster = Cluster(5, directory=tmp_path)
+    disks = Disks(cluster, tmp_path)
+    with cluster:
+        leader = cluster.leader()
+        with Client([node.rpc for node in cluster.followers()], timeout_s=TIMEOUT_S) as client:
+            client.push("q", b"before")
+            disks.slow(VOTE_S)
+            leader.kill()
+
+            client.push("q", b"after")
+            assert [message.content for message in client.pull_many("q", 2)] == [b"before", b"after"]
+        disks.slow(0.0)

@@ -1,0 +1,156 @@
+"""Term and vote are saved once, before anything leaves; if that takes long, a candidate waits longer for the others."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from pysyncobj import syncobj as library
+from pysyncobj.transport import Transport
+
+from lmqcluster.replication.core_contact import VOTES_TAKE, VOTES_WAIT_S_MAX
+from lmqcluster.replication.journal import MemoryJournal
+from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.raft_core import RaftCore
+from lmqcluster.replication.settings import RaftSettings
+
+MEMBERS = {"a": "h:1", "b": "h:2", "c": "h:3"}
+B, C = PeerNode("b", "h:2"), PeerNode("c", "h:3")
+SETTINGS = RaftSettings()
+
+
+class Clock:
+    """Time that passes only while a vote is saved, or if told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+
+class SlowStore:
+    """A disk that takes its time to save a vote."""
+
+    def __init__(self, clock: Clock, save_s: float) -> None:
+        self.term = 1
+        self.vote: str | None = None
+        self.saved: list[tuple[int, str | None]] = []
+        self._clock = clock
+        self._save_s = save_s
+
+    def save_vote(self, term: int, vote: str | None) -> None:
+        self._clock.now_s += self._save_s
+        self.saved.append((term, vote))
+        self.term, self.vote = term, vote
+
+
+class Sent(Transport):
+    """Messages that would leave."""
+
+    ready = True
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+        self.messages: list[tuple[str, dict[str, Any]]] = []
+
+    def addNode(self, node: PeerNode) -> None:  # noqa: N802 - the library's name
+        """Everybody can be reached."""
+
+    def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
+        self.messages.append((str(node.id), message))
+        return True
+
+    def kinds(self) -> list[str]:
+        return [message["type"] for _, message in self.messages]
+
+
+class Member:
+    """The Raft core of node a."""
+
+    def __init__(self, clock: Clock, save_s: float) -> None:
+        self.clock = clock
+        self.store = SlowStore(clock, save_s)
+        self.sent = Sent()
+        nobody: Any = None
+        self.core = RaftCore(
+            "a",
+            MEMBERS,
+            self.sent,
+            MemoryJournal(self.store, b"\x01"),
+            apply=lambda _index, _command: True,
+            snapshots=nobody,
+            settings=SETTINGS,
+            rng=random.Random(1),
+        )
+        for node in (B, C):
+            self.sent._onNodeConnected(node)
+
+    def campaign(self) -> None:
+        """No leader is heard, and b would vote for this node."""
+        self.clock.now_s += SETTINGS.election_max_s + 0.001
+        self.core.doTick()
+        number = next(message["round"] for _, message in self.sent.messages if message["type"] == "pre_vote")
+        granted = {"type": "pre_vote_reply", "term": 1, "round": number, "granted": True, "stranger": False}
+        self.core.receive(B, granted)
+        self.core.doTick()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(library, "monotonicTime", lambda: clock.now_s)
+    return clock
+
+
+def ask(term: int) -> dict[str, Any]:
+    return {"type": "request_vote", "term": term, "last_log_index": 1, "last_log_term": 0}
+
+
+def test_a_vote_in_a_new_term_is_saved_once(clock: Clock) -> None:
+    member = Member(clock, save_s=0.0)
+    member.core.receive(B, ask(term=5))
+    assert member.store.saved == [(5, "b")]
+    assert member.sent.kinds()[-1] == "response_vote"
+    member.core.receive(C, ask(term=5))
+    member.core.receive(B, ask(term=4))
+    assert member.store.saved == [(5, "b")]
+    assert member.sent.kinds().count("response_vote") == 1
+
+
+def test_a_term_that_is_met_is_saved_without_a_vote(clock: Clock) -> None:
+    member = Member(clock, save_s=0.0)
+    member.core.receive(B, {**ask(term=5), "last_log_index": 0})
+    assert member.store.saved == [(5, None)]
+
+
+def test_a_campaign_is_saved_once_with_its_vote(clock: Clock) -> None:
+    member = Member(clock, save_s=0.0)
+    member.campaign()
+    assert member.store.saved == [(2, "a")]
+    assert member.sent.kinds().count("request_vote") == 2
+
+
+def wait_s(save_s: float) -> float:
+    """How much longer than the election time a candidate waits."""
+    return min(VOTES_TAKE * save_s, VOTES_WAIT_S_MAX)
+
+
+@pytest.mark.parametrize("save_s", [0.0, 0.01, 2.0, 60.0])
+def test_a_candidate_waits_for_votes_as_long_as_they_may_take_to_save(clock: Clock, save_s: float) -> None:
+    member = Member(clock, save_s)
+    member.campaign()
+    clock.now_s += SETTINGS.election_min_s + wait_s(save_s) - 0.001
+    member.core.doTick()
+    assert member.core.role() == "candidate"
+    assert member.sent.kinds().count("pre_vote") == 2
+    member.core.receive(B, {"type": "response_vote", "term": 2})
+    assert member.core.role() == "leader"
+    assert member.store.saved == [(2, "a")]
+
+
+@pytest.mark.parametrize("save_s", [0.0, 2.0, 60.0])
+def test_it_asks_again_when_that_time_is_over(clock: Clock, save_s: float) -> None:
+    member = Member(clock, save_s)
+    member.campaign()
+    clock.now_s += SETTINGS.election_max_s + wait_s(save_s) + 0.001
+    member.core.doTick()
+    assert member.sent.kinds().count("pre_vote") == 4
