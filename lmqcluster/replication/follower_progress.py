@@ -12,6 +12,9 @@ __all__ = ["Progress", "SnapshotTransfer"]
 
 WINDOW_BYTES_MAX = 16 * 1024 * 1024
 WINDOW_MESSAGES_MAX = 256
+SNAPSHOT_PAUSE_S = 0.1
+SNAPSHOT_PAUSE_S_MAX = 6.4
+"""Before a snapshot is sent again that was of no use: at first, and at most. It may lack what nobody has any more."""
 
 
 @dataclass(slots=True)
@@ -61,6 +64,8 @@ class Progress:
         commit_sent: highest commit index told.
         awaited_index: the follower waits to be told that entries up to here are committed.
         inflight: (last index, bytes) of unanswered messages with entries.
+        snapshot_pause_s: for how long no snapshot was sent after the last one that was of no use; 0 if there was none.
+        snapshot_from_s: when one may be sent again.
         log_bytes: how long the log may become until the follower has caught up after a snapshot.
         bulk_index: the entry that is on its way in pieces, so that messages without entries overtake it; 0 for none.
         timed_sequence: the message whose answer is timed, 0 for none; one at a time is.
@@ -78,6 +83,8 @@ class Progress:
     inflight_bytes: int = 0
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     snapshot: SnapshotTransfer | None = None
+    snapshot_pause_s: float = 0.0
+    snapshot_from_s: float = 0.0
     log_bytes: int = 0
     bulk_index: int = 0
     timed_sequence: int = 0
@@ -87,6 +94,17 @@ class Progress:
     def begin(cls, next_index: int, sequence: int) -> Progress:
         """What is known at the start of a term or connection, when `sequence` was the last number used."""
         return cls(next_index, sequence=sequence, first_sequence=sequence + 1, reset_sequence=sequence + 1)
+
+    def snapshot_failed(self, now_s: float) -> None:
+        """The follower could not use a snapshot: pause, longer each time, before it gets one again."""
+        self.snapshot = None
+        self.snapshot_pause_s = min(max(SNAPSHOT_PAUSE_S, 2 * self.snapshot_pause_s), SNAPSHOT_PAUSE_S_MAX)
+        self.snapshot_from_s = now_s + self.snapshot_pause_s
+
+    def snapshot_installed(self) -> None:
+        """The follower has the state of a snapshot."""
+        self.snapshot = None
+        self.snapshot_pause_s = self.snapshot_from_s = 0.0
 
     def probe_from(self, next_index: int) -> None:
         """Begin to look for the match at `next_index`; answers to everything sent so far say nothing any more."""

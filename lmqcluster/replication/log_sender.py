@@ -241,13 +241,13 @@ class LogSender:
         if transfer is None or message["index"] != transfer.info.index:
             return None
         if message["installed"]:
-            progress.snapshot = None
+            progress.snapshot_installed()
             # It has to catch up with what was added meanwhile; cutting that would send it another snapshot, and so for ever.
             progress.log_bytes = 2 * self._journal.size_bytes
             progress.probe_from(transfer.info.index + 1)
             return transfer.info.index
         if message["restart"]:
-            progress.snapshot = None
+            progress.snapshot_failed(library.monotonicTime())
         else:
             transfer.acknowledge(message["number"] + 1)
         return None
@@ -255,7 +255,7 @@ class LogSender:
     def send_newer_snapshot(self, node: PeerNode, applied: int) -> None:
         """Send a follower whose state cannot go on a snapshot of a later entry than `applied`, if there is one; or take one."""
         progress, latest = self.progress_of(node), self._snapshots.latest()
-        if progress.snapshot is not None or applied >= self._raft.commit_index():
+        if progress.snapshot is not None or applied >= self._raft.commit_index() or self._pauses(progress):
             # It is on its way, or nothing newer can be had.
             return
         if latest is not None and latest.index > max(applied, self._journal.first_index - 1):
@@ -265,11 +265,17 @@ class LogSender:
 
     def _begin_snapshot(self, progress: Progress) -> None:
         """Send the latest snapshot if the log goes on from it; otherwise ask for a new one, and begin when it is there."""
+        if self._pauses(progress):
+            return
         latest = self._snapshots.latest()
         if latest is None or latest.index < self._journal.first_index:
             self._snapshots.request()
         else:
             progress.snapshot = SnapshotTransfer(latest)
+
+    def _pauses(self, progress: Progress) -> bool:
+        """Whether it is too early for another snapshot after one that was of no use."""
+        return bool(library.monotonicTime() < progress.snapshot_from_s)
 
     def _send_snapshot(
         self, node: PeerNode, progress: Progress, transfer: SnapshotTransfer, *, heartbeat: bool

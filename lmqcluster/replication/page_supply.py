@@ -54,6 +54,10 @@ class PageSupply:
         """Whether the next batch waits for pages."""
         return self._wait.is_on
 
+    def waited_s(self) -> float:
+        """Seconds for which batches have waited for pages so far."""
+        return self._wait.waited_s()
+
     def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
         """Whether a batch of these commands can be applied next; if not, what it needs is on its way."""
         return self._wait.may_apply(machine, now_us, commands)

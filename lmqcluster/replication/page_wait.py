@@ -40,6 +40,7 @@ class PageWait:
 
     def __init__(self, pages: PageFiles, lost: LostPages, requests: SnapshotRequests, wake: Callable[[], None]) -> None:
         self.is_on = False
+        self._since_s = self._waited_s = 0.0
         self._pages = pages
         self._lost = lost
         self._requests = requests
@@ -66,10 +67,15 @@ class PageWait:
             self._seen.clear()
             return True
         self.is_on = True
+        self._since_s = self._loop.time()
         self._patience = self._loop.call_later(PATIENCE_S, self._give_up)
         for page in list(self._awaited):
             self._pages.fetch(page, partial(self._fetched, page))
         return not self.is_on
+
+    def waited_s(self) -> float:
+        """Seconds for which nothing was applied so far."""
+        return self._waited_s + (self._loop.time() - self._since_s if self.is_on else 0.0)
 
     def reset(self) -> None:
         """The state is another one now."""
@@ -116,5 +122,6 @@ class PageWait:
     def _go_on(self) -> None:
         if self.is_on:
             self.is_on = False
+            self._waited_s += self._loop.time() - self._since_s
             self.close()
             self._wake()

@@ -101,6 +101,7 @@ class Replica:
     Attributes:
         applied_batches, applied_bytes, skipped_total: counters; the last of entries that could not be decoded.
         steps: when the core moves, and how long that waits for the disk.
+        page_supply: brings the pages that are needed.
         throttle: whether nothing is applied until the disk has caught up.
     """
 
@@ -182,7 +183,7 @@ class Replica:
         self.core.link_changed = self._link_changed
         self._signs_of_life = SignsOfLife(self.core, self.transport, self._is_of_today)
         self.pages.on_written = self.wake
-        self._page_supply = PageSupply(self, lacking, self._is_of_today, self._send_at_once)
+        self.page_supply = PageSupply(self, lacking, self._is_of_today, self._send_at_once)
         self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
 
     # --- life cycle -----------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ class Replica:
         if self._news_timer is not None:
             self._news_timer.cancel()
         self.snapshots.close()
-        self._page_supply.close()
+        self.page_supply.close()
         await self.transport.close()
         self.steps.close()
         self._file_worker.close()
@@ -237,7 +238,7 @@ class Replica:
     def advance(self) -> None:
         """Let the core commit, apply, append and send."""
         core = self.core
-        core.is_throttled = self.throttle.update(self.machine.backlogs) or self._page_supply.is_waiting()
+        core.is_throttled = self.throttle.update(self.machine.backlogs) or self.page_supply.is_waiting()
         core.doTick(0)
         hurried, self._hurried = self._hurried, set()
         if core.flush(hurried) and self._news_timer is None:
@@ -330,7 +331,7 @@ class Replica:
         if machine.salt != self.machine.salt:
             self.lost_receipts.renewed(self.core.applied_index())
         self.machine = machine
-        self._page_supply.installed()
+        self.page_supply.installed()
         self.core.is_held_back = False
         self._unsaved_bytes = 0
         self.clock.follow(machine.now_us)
@@ -414,7 +415,7 @@ class Replica:
         elif kind == "here":
             self._fresh_reads.answered(node.id, message["round"], message["last"], message["members"])
         elif kind in PAGE_MESSAGES:
-            self._page_supply.take(node, message)
+            self.page_supply.take(node, message)
         elif kind == "about":
             fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
             self.peers[node.id] = About(**{name: message[name] for name in fields})
@@ -495,7 +496,7 @@ class Replica:
             self.skipped_total += 1
             log.critical("undecodable entry skipped", index=index, reason=str(exc))
             return True
-        if not self._page_supply.may_apply(self.machine, now_us, commands):
+        if not self.page_supply.may_apply(self.machine, now_us, commands):
             self.core.is_throttled = True
             return False
         if self.core.is_leader():

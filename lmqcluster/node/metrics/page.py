@@ -148,6 +148,7 @@ class _Scrape:
         page.value("lmq_memory_limit_bytes", node.config.memory_bytes_max)
         replica = node.replica
         page.value("lmq_throttled_seconds_total", replica.throttle.seconds_total)
+        page.value("lmq_page_wait_seconds_total", replica.page_supply.waited_s())
         page.value("lmq_paged_messages", replica.machine.backlogs.paged_messages)
         page.value("lmq_paged_body_bytes", replica.machine.backlogs.paged_body_bytes)
         page.value("lmq_page_files_bytes", replica.pages.size_bytes)

@@ -235,6 +235,11 @@ SECTIONS: Final = (
                 "counter",
                 "Seconds in which nothing was applied, because messages filled memory faster than the disk took pages.",
             ),
+            Definition(
+                "lmq_page_wait_seconds_total",
+                "counter",
+                "Seconds in which nothing was applied, because the next operations needed pages that were not in memory.",
+            ),
             Definition("lmq_paged_messages", "gauge", "Messages of long lines that stand in pages on the disk only."),
             Definition(
                 "lmq_paged_body_bytes",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pysyncobj import syncobj as library
 
+from lmqcluster.replication.follower_progress import SNAPSHOT_PAUSE_S, SNAPSHOT_PAUSE_S_MAX
 from lmqcluster.replication.journal import MemoryJournal
 from lmqcluster.replication.log_sender import LogSender
 from lmqcluster.replication.membership import PeerNode
@@ -47,6 +49,11 @@ class Leader:
     def request(self) -> None:
         self.requested += 1
 
+    def answer(self, *, installed: bool = False, restart: bool = False) -> None:
+        """The follower has taken the last block of what is being sent."""
+        answer = {"index": self.sent(), "number": 0, "installed": installed, "restart": restart}
+        self.sender.snapshot_answered(self.sender.progress_of(FOLLOWER), answer)
+
     def sent(self) -> int:
         """Index of the snapshot that is being sent, 0 for none."""
         transfer = self.sender.progress_of(FOLLOWER).snapshot
@@ -76,3 +83,35 @@ def test_one_on_its_way_is_enough() -> None:
     leader._latest = 9
     leader.sender.send_newer_snapshot(FOLLOWER, 5)
     assert leader.sent() == 8
+
+
+def test_one_that_was_of_no_use_is_sent_again_after_longer_and_longer_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower may lack a page that nobody has any more, and answers at once."""
+    now_s = 1000.0
+    monkeypatch.setattr(library, "monotonicTime", lambda: now_s)
+    leader = Leader(8)
+    pauses_s = []
+    for _ in range(9):
+        since_s = now_s
+        while not leader.sent():
+            now_s += SNAPSHOT_PAUSE_S / 4
+            leader.sender.send_newer_snapshot(FOLLOWER, 5)
+        pauses_s.append(now_s - since_s)
+        leader.answer(restart=True)
+        assert not leader.sent()
+    assert pauses_s[1] == pytest.approx(SNAPSHOT_PAUSE_S, abs=SNAPSHOT_PAUSE_S / 2)
+    assert pauses_s[3] == pytest.approx(4 * SNAPSHOT_PAUSE_S, abs=SNAPSHOT_PAUSE_S / 2)
+    assert pauses_s[-1] == pytest.approx(SNAPSHOT_PAUSE_S_MAX, abs=SNAPSHOT_PAUSE_S / 2)
+
+
+def test_one_that_was_installed_ends_the_pauses() -> None:
+    leader = Leader(8)
+    progress = leader.sender.progress_of(FOLLOWER)
+    progress.snapshot_failed(library.monotonicTime())
+    progress.snapshot_from_s = 0.0
+    leader.sender.send_newer_snapshot(FOLLOWER, 5)
+    leader.answer(installed=True)
+    leader.sender.send_newer_snapshot(FOLLOWER, 5)
+    assert leader.sent() == 8
+    leader.answer(restart=True)
+    assert progress.snapshot_pause_s == SNAPSHOT_PAUSE_S

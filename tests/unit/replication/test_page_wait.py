@@ -101,13 +101,27 @@ class Member:
         assert (await self.sent.get())["type"] == "page_request"
 
 
+async def time_passes() -> None:
+    loop = asyncio.get_running_loop()
+    since_s = loop.time()
+    while loop.time() == since_s:
+        await asyncio.sleep(0)
+
+
 async def reads_first(member: Member) -> None:
     assert not member.may_apply()
     assert member.wait.is_on
     assert not member.may_apply(), "it waits still"
+    await time_passes()
+    under_way_s = member.wait.waited_s()
+    assert under_way_s > 0
     member.turns.all()
     assert member.woken.is_set()
+    waited_s = member.wait.waited_s()
+    assert waited_s >= under_way_s
     assert member.may_apply()
+    await time_passes()
+    assert member.wait.waited_s() == waited_s
     assert member.pages.load(member.page) == [[b"body"]]
     assert member.pages.late_total == 0
 
@@ -115,6 +129,7 @@ async def reads_first(member: Member) -> None:
 async def needs_none(member: Member) -> None:
     member.needed = []
     assert member.may_apply()
+    assert not member.wait.waited_s()
     assert not member.woken.is_set()
 
 
