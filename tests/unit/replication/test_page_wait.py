@@ -101,18 +101,11 @@ class Member:
         assert (await self.sent.get())["type"] == "page_request"
 
 
-async def time_passes() -> None:
-    loop = asyncio.get_running_loop()
-    since_s = loop.time()
-    while loop.time() == since_s:
-        await asyncio.sleep(0)
-
-
 async def reads_first(member: Member) -> None:
     assert not member.may_apply()
     assert member.wait.is_on
     assert not member.may_apply(), "it waits still"
-    await time_passes()
+    await asyncio.sleep(0.001)
     under_way_s = member.wait.waited_s()
     assert under_way_s > 0
     member.turns.all()
@@ -120,7 +113,7 @@ async def reads_first(member: Member) -> None:
     waited_s = member.wait.waited_s()
     assert waited_s >= under_way_s
     assert member.may_apply()
-    await time_passes()
+    await asyncio.sleep(0.001)
     assert member.wait.waited_s() == waited_s
     assert member.pages.load(member.page) == [[b"body"]]
     assert member.pages.late_total == 0
