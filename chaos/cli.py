@@ -105,7 +105,7 @@ def list_command(as_json: bool) -> None:
     "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Run so many seeds, from SEED on."
 )
 @click.option("--nodes", metavar="HTTP,...", help="HTTP addresses of a running cluster, instead of starting one.")
-@click.option("--data-dirs", metavar="DIR,...", help="The data folders of these nodes, to kill and pause them.")
+@click.option("--data-dirs", metavar="DIR,...", help="The data directories of these nodes, to kill and pause them.")
 @_run_options
 def run(
     scenarios: tuple[str, ...],

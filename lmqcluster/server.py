@@ -81,7 +81,7 @@ async def serve(config: NodeConfig) -> int:
         pid_file = _write_pid(config.data_dir)
     except DamagedFileError as exc:
         log.critical(
-            "cannot start: the data folder is damaged",
+            "cannot start: the data directory is damaged",
             file=exc.file,
             offset=exc.offset,
             reason=exc.reason,

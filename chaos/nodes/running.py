@@ -1,6 +1,6 @@
 """A cluster that somebody else runs on this machine, for drills that break what can be broken from outside.
 
-That is: the links between clients and nodes, and the nodes' processes if their data folders are known; to start a killed node
+That is: the links between clients and nodes, and the nodes' processes if their data directories are known; to start a killed node
 again is its supervisor's business (``lmq dev --respawn``). Links between nodes, disks and clocks are out of reach.
 """
 
@@ -32,7 +32,7 @@ class RunningNode(NodeProcess):
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, or without a data folder whether it answers."""
+        """Whether its process is there, or without a data directory whether it answers."""
         return self.is_live() if self._data_folder is None else self._pid() is not None
 
     @property
@@ -76,12 +76,14 @@ class RunningNode(NodeProcess):
     def _send(self, number: int) -> int:
         pid = self._pid()
         if pid is None:
-            raise DrillError(f"the process of {self.name} is not known: name the nodes' data folders with --data-dirs")
+            raise DrillError(
+                f"the process of {self.name} is not known: name the nodes' data directories with --data-dirs"
+            )
         os.kill(pid, number)
         return pid
 
     def _pid(self) -> int | None:
-        """The process in its data folder's ``lmq.pid``; None if there is none."""
+        """The process in its data directory's ``lmq.pid``; None if there is none."""
         if self._data_folder is None:
             return None
         try:

@@ -70,7 +70,7 @@ def backup(target: Target, file: Path) -> None:
 @data_dir_option
 @click.option("--raft", default="127.0.0.1:19980", show_default=True, help="Raft address that the node will have.")
 def restore(file: Path, data_dir: Path, raft: str) -> None:
-    """Make the new data folder of a cluster of one from the backup FILE.
+    """Make the new data directory of a cluster of one from the backup FILE.
 
     Start it with `lmq start --data-dir DIR`; further nodes join it. Messages are as they were when the backup was taken: what was
     acknowledged since then comes again, what was pushed since then is missing.

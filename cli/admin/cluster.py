@@ -140,7 +140,7 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
     """Take the node out of its cluster. The others keep everything.
 
     The node finishes what it has taken, is empty then, and refuses clients until it joins a cluster (lmq-admin join), also after
-    a restart. To let it start over as a cluster of its own, stop it and delete its data folder. It asks first;
+    a restart. To let it start over as a cluster of its own, stop it and delete its data directory. It asks first;
     where nobody can be asked it needs --yes.
 
     \b

@@ -74,14 +74,14 @@ def config_show(config_file: Path | None, view: View, origin: bool, as_json: boo
 
 @config.command("check", short_help="Say whether a node could start.")
 @click.option(
-    "--while-running", is_flag=True, help="Do not look at what a running node uses: its ports, its data folder."
+    "--while-running", is_flag=True, help="Do not look at what a running node uses: its ports, its data directory."
 )
 @config_options
 def config_check(config_file: Path | None, while_running: bool, **flags: str | None) -> None:
     """Exit with 0 if a node could start with this configuration, else say what is wrong and exit with 78.
 
-    Options, files, the data folder and the ports are looked at; nothing is made or changed. Before a restart of a node that runs
-    say --while-running.
+    Options, files, the data directory and the ports are looked at; nothing is made or changed. Before a restart of a node
+    that runs say --while-running.
 
     \b
     Example:

@@ -40,7 +40,7 @@ def repair(data_dir: Path, alone: bool, yes: bool) -> None:
       lmq repair --data-dir /var/lib/lmq
     """
     if not data_dir.is_dir():
-        raise CliError(f"there is no data folder {data_dir}", ExitCode.CONFIGURATION)
+        raise CliError(f"there is no data directory {data_dir}", ExitCode.CONFIGURATION)
     if alone:
         _repair_alone(data_dir, yes=yes)
         return

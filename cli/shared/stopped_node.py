@@ -1,4 +1,4 @@
-"""What commands on the data folder of a stopped node share."""
+"""What commands on the data directory of a stopped node share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ data_dir_option = click.option(
     "--data-dir",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Data folder of the node, which must not run.",
+    help="Data directory of the node, which must not run.",
 )
 
 
@@ -36,4 +36,4 @@ def told() -> Iterator[None]:
     except DamagedFileError as exc:
         raise CliError(str(exc), ExitCode.BAD_DATA) from exc
     except (LookupError, FileExistsError) as exc:
-        raise CliError(f"the data folder cannot be used: {exc}", ExitCode.CONFIGURATION) from exc
+        raise CliError(f"the data directory cannot be used: {exc}", ExitCode.CONFIGURATION) from exc

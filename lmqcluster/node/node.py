@@ -133,8 +133,8 @@ class Node:
         """Start replication. Front ends may then be started; requests wait for a leader.
 
         Raises:
-            OSError: an address or the data folder cannot be used.
-            DamagedFileError: the data folder is damaged.
+            OSError: an address or the data directory cannot be used.
+            DamagedFileError: the data directory is damaged.
             DurabilityError: the configured durability would forget what the folder holds.
             ValueError: certificate and key cannot be used, tokens could be got round through the Raft port, or the engine of
                 regular expressions is another one.
@@ -258,7 +258,7 @@ class Node:
     def _tell_opened(self) -> None:
         status = self.replica.status()
         log.info(
-            "data folder opened",
+            "data directory opened",
             folder=str(self.config.data_dir),
             durability=status.durability,
             snapshot_index=status.snapshot_index,

@@ -36,8 +36,8 @@ class NodeMeta:
     """The durable identity of a node.
 
     Attributes:
-        node_id: member id, for ever the same as long as the data folder lives.
-        origin: the name under which the cluster counts the batches of this data folder. It is drawn with the folder, so
+        node_id: member id, for ever the same as long as the data directory lives.
+        origin: the name under which the cluster counts the batches of this data directory. It is drawn with the folder, so
             that a node that has lost its disk is not taken for its former self; earlier programs used the node's id.
         incarnation: grows with every start, so that batches of a former life are told apart.
         term, vote: Raft's durable state.
@@ -103,7 +103,7 @@ class NodeMeta:
         """Begin the next incarnation of a former life, or the first life.
 
         Args:
-            disk: the data folder.
+            disk: the data directory.
             new_id: id of a first life.
             founders: members of a first life, id to Raft address; none for a node that is to join a cluster.
 

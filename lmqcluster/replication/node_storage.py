@@ -17,7 +17,7 @@ __all__ = ["Disks", "DurabilityError", "NodeStorage", "void_data"]
 log = structlog.get_logger("lmq.storage")
 
 Disks = Callable[[str], Disk]
-"""The data folder by an empty name, and folders below it."""
+"""The data directory by an empty name, and folders below it."""
 
 NO_OP = b"\x01"
 JOURNAL, SNAPSHOTS, PAGES = "journal", "snapshots", "pages"
@@ -25,7 +25,7 @@ SEGMENT_BYTES = 8 << 20
 
 
 class DurabilityError(RuntimeError):
-    """The configured durability would forget what the data folder holds."""
+    """The configured durability would forget what the data directory holds."""
 
 
 class NodeStorage:
@@ -106,7 +106,7 @@ class NodeStorage:
         had = meta.durability
         if had in ("disk", "process") and not self.durable and not meta.wipe:
             raise DurabilityError(
-                f"the data folder holds a log of durability {had}, which durability memory would forget;"
+                f"the data directory holds a log of durability {had}, which durability memory would forget;"
                 f" start with durability {had}, or throw the data away first"
             )
         if meta.wipe or not self.durable:

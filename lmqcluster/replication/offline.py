@@ -1,4 +1,4 @@
-"""What is done to a data folder while its node is stopped: repair, recovery from a lost quorum, restoring a backup."""
+"""What is done to a data directory while its node is stopped: repair, recovery from a lost quorum, restoring a backup."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SALT_BYTES = 10
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What a data folder holds.
+    """What a data directory holds.
 
     Attributes:
         node_id: the member that it belongs to.

@@ -1,7 +1,7 @@
 """The twelve reasons not to use ZooKeeper for queues (N1 to N12), measured here: ``python -m tests.benchmarks.scale``.
 
-Three nodes in durability mode ``disk``, and the clients, on this machine. The short sizes take some minutes, the full ones most
-of an hour, 20 GB of disk and 4 GB of memory. Every figure stands beside what is asked of it; nothing is judged by this program.
+Three nodes in durability mode ``disk``, and the clients, on this machine. The short sizes take some minutes, the full ones about
+20 minutes, 20 GB of disk and 4 GB of memory. Every figure stands beside what is asked of it; nothing is judged by this program.
 """
 
 from __future__ import annotations

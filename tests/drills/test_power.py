@@ -28,7 +28,7 @@ class Machine:
         self.control = Control(folder / "control")
 
     def run(self, script: str) -> str:
-        """Run a Python program in the data folder's name `d`; it ends as killed: without any further write."""
+        """Run a Python program in the data directory's name `d`; it ends as killed: without any further write."""
         environment = {
             **os.environ,
             "LD_PRELOAD": str(interposer()),

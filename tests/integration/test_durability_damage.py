@@ -269,7 +269,7 @@ def test_repair_of_what_cannot_be_repaired(node: NodeProcess, tmp_path: Path) ->
     folders = (
         (node.data_dir, "runs in the data directory"),
         (tmp_path, "there is no node's data"),
-        (tmp_path / "nothing", "there is no data folder"),
+        (tmp_path / "nothing", "there is no data directory"),
     )
     for folder, text in folders:
         for agreed in ([], ["--yes"]):

@@ -59,8 +59,8 @@ def test_a_cluster_through_the_loss_and_return_of_its_leader(cluster: Cluster) -
     leader.start()
     wait_for(lambda: any(line["event"] == "ready" for line in lines(leader)[since:]), "the node to be ready again")
     again = [line["event"] for line in lines(leader)[since:]]
-    assert again[0] == "data folder opened"
-    for once in ("data folder opened", "members", "started", "ready"):
+    assert again[0] == "data directory opened"
+    for once in ("data directory opened", "members", "started", "ready"):
         assert again.count(once) == 1
     for node in cluster.nodes:
         for line in lines(node):

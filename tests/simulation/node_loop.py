@@ -142,7 +142,7 @@ def _boot() -> str:
 
 
 def _token(size_bytes: int) -> str:
-    """What tells one data folder from another; not drawn, so that it does not change what else is."""
+    """What tells one data directory from another; not drawn, so that it does not change what else is."""
     host = Host.acting
     name = "" if host is None else f"{host.id} {host.life}"
     return hashlib.blake2b(name.encode(), digest_size=size_bytes).hexdigest()

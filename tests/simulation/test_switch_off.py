@@ -98,6 +98,6 @@ def test_the_fix_is_missed(case: Case) -> None:
 
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_later_incarnation_is_outlived_where_origins_do_not_tell_lives_apart(seed: int) -> None:
-    """As in a data folder of an earlier program, or in an old copy of one."""
+    """As in a data directory of an earlier program, or in an old copy of one."""
     with mock.patch.object(lmqcluster.replication.meta, "_fresh_origin", lambda node_id: node_id):
         assert Task("node", "lostclock", seed).run()[0].kinds == set()

@@ -28,7 +28,7 @@ log = structlog.get_logger("lmq.access")
 SECRET_BYTES_MIN = 16
 ADMIN_FILE_NAME = "admin_token_file"
 _MARK = "guarded"
-"""A file of this name in the data folder says that the cluster had tokens when the node last knew it."""
+"""A file of this name in the data directory says that the cluster had tokens when the node last knew it."""
 _NAMES_MAX = 10_000
 _REVOKED = 0
 _WHOLE = frozenset({b"", EVERY_QUEUE})

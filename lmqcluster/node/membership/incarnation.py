@@ -1,6 +1,6 @@
 """Keeps a node heard: its batches belong to an incarnation, and the cluster takes none of one that is not its latest.
 
-The incarnation grows with every start, by the data folder and by the wall clock. If the folder is an old copy and the
+The incarnation grows with every start, by the data directory and by the wall clock. If the folder is an old copy and the
 clock is wrong, the cluster may know a later one. The replicated sessions tell which, and the node goes on above it.
 """
 

@@ -261,8 +261,8 @@ SECTIONS: Final = (
                 "gauge",
                 "The option disk_bytes_max, or what may be kept now if it is 0: beyond it pushes are refused as overloaded.",
             ),
-            Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data folder is."),
-            Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data folder is."),
+            Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data directory is."),
+            Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data directory is."),
             Definition(
                 "lmq_tls_certificate_expiry_seconds",
                 "gauge",

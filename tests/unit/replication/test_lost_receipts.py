@@ -23,7 +23,7 @@ MEMBERS = {"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"}
 
 
 class Folders:
-    """A data folder."""
+    """A data directory."""
 
     def __init__(self) -> None:
         self._disks = {name: SimDisk(random.Random(1)) for name in ("", JOURNAL, SNAPSHOTS, PAGES)}

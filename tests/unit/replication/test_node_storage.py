@@ -19,7 +19,7 @@ TERM = 3
 
 
 class Machine:
-    """A computer with a data folder."""
+    """A computer with a data directory."""
 
     def __init__(self, folders: dict[str, SimDisk] | None = None) -> None:
         self.folders = folders or {name: SimDisk(random.Random(1)) for name in (*FOLDERS, PAGES)}
