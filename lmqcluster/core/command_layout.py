@@ -93,6 +93,10 @@ _STORES: Final[dict[int, int]] = {
 """Where pushes have what they store."""
 _MOVED_MAX: Final = 10_000
 _GIVES_BACK: Final = frozenset((Op.NACK, Op.GIVE_BACK))
+_LETS_GO: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2, Op.PULL_IN_SESSION: 4}
+"""Where a command names the session that lets go of deliveries."""
+_KNOWN: Final = 6
+"""Where a session's pull says which delivery its client has received last."""
 
 
 def taken_from(command: Command) -> tuple[list[bytes], int]:
@@ -146,6 +150,18 @@ def given_back(command: Command) -> tuple[bytes, list[int]]:
         return b"", []
     numbers = command[NUMBERS] if type(command[NUMBERS]) is list else [command[NUMBERS]]
     return command[QUEUE], [number for number in numbers if type(number) is int]
+
+
+def session_that_lets_go(command: Command) -> tuple[int, int | None]:
+    """Which session a command lets go of deliveries, -1 for none, and of those that are later than which if not of any."""
+    op = command[OP]
+    place = _LETS_GO.get(op) if isinstance(op, int) else None
+    if place is None or len(command) <= place or type(command[place]) is not int:
+        return -1, None
+    if op != Op.PULL_IN_SESSION:
+        return command[place], None
+    known = command[_KNOWN] if len(command) > _KNOWN else None
+    return (command[place], known) if type(known) is int and known >= 0 else (-1, None)
 
 
 # --- push -------------------------------------------------------------------------------------------------------------

@@ -11,12 +11,13 @@ from typing import Protocol
 
 from .backlogs import Backlogs
 from .bodies import Body
-from .command_layout import given_back, steps_of, stored_in, taken_from, taken_to
+from .command_layout import given_back, session_that_lets_go, steps_of, stored_in, taken_from, taken_to
 from .commands import Command
 from .lease_watch import LeaseWatch
 from .message import Message
 from .queue import Queue
 from .rich_timers import RichTimers
+from .sessions import END_STEPS, Sessions
 
 __all__ = ["PAGES_MAX", "pages_ahead"]
 
@@ -33,6 +34,7 @@ class _State(Protocol):
     backlogs: Backlogs
     timers: RichTimers
     lease_watch: LeaseWatch
+    sessions: Sessions
 
 
 def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[bytes]:
@@ -46,7 +48,10 @@ def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[byt
         found |= dict.fromkeys(islice(_of_lines(state, steps), PAGES_MAX))
     if backlogs.paged_body_bytes:
         ending = islice(_that_end(state, now_us), _ENDING_MAX)
-        moving = chain(ending, _given_back(state, steps), _taken_to_others(state, steps), _shortened(state, steps))
+        let_go = islice(_let_go(state, now_us, steps), END_STEPS)
+        moving = chain(
+            ending, let_go, _given_back(state, steps), _taken_to_others(state, steps), _shortened(state, steps)
+        )
         found |= dict.fromkeys(islice(_of_bodies(moving), PAGES_MAX))
     return list(islice(found, PAGES_MAX))
 
@@ -113,6 +118,20 @@ def _given_back(state: _State, steps: list[Command]) -> Iterator[Message]:
             continue
         found = (queue.leases.messages.get(number) for number in numbers)
         yield from (message for message in found if message is not None)
+
+
+def _let_go(state: _State, now_us: int, steps: list[Command]) -> Iterator[Message]:
+    """The same for the deliveries of sessions that end, or let go of some."""
+    for number, name in chain(state.sessions.ending(now_us), *(_named(state, step) for step in steps)):
+        queue = state.queues.get(name)
+        message = None if queue is None else queue.leases.messages.get(number)
+        if message is not None:
+            yield message
+
+
+def _named(state: _State, step: Command) -> Iterator[tuple[int, bytes]]:
+    session, known = session_that_lets_go(step)
+    return state.sessions.held(session) if known is None else state.sessions.held_after(session, known)
 
 
 def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:

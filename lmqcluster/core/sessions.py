@@ -7,7 +7,7 @@ leaves the lines of locks and exclusive queues, so that whoever is next there fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Protocol
 
 from .claims import Claims
@@ -182,6 +182,21 @@ class Sessions:
         session.leases = {number: name for number, name in leases if self._is_leased(number, name)}
         session.sweep_at = 2 * len(session.leases) + _SWEEP_MIN
 
+    def ending(self, now_us: int) -> Iterator[tuple[int, bytes]]:
+        """Number and queue of the deliveries of sessions that end by now, as they are let go; nothing may change meanwhile."""
+        over = takewhile(lambda session: session.ends_us <= now_us, self._ends)
+        return chain.from_iterable(session.leases.items() for session in over)
+
+    def held(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Number and queue of the deliveries of a session, the oldest first; nothing may change meanwhile."""
+        session = self._sessions.get(number)
+        return iter(()) if session is None else iter(session.leases.items())
+
+    def held_after(self, number: int, known: int) -> Iterator[tuple[int, bytes]]:
+        """Those that are later than this one, the newest first."""
+        session = self._sessions.get(number)
+        return iter(()) if session is None else _newest(session, known)
+
     def release_leases(self, session: Session, limit: int, only: bytes | None = None) -> int:
         """Let up to `limit` leases go, of one queue or of all, the oldest first; returns how many."""
         leases = session.leases.items()
@@ -189,9 +204,7 @@ class Sessions:
 
     def release_after(self, session: Session, queue: bytes, known: int) -> int:
         """Let go of deliveries of a queue that are later than this one, and among the newest; returns how many."""
-        newest = islice(reversed(session.leases.items()), NEWEST_MAX)
-        later = takewhile(lambda one: one[0] > known, newest)
-        return self._release(session, [one for one in later if one[1] == queue][::-1])
+        return self._release(session, [one for one in _newest(session, known) if one[1] == queue][::-1])
 
     def _release(self, session: Session, chosen: list[tuple[int, bytes]]) -> int:
         by_queue: dict[bytes, list[int]] = {}
@@ -283,6 +296,12 @@ class Sessions:
             if session is None:
                 raise ValueError(f"there are leases of the session {number}, which is missing")
             session.leases.update(zip(numbers, queues, strict=True))
+
+
+def _newest(session: Session, known: int) -> Iterator[tuple[int, bytes]]:
+    """The session's deliveries that are later than this one, and among the newest; the newest first."""
+    newest = islice(reversed(session.leases.items()), NEWEST_MAX)
+    return takewhile(lambda one: one[0] > known, newest)
 
 
 def _lease_rows(sessions: list[tuple[int, list[tuple[int, bytes]]]]) -> Iterator[list[object]]:

@@ -159,6 +159,54 @@ def test_when_leases_end_only_those_that_leave_need_their_bodies(options: dict[s
     assert loaded_by(driver, store) >= needed
 
 
+OWNER = b"somebody"
+
+
+def session_with(driver: Driver, count: int) -> tuple[int, list[int]]:
+    """A session and what it has pulled, bodies in pages, from a queue where nothing is delivered twice; numbers of both."""
+    driver.do(Op.SET_PROPERTIES, Q, [["retry", 0], ["dead_letter_queue", "dead"]])
+    push(driver)
+    session = driver.do(Op.OPEN_SESSION, 30_000_000, OWNER)
+    delivered = numbers(driver.do(Op.PULL_IN_SESSION, Q, count, 0, session, 1, -1, OWNER))
+    driver.machine.backlogs.page_out(1_000)
+    return session, delivered
+
+
+def test_what_a_session_lets_go_when_its_time_is_over_needs_its_body() -> None:
+    driver, store = paged_driver()
+    session_with(driver, 50)
+    assert told(driver) == []
+    driver.now_us += 31_000_000
+    needed = set(told(driver))
+    assert needed
+    assert loaded_by(driver, store) == needed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [lambda session: [Op.END_SESSION, session, OWNER], lambda session: [Op.LEAVE_QUEUE, Q, session, OWNER]],
+    ids=["end", "leave"],
+)
+def test_what_a_session_gives_up_needs_its_body(command: Any) -> None:
+    driver, store = paged_driver()
+    session, _ = session_with(driver, 50)
+    needed = set(told(driver, command(session)))
+    assert needed
+    assert loaded_by(driver, store, command(session)) == needed
+    assert told(driver, command(session + 1)) == []
+
+
+def test_what_a_client_has_not_received_of_a_session_needs_its_body() -> None:
+    driver, store = paged_driver()
+    session, delivered = session_with(driver, 50)
+    nothing = [Op.PULL_IN_SESSION, Q, 0, 0, session, 1, delivered[-1], OWNER]
+    assert told(driver, nothing) == []
+    last_five = [Op.PULL_IN_SESSION, Q, 0, 0, session, 1, delivered[-6], OWNER]
+    needed = set(told(driver, last_five))
+    assert needed
+    assert loaded_by(driver, store, last_five) == needed
+
+
 def test_what_is_moved_or_sent_back_needs_its_body() -> None:
     driver, store = paged_driver()
     push(driver)
@@ -193,6 +241,13 @@ def test_what_is_moved_or_sent_back_needs_its_body() -> None:
         [Op.TRANSACTION],
         [Op.TRANSACTION, [None, [], [[]], [Op.GIVE_BACK], 4]],
         [Op.RESERVE, None, None, None, None, None],
+        [Op.END_SESSION],
+        [Op.END_SESSION, None],
+        [Op.END_SESSION, True],
+        [Op.LEAVE_QUEUE, Q, [[]]],
+        [Op.PULL_IN_SESSION, Q, 0, 0, 1],
+        [Op.PULL_IN_SESSION, Q, 0, 0, 1, 1, None],
+        [Op.PULL_IN_SESSION, Q, 0, 0, 1, 1, -1],
     ],
     ids=repr,
 )
