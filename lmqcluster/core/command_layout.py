@@ -93,8 +93,8 @@ _STORES: Final[dict[int, int]] = {
 """Where pushes have what they store."""
 _MOVED_MAX: Final = 10_000
 _GIVES_BACK: Final = frozenset((Op.NACK, Op.GIVE_BACK))
-_LETS_GO: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2, Op.PULL_IN_SESSION: 4}
-"""Where a command names the session that lets go of deliveries."""
+_SESSION_AT: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2, Op.PULL_IN_SESSION: 4}
+"""Where a command names the session whose deliveries it gives back."""
 _KNOWN: Final = 6
 """Where a session's pull says which delivery its client has received last."""
 
@@ -152,10 +152,10 @@ def given_back(command: Command) -> tuple[bytes, list[int]]:
     return command[QUEUE], [number for number in numbers if type(number) is int]
 
 
-def session_that_lets_go(command: Command) -> tuple[int, int | None]:
-    """Which session a command lets go of deliveries, -1 for none, and of those that are later than which if not of any."""
+def session_that_gives_back(command: Command) -> tuple[int, int | None]:
+    """The session whose deliveries a command gives back, -1 for none; and the delivery after which they begin, None for all."""
     op = command[OP]
-    place = _LETS_GO.get(op) if isinstance(op, int) else None
+    place = _SESSION_AT.get(op) if isinstance(op, int) else None
     if place is None or len(command) <= place or type(command[place]) is not int:
         return -1, None
     if op != Op.PULL_IN_SESSION:

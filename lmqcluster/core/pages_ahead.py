@@ -11,7 +11,7 @@ from typing import Protocol
 
 from .backlogs import Backlogs
 from .bodies import Body
-from .command_layout import given_back, session_that_lets_go, steps_of, stored_in, taken_from, taken_to
+from .command_layout import given_back, session_that_gives_back, steps_of, stored_in, taken_from, taken_to
 from .commands import Command
 from .lease_watch import LeaseWatch
 from .message import Message
@@ -48,10 +48,8 @@ def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[byt
         found |= dict.fromkeys(islice(_of_lines(state, steps), PAGES_MAX))
     if backlogs.paged_body_bytes:
         ending = islice(_that_end(state, now_us), _ENDING_MAX)
-        let_go = islice(_let_go(state, now_us, steps), END_STEPS)
-        moving = chain(
-            ending, let_go, _given_back(state, steps), _taken_to_others(state, steps), _shortened(state, steps)
-        )
+        returned = _leased(state, chain(_given_back(steps), islice(_of_sessions(state, now_us, steps), END_STEPS)))
+        moving = chain(ending, returned, _taken_to_others(state, steps), _shortened(state, steps))
         found |= dict.fromkeys(islice(_of_bodies(moving), PAGES_MAX))
     return list(islice(found, PAGES_MAX))
 
@@ -106,32 +104,31 @@ def _that_end(state: _State, now_us: int) -> Iterator[Message]:
             yield from (one for one in ended if one.remaining <= 0 or leaving.is_expired(one, now_us))
 
 
-def _given_back(state: _State, steps: list[Command]) -> Iterator[Message]:
+def _leased(state: _State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[Message]:
     """Leased messages that go to dead letters, or to a backlog, where they stand with their bodies.
 
     The backlog may begin with the batch itself, so whether there is one now says nothing.
     """
-    for step in steps:
-        name, numbers = given_back(step)
-        queue = state.queues.get(name)
-        if queue is None:
-            continue
-        found = (queue.leases.messages.get(number) for number in numbers)
-        yield from (message for message in found if message is not None)
-
-
-def _let_go(state: _State, now_us: int, steps: list[Command]) -> Iterator[Message]:
-    """The same for the deliveries of sessions that end, or let go of some."""
-    for number, name in chain(state.sessions.ending(now_us), *(_named(state, step) for step in steps)):
+    for number, name in deliveries:
         queue = state.queues.get(name)
         message = None if queue is None else queue.leases.messages.get(number)
         if message is not None:
             yield message
 
 
-def _named(state: _State, step: Command) -> Iterator[tuple[int, bytes]]:
-    session, known = session_that_lets_go(step)
-    return state.sessions.held(session) if known is None else state.sessions.held_after(session, known)
+def _given_back(steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+    """Number and queue of the deliveries that clients give back one by one."""
+    for step in steps:
+        name, numbers = given_back(step)
+        yield from ((number, name) for number in numbers)
+
+
+def _of_sessions(state: _State, now_us: int, steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+    """The same for deliveries of sessions that end, or give some back."""
+    yield from state.sessions.ending(now_us)
+    for step in steps:
+        session, known = session_that_gives_back(step)
+        yield from state.sessions.held(session) if known is None else state.sessions.held_after(session, known)
 
 
 def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
