@@ -50,23 +50,25 @@ class PageExchange:
         self._backlogs = backlogs
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._fetches: list[_Fetch] = []
+        self._fetches: dict[_Fetch, None] = {}
+        self._due: deque[_Fetch] = deque()
+        self._is_going_on = False
         self._timer: asyncio.TimerHandle | None = None
         self.on_denied: Callable[[bytes], None] = _nothing
         self.fetched_total = 0
 
     def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
         """Bring these pages from a member; then call `done`."""
-        self._fetches.append(_Fetch(node, deque(pages), self._backlogs().lows(), done, self._loop.time()))
-        self._go_on()
+        fetch = _Fetch(node, deque(pages), self._backlogs().lows(), done, self._loop.time())
+        self._fetches[fetch] = None
+        self._go_on([fetch])
 
     def link_changed(self, node: PeerNode) -> None:
         """The connection with a member is another one, or gone: what was asked, or its answer, may be lost."""
         for fetch in self._fetches:
             if fetch.node == node and fetch.asked:
                 fetch.is_unanswered = True
-        if self._fetches:
-            self._go_on()
+        self._go_on(self._fetches)
 
     def close(self) -> None:
         """Ask for nothing any more."""
@@ -88,8 +90,8 @@ class PageExchange:
         for fetch in self._fetches:
             if fetch.node == node and page in fetch.asked:
                 self._take(fetch, page, data)
+                self._go_on([fetch])
                 break
-        self._go_on()
 
     def _take(self, fetch: _Fetch, page: bytes, data: bytes) -> None:
         fetch.heard_s = self._loop.time()
@@ -102,22 +104,35 @@ class PageExchange:
             fetch.asked.discard(page)
             self.fetched_total += 1
 
-    def _go_on(self) -> None:
-        """Ask for more where there is room; finish what is complete or hopeless."""
-        for fetch in list(self._fetches):
-            if fetch not in self._fetches:
-                # Who was told of an earlier one has asked for more, which has ended this one too.
-                continue
-            self._ask(fetch)
-            if fetch.is_over:
-                self._fetches.remove(fetch)
-                fetch.done(fetch.outcome)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._fetches:
+    def _go_on(self, fetches: Iterable[_Fetch]) -> None:
+        """Ask for more where there is room; finish what is complete or hopeless.
+
+        Who is told that a fetch is over may begin another one, which waits for its turn: thousands may end at once.
+        """
+        self._due.extend(fetches)
+        if self._is_going_on:
+            return
+        self._is_going_on = True
+        try:
+            while self._due:
+                self._go_on_with(self._due.popleft())
+        finally:
+            self._is_going_on = False
+        if self._fetches and self._timer is None:
             # The disk may have caught up, or a peer have gone.
-            self._timer = self._loop.call_later(_LOOK_S, self._go_on)
+            self._timer = self._loop.call_later(_LOOK_S, self._look_again)
+
+    def _go_on_with(self, fetch: _Fetch) -> None:
+        if fetch not in self._fetches:
+            return
+        self._ask(fetch)
+        if fetch.is_over:
+            del self._fetches[fetch]
+            fetch.done(fetch.outcome)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._go_on(self._fetches)
 
     def _ask(self, fetch: _Fetch) -> None:
         if fetch.asked and self._loop.time() > fetch.heard_s + TIMEOUT_S:
