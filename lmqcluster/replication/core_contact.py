@@ -27,6 +27,7 @@ class CoreContact(CoreState):
     _rng: random.Random
     # The library's private state.
     _SyncObj__newAppendEntriesTime: float
+    _SyncObj__lastResponseTime: dict[PeerNode, float]
     _SyncObj__votedForNodeId: str | None
 
     def leader_link_lost(self, node: PeerNode) -> None:
@@ -58,15 +59,25 @@ class CoreContact(CoreState):
         if self.is_leader() and term == self.term() and node in self._SyncObj__otherNodes:
             self._SyncObj__lastResponseTime[node] = library.monotonicTime()
 
+    def stood_still(self, seconds: float) -> None:
+        """This member has not listened for so long: put off its campaign, or the end of its leadership, by as much."""
+        self._SyncObj__raftElectionDeadline += seconds
+        self._pre_vote.stood_still(seconds)
+        for node in self._SyncObj__lastResponseTime:
+            self._SyncObj__lastResponseTime[node] += seconds
+
     def _save_vote(self) -> None:
-        """Make term and vote durable if they are new. On slow disks a candidate waits longer for the others, who save theirs."""
+        """Make term and vote durable if they are new. On slow disks a candidate waits longer for the others, who save theirs.
+
+        What its own took does not count either, as it stands still meanwhile (`stood_still`).
+        """
         journal, vote = self._journal, self._SyncObj__votedForNodeId
         if journal.getCurrentTerm() == self.term() and journal.getVotedForNodeId() == vote:
             return
         began_s = library.monotonicTime()
         journal.setCurrentTerm(self.term(), vote)
         saved_s = library.monotonicTime() - began_s
-        self._SyncObj__raftElectionDeadline += saved_s + min(VOTES_TAKE * saved_s, VOTES_WAIT_S_MAX)
+        self._SyncObj__raftElectionDeadline += min(VOTES_TAKE * saved_s, VOTES_WAIT_S_MAX)
 
     def _follow(self, node: PeerNode, term: int) -> None:
         """Accept `node` as the leader of `term`, which is not older than ours; as the library does it."""

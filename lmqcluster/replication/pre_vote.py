@@ -39,6 +39,10 @@ class PreVote:
         """The link to the leader broke."""
         self._heard_s = _NEVER
 
+    def stood_still(self, seconds: float) -> None:
+        """This member has heard nobody for so long because it did not listen."""
+        self._heard_s += seconds
+
     def has_leader(self) -> bool:
         """Whether a leader was heard so lately that another node's campaign must be its own problem."""
         return bool(library.monotonicTime() - self._heard_s < self._settings.election_min_s)

@@ -244,6 +244,11 @@ class Replica:
         if core.flush(hurried) and self._news_timer is None:
             self._news_timer = self._loop.call_later(PATIENCE_S, self._tell_news)
 
+    def stood_still(self, seconds: float) -> None:
+        """For so long this member has heard nobody because it did not listen."""
+        self.core.stood_still(seconds)
+        log.info("stood still", seconds=round(seconds, 3))
+
     def keep_alive(self) -> None:
         """Show the others that this member lives, though a sync keeps the core from moving."""
         self._signs_of_life.send()

@@ -4,6 +4,9 @@ A step has three parts. First the core takes note of what has arrived. What a fo
 before it is applied, while the leader goes on. Then the core advances: it commits, applies and appends. What a leader appends
 leaves for the followers while its own sync runs. At last the step is finished. A sync runs in a thread while the event loop goes
 on decoding requests; the core and the machine are not touched meanwhile. Signs of life go on, as long as the disk shows some too.
+
+A process that stands still for a while, because its machine does or because it copies a large message, hears nobody meanwhile.
+What it would have heard waits in its sockets, so that time says nothing about the others and does not count.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from pysyncobj import syncobj as library
+
 from .histogram import Histogram
 from .journal import Journal
 from .storage.worker import Worker
@@ -19,6 +24,8 @@ from .storage.worker import Worker
 __all__ = ["StepOwner", "Steps"]
 
 TICK_S = 0.02
+STALL_S = 0.2
+"""A member whose event loop has not turned for so long has stood still."""
 DISK_PATIENCE_S = 3.0
 """A disk that gets on with nothing for so long has failed, as far as the others are concerned."""
 
@@ -31,6 +38,9 @@ class StepOwner(Protocol):
 
     def advance(self) -> None:
         """Let the core commit, apply, append and send."""
+
+    def stood_still(self, seconds: float) -> None:
+        """For so long this member has heard nobody because it did not listen."""
 
     def keep_alive(self) -> None:
         """Show the others that this member lives, though a sync keeps the core from moving."""
@@ -76,6 +86,8 @@ class Steps:
         self._sync_began_s = 0.0
         # When the disk has shown a sign of life, and what it was.
         self._moved_s, self._progress = 0.0, 0
+        # When the event loop was last known to turn.
+        self._turned_s = library.monotonicTime()
         self._next_part: Callable[[], None] = self._advance
         self._scheduled = False
         self._again = False
@@ -84,6 +96,8 @@ class Steps:
 
     def tick(self) -> None:
         """Run a step now and then from now on, whatever happens."""
+        if self._timer is None:
+            self._turned_s = library.monotonicTime()
         self._timer = self._loop.call_later(TICK_S, self.tick)
         self.wake()
 
@@ -118,9 +132,19 @@ class Steps:
         if self._stopped:
             return
         try:
+            self._note_stall()
             part()
         except Exception as exc:  # noqa: BLE001 - whatever went wrong in a step, going on could break a promise
             self._owner.failed(exc)
+
+    def _note_stall(self) -> None:
+        """Do not count the time since the last call if the loop has not turned in it, as it does with every tick."""
+        # The loop's own clock stands still while it does not turn.
+        now_s = library.monotonicTime()
+        stall_s, self._turned_s = now_s - self._turned_s, now_s
+        if stall_s >= STALL_S:
+            self._moved_s += stall_s
+            self._owner.stood_still(stall_s)
 
     def _pass_time(self) -> None:
         """A sync is under way."""
@@ -136,6 +160,8 @@ class Steps:
         self._sync_then(self._advance)
 
     def _advance(self) -> None:
+        # What has arrived may have taken long to store.
+        self._note_stall()
         self._owner.advance()
         self._sync_then(self._end)
 

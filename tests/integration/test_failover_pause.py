@@ -13,6 +13,8 @@ from .raw_http import Connection, call
 from .raw_rpc import Rpc
 
 PAUSE_S = 3.0
+STILL_S = 1.5
+"""Longer than an election time."""
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +90,22 @@ def test_both_followers_paused_and_resumed(cluster: Cluster, queue_name: str) ->
         assert [rpc.read().error for _ in range(1, 50)] == [None] * 49
         found = rpc.call("pull_many", queue_name, 100)
     assert [(m[b"content"], m[b"retry"]) for m in found] == [(number, 2) for number in range(50)]
+
+
+def test_a_machine_that_stands_still_costs_no_leader(cluster: Cluster, queue_name: str) -> None:
+    """What the nodes have not heard meanwhile was not said, or waits in their sockets: nobody campaigns or steps down for it."""
+    leader = cluster.leader()
+    before = [node.get_json("/v1/cluster")["term"] for node in cluster]
+    for rounds in range(5):
+        for node in cluster:
+            node.pause()
+        time.sleep(STILL_S)
+        for node in cluster:
+            node.resume()
+        with Rpc(leader.rpc) as rpc:
+            assert rpc.call("push", queue_name, rounds) == b"ok"
+    assert [node.get_json("/v1/cluster")["term"] for node in cluster] == before
+    assert cluster.leader() is leader
 
 
 def test_node_left_alone_says_so(cluster: Cluster, queue_name: str) -> None:

@@ -7,8 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
+from pysyncobj import syncobj as library
 
-from lmqcluster.replication.steps import DISK_PATIENCE_S, Steps
+from lmqcluster.replication.steps import DISK_PATIENCE_S, STALL_S, TICK_S, Steps
 from lmqcluster.replication.storage.disk_journal import DiskJournal
 from lmqcluster.replication.storage.worker import ThreadWorker
 from tests.simulation.disk import SimDisk
@@ -25,6 +26,8 @@ class Member:
         self.to_store: list[bytes] = []
         self.to_append: list[bytes] = []
         self.more = 0
+        self.still_s: list[float] = []
+        self.input_takes: Callable[[], None] = lambda: None
         self.error: Exception | None = None
         self.finished = asyncio.Event()
         worker = ThreadWorker("journal") if waits_for_disk else None
@@ -32,11 +35,15 @@ class Member:
 
     def take_input(self) -> None:
         self.happened.append("input")
+        self.input_takes()
         self._add(self.to_store)
 
     def advance(self) -> None:
         self.happened.append("advance")
         self._add(self.to_append)
+
+    def stood_still(self, seconds: float) -> None:
+        self.still_s.append(seconds)
 
     def keep_alive(self) -> None:
         self.happened.append("alive")
@@ -184,10 +191,25 @@ class SlowJournal(DiskJournal):
         return self.pieces
 
 
-def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pytest.MonkeyPatch) -> None:
+class Clock:
+    """Time, which passes only when the test says so."""
+
+    now_s = 100.0
+
+    def pass_by(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(library, "monotonicTime", lambda: clock.now_s)
+    return clock
+
+
+def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     async def scenario(member: Member) -> None:
-        now_s = 100.0
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
         member.journal.__class__ = SlowJournal
         journal, worker = member.journal, HeldWorker()
         assert isinstance(journal, SlowJournal)
@@ -200,14 +222,19 @@ def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pyte
             member.steps.step()
             return "alive" in member.happened
 
+        def turn(seconds: float) -> None:
+            for _ in range(round(seconds / TICK_S)):
+                clock.pass_by(TICK_S)
+                member.steps.step()
+
         assert shows_life()
-        now_s += DISK_PATIENCE_S - 0.1
+        turn(DISK_PATIENCE_S - 0.1)
         assert shows_life()
         journal.pieces += 1
         assert shows_life()
-        now_s += DISK_PATIENCE_S - 0.1
+        turn(DISK_PATIENCE_S - 0.1)
         assert shows_life()
-        now_s += 0.2
+        turn(0.2)
         assert not shows_life()
         journal.pieces += 1
         assert shows_life()
@@ -216,5 +243,41 @@ def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pyte
         worker.work()
         worker.done(None)
         assert not shows_life()
+
+    run(scenario)
+
+
+def test_a_member_that_stood_still_hears_of_it_before_its_core_moves(clock: Clock) -> None:
+    """Between two steps, or during one: what has arrived may have taken long to store."""
+
+    async def scenario(member: Member) -> None:
+        member.steps = Steps(member, member.journal, member, None)
+        member.steps.step()
+        for _ in range(100):
+            clock.pass_by(STALL_S - TICK_S)
+            member.steps.step()
+        assert not member.still_s
+        clock.pass_by(1.5)
+        member.steps.step()
+        assert member.still_s == [1.5]
+        member.input_takes = lambda: clock.pass_by(0.75)
+        member.steps.step()
+        assert member.still_s == [1.5, 0.75]
+
+    run(scenario)
+
+
+def test_a_disk_is_not_blamed_for_the_time_in_which_the_member_stood_still(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    async def scenario(member: Member) -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
+        member.steps = Steps(member, member.journal, member, HeldWorker())
+        member.to_store = [b"\x00stored"]
+        member.steps.step()
+        clock.pass_by(2 * DISK_PATIENCE_S)
+        member.happened.clear()
+        member.steps.step()
+        assert "alive" in member.happened
 
     run(scenario)

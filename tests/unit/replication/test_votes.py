@@ -1,4 +1,7 @@
-"""Term and vote are saved once, before anything leaves; if that takes long, a candidate waits longer for the others."""
+"""Term and vote are saved once, before anything leaves; if that takes long, a candidate waits longer for the others.
+
+Time in which a member did not listen does not count.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,10 @@ class Member:
         number = next(message["round"] for _, message in self.sent.messages if message["type"] == "pre_vote")
         granted = {"type": "pre_vote_reply", "term": 1, "round": number, "granted": True, "stranger": False}
         self.core.receive(B, granted)
+        begun_s = self.clock.now_s
         self.core.doTick()
+        # As its steps tell it.
+        self.core.stood_still(self.clock.now_s - begun_s)
 
 
 @pytest.fixture
@@ -154,3 +160,45 @@ def test_it_asks_again_when_that_time_is_over(clock: Clock, save_s: float) -> No
     clock.now_s += SETTINGS.election_max_s + wait_s(save_s) + 0.001
     member.core.doTick()
     assert member.sent.kinds().count("pre_vote") == 4
+
+
+def follow(member: Member) -> None:
+    """Let b lead."""
+    entries = {"type": "append_entries", "term": 1, "seq": 1, "commit_index": 1, "prevLogIdx": 1, "prevLogTerm": 0}
+    member.core.receive(B, {**entries, "entries": [], "last": 1})
+
+
+def pre_vote(term: int) -> dict[str, Any]:
+    return {"type": "pre_vote", "term": term, "round": 1, "last_log_index": 1, "last_log_term": 0}
+
+
+@pytest.mark.parametrize("still_s", [0.3, 1.5, 60.0])
+def test_a_follower_that_stood_still_listens_before_it_campaigns(clock: Clock, still_s: float) -> None:
+    member = Member(clock, save_s=0.0)
+    follow(member)
+    member.sent.messages.clear()
+    clock.now_s += still_s
+    member.core.stood_still(still_s)
+    member.core.receive(C, pre_vote(term=1))
+    assert [message["granted"] for _, message in member.sent.messages] == [False]
+    clock.now_s += SETTINGS.election_min_s - 0.001
+    member.core.doTick()
+    assert member.sent.kinds().count("pre_vote") == 0
+    clock.now_s += SETTINGS.election_max_s
+    member.core.doTick()
+    assert member.sent.kinds().count("pre_vote") == 2
+
+
+@pytest.mark.parametrize("still_s", [0.3, 1.5, 60.0])
+def test_a_leader_that_stood_still_listens_before_it_steps_down(clock: Clock, still_s: float) -> None:
+    member = Member(clock, save_s=0.0)
+    member.campaign()
+    member.core.receive(B, {"type": "response_vote", "term": 2})
+    clock.now_s += still_s
+    member.core.stood_still(still_s)
+    clock.now_s += SETTINGS.quorum_lost_s - 0.001
+    member.core.doTick()
+    assert member.core.role() == "leader"
+    clock.now_s += 0.002
+    member.core.doTick()
+    assert member.core.role() == "follower"
