@@ -44,7 +44,7 @@ class Lines:
 
     def __init__(self, node: NodeProcess, protocol: str = "memcache") -> None:
         self.sock = socket.create_connection(address_of(node, protocol), TIMEOUT_S)
-        self._rest = b""
+        self._rest = bytearray()
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +74,11 @@ class Lines:
             if not more:
                 break
             self._rest += more
-        found, self._rest = self._rest[:size], self._rest[size:]
+        return self._take(size)
+
+    def _take(self, size: int) -> bytes:
+        found = bytes(self._rest[:size])
+        del self._rest[:size]
         return found
 
     def until(self, ending: bytes) -> bytes:
@@ -82,12 +86,9 @@ class Lines:
         while ending not in self._rest:
             more = self.sock.recv(65536)
             if not more:
-                found, self._rest = self._rest, b""
-                return found
+                return self._take(len(self._rest))
             self._rest += more
-        end = self._rest.index(ending) + len(ending)
-        found, self._rest = self._rest[:end], self._rest[end:]
-        return found
+        return self._take(self._rest.index(ending) + len(ending))
 
     def ask(self, data: bytes, answer: bytes) -> None:
         """Send, and read exactly this answer."""

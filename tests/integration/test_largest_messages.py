@@ -137,6 +137,21 @@ def test_kestrels_clients_send_and_get_the_largest_item(nodes: Cluster, queue_na
         client.expect(b"\r\nEND\r\n")
 
 
+def test_the_text_protocol_takes_the_largest_items(nodes: Cluster, queue_name: str) -> None:
+    """Two in one request, behind and before small ones, unchanged and in order. An item ends with its line."""
+    name, large = queue_name.encode(), BODY.replace(b"\n", b"x")
+    items = [b"small", large[: 40 * MIB], large[40 * MIB :], b"last", large]
+    with Lines(nodes.followers()[0], "text") as client:
+        for request in (items[:4], items[4:]):
+            client.send(b"put %b:\n" % name + b"\n".join(request) + b"\n\n")
+            client.expect(b"+%d\n" % len(request))
+        for item in items:
+            client.send(b"get %b 60000\n" % name)
+            client.expect(b":" + item + b"\n")
+        client.send(b"put %b:\n" % name + large + b"x\n\n")
+        assert b"too_large" in client.until(b"\n")
+
+
 def answer_of(sock: socket.socket) -> bytes:
     """What has come on a connection, without waiting."""
     sock.setblocking(False)
@@ -161,6 +176,10 @@ def start_memcache(_node: NodeProcess) -> bytes:
     return b"set q 0 0 %d\r\n" % MESSAGE_BYTES_MAX
 
 
+def start_text(_node: NodeProcess) -> bytes:
+    return b"put q:\n"
+
+
 def start_thrift(_node: NodeProcess) -> bytes:
     method, name = b"put", b"q"
     head = b"\x80\1\0\1" + struct.pack("!i", len(method)) + method + struct.pack("!i", 1)
@@ -171,13 +190,21 @@ def start_thrift(_node: NodeProcess) -> bytes:
 
 @pytest.mark.parametrize(
     ("port", "start"),
-    [("rpc", start_rpc), ("http", start_http), ("memcache", start_memcache), ("thrift", start_thrift)],
+    [
+        ("rpc", start_rpc),
+        ("http", start_http),
+        ("memcache", start_memcache),
+        ("text", start_text),
+        ("thrift", start_thrift),
+    ],
 )
 def test_many_half_sent_messages_are_bounded_together(
     nodes: Cluster, port: str, start: Callable[[NodeProcess], bytes]
 ) -> None:
     """24 connections with 60 MiB each, 1.4 GiB together: most are told that there is no room, and others are served."""
     victim = nodes.followers()[0]
+    # In the text protocol an item ends with its line.
+    block = BODY[:MIB].replace(b"\n", b"x")
     address = {"rpc": victim.rpc, "http": victim.http}.get(port) or ":".join(map(str, address_of(victim, port)))
     with (
         unharmed(nodes) as canary,
@@ -187,7 +214,7 @@ def test_many_half_sent_messages_are_bounded_together(
         sent = 0
         for _ in range(HALF_BYTES):
             for sock in sockets:
-                sent += pour(sock, BODY[:MIB], MIB)
+                sent += pour(sock, block, MIB)
         canary.check()
         told = [sock for sock in sockets if b"overload" in answer_of(sock).lower()]
         # Where a protocol has no answer for that, the connection has ended.

@@ -15,6 +15,7 @@ from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...ports import Ending, Place
 from ...wire.errors import LmqError
 from .held import HeldReads
+from .pieces import Pieces
 from .queues import KestrelQueues
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class KestrelConnection(asyncio.Protocol, ABC):
         held: its open reads.
         queues: what it may do; None before its first request.
         buffer: what has come and is not carried out yet.
-        wanted: how many bytes `buffer` has to have before it is looked at again.
+        pieces: what has come behind that, of a large request that is not complete.
+        wanted: how many bytes have to be there before `buffer` is looked at again.
     """
 
     counts_bytes = True
@@ -56,6 +58,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self.held = HeldReads(port.node.open_reads)
         self.queues: KestrelQueues | None = None
         self.buffer = bytearray()
+        self.pieces = Pieces()
         self.wanted = 1
         self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -126,26 +129,50 @@ class KestrelConnection(asyncio.Protocol, ABC):
         if self._closing:
             return
         self._heard_s = self.loop.time()
-        if not self.buffer:
+        if not self.arrived_bytes:
             self._begun_s = self._heard_s
         if self.counts_bytes:
             self.port.counts.bytes_read += len(data)
-        self.buffer += data
-        if len(self.buffer) > READ_AHEAD_BYTES and not self._account():
+        self.keep(data)
+        arrived = self.arrived_bytes
+        if arrived > READ_AHEAD_BYTES and not self._account():
             error = LmqError("overloaded", "unfinished requests fill the node's buffers; try again later")
             self.place.note(Ending.MEMORY, error.message)
             self.fail(error)
             return
-        if len(self.buffer) > max(self.wanted, READ_AHEAD_BYTES) and not self._paused:
+        if arrived > max(self.wanted, READ_AHEAD_BYTES) and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self._look()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing is under way, because no request is complete."""
+        return self._more is not None and not self._is_direct
+
+    @property
+    def arrived_bytes(self) -> int:
+        """How much has come and is not carried out yet."""
+        return len(self.buffer) + self.pieces.size
+
+    def keep(self, data: bytes) -> None:
+        """Take what came. Of a large request only the beginning is looked at before it is complete."""
+        size = len(self.buffer)
+        if self.pieces.size or READ_AHEAD_BYTES < size < self.wanted - len(data):
+            self.pieces.add(data)
+        else:
+            self.buffer += data
+
+    def _join(self) -> None:
+        if self.pieces.size:
+            self.buffer = self.pieces.take(self.buffer)
+
     def _look(self) -> None:
         """Begin what has come, unless something is under way."""
         more = self._more
-        if more is None or self._is_direct or len(self.buffer) < self.wanted or more.done():
+        if more is None or self._is_direct or self.arrived_bytes < self.wanted or more.done():
             return
+        self._join()
         if self._writable is None and self.begin_directly():
             self._is_direct = True
             self._idle.clear()
@@ -203,8 +230,9 @@ class KestrelConnection(asyncio.Protocol, ABC):
     async def _work(self) -> None:
         try:
             while not self._closing:
-                if len(self.buffer) < self.wanted:
+                if self.arrived_bytes < self.wanted:
                     await self._wait_for_more()
+                self._join()
                 self._idle.clear()
                 self._check()
                 if self._rest is not None:
@@ -257,7 +285,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self._more = None
 
     def _resume(self) -> None:
-        if self._paused and not self._closing and len(self.buffer) <= max(self.wanted, READ_AHEAD_BYTES):
+        if self._paused and not self._closing and self.arrived_bytes <= max(self.wanted, READ_AHEAD_BYTES):
             self._paused = False
             self._transport.resume_reading()
 
@@ -319,12 +347,12 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether so many bytes may be held for an answer."""
-        return self.place.hold(len(self.buffer) + self._transport.get_write_buffer_size() + size_bytes)
+        return self.place.hold(self.arrived_bytes + self._transport.get_write_buffer_size() + size_bytes)
 
     def _account(self) -> bool:
         if self._closed:
             return True
-        held = len(self.buffer) + self._transport.get_write_buffer_size()
+        held = self.arrived_bytes + self._transport.get_write_buffer_size()
         if held or self.place.held_bytes:
             return self.place.hold(held)
         return True
@@ -355,11 +383,10 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     def is_stalled(self, now_s: float, request_s: float) -> bool:
         """Whether an unfinished request takes too long to come."""
-        if self._more is None or self._is_direct or not self.buffer:
+        if not (self.is_waiting and self.arrived_bytes):
             return False
-        return self._begun_s + request_s + len(self.buffer) / ARRIVAL_BYTES_PER_S < now_s
+        return self._begun_s + request_s + self.arrived_bytes / ARRIVAL_BYTES_PER_S < now_s
 
     def is_idle(self, now_s: float, idle_s: float) -> bool:
         """Whether nothing has come for `idle_s`, nothing is under way, and no read is open."""
-        is_waiting = self._more is not None and not self._is_direct
-        return is_waiting and not self.held and self._heard_s < now_s - idle_s
+        return self.is_waiting and not self.held and self._heard_s < now_s - idle_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ports import Ending, Place
 from ...wire.errors import LmqError
-from ..kestrel.connection import KestrelConnection
+from ..kestrel.connection import READ_AHEAD_BYTES, KestrelConnection
 from ..kestrel.port import KestrelPort
 from .commands import COMMANDS
 from .parser import Parser, Request
@@ -22,6 +22,16 @@ class TextConnection(KestrelConnection):
     def __init__(self, port: KestrelPort, place: Place) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
+
+    def keep(self, data: bytes) -> None:
+        """Take what came. Of a large item that is not complete only the size is of interest."""
+        arrived = self.arrived_bytes + len(data)
+        item_bytes_max = self.port.node.config.message_bytes_max
+        if self.is_waiting and READ_AHEAD_BYTES < arrived <= item_bytes_max and b"\n" not in data:
+            self.pieces.add(data)
+            self.wanted = arrived + 1
+        else:
+            super().keep(data)
 
     async def serve(self) -> None:
         """Carry out what is complete."""

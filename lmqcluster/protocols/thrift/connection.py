@@ -49,7 +49,10 @@ class ThriftConnection(KestrelConnection):
         if not 0 < size <= REQUEST_BYTES_MAX:
             raise LmqError("too_large", f"a call has 1 to {REQUEST_BYTES_MAX} bytes, this one has {size}")
         self.wanted = _LENGTH_BYTES + size
-        return bytes(buffer[_LENGTH_BYTES : self.wanted]) if len(buffer) >= self.wanted else None
+        if len(buffer) < self.wanted:
+            return None
+        with memoryview(buffer) as view:
+            return bytes(view[_LENGTH_BYTES : self.wanted])
 
     async def _carry_out(self, frame: bytes) -> None:
         self._call = read_header(frame)
