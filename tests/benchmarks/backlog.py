@@ -15,7 +15,7 @@ import os
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -143,14 +143,20 @@ class Backlog:
         self.cluster.start()
         return time.monotonic() - begun_s
 
-    async def join(self, rate: int) -> tuple[float, float]:
+    async def join(self, rate: int, calm: Callable[[], Awaitable[object]] | None = None) -> tuple[float, float]:
         """A fresh node joins while so many messages are pushed each second.
+
+        Args:
+            rate: pushes a second.
+            calm: what is done under these pushes before the node is started.
 
         Returns:
             Seconds until it is in step, and how many pushes a second there were.
         """
         stop = asyncio.Event()
         producer = asyncio.create_task(self._push_at(rate, stop))
+        if calm is not None:
+            await calm()
         fresh = await asyncio.to_thread(self.cluster.add_node)
         begun_s = time.monotonic()
         await asyncio.to_thread(post, fresh, "/v1/cluster/join", {"peer": self.cluster[0].http})
