@@ -60,24 +60,26 @@ class CoreContact(CoreState):
             self._SyncObj__lastResponseTime[node] = library.monotonicTime()
 
     def stood_still(self, seconds: float) -> None:
-        """This member has not listened for so long: put off its campaign, or the end of its leadership, by as much."""
-        self._SyncObj__raftElectionDeadline += seconds
+        """This member has not listened for so long: put off its campaign, or the end of its leadership, by as much.
+
+        Somebody may have been heard since, so nothing is put off for longer than if all had been heard just now.
+        """
+        now_s, deadline_s = library.monotonicTime(), self._SyncObj__raftElectionDeadline
+        latest_s = now_s + self._settings.election_max_s
+        self._SyncObj__raftElectionDeadline = max(deadline_s, min(deadline_s + seconds, latest_s))
         self._pre_vote.stood_still(seconds)
-        for node in self._SyncObj__lastResponseTime:
-            self._SyncObj__lastResponseTime[node] += seconds
+        heard = self._SyncObj__lastResponseTime
+        heard.update({node: min(heard_s + seconds, now_s) for node, heard_s in heard.items()})
 
     def _save_vote(self) -> None:
-        """Make term and vote durable if they are new. On slow disks a candidate waits longer for the others, who save theirs.
-
-        What its own took does not count either, as it stands still meanwhile (`stood_still`).
-        """
+        """Make term and vote durable if they are new. On slow disks a candidate waits longer for the others, who save theirs."""
         journal, vote = self._journal, self._SyncObj__votedForNodeId
         if journal.getCurrentTerm() == self.term() and journal.getVotedForNodeId() == vote:
             return
         began_s = library.monotonicTime()
         journal.setCurrentTerm(self.term(), vote)
         saved_s = library.monotonicTime() - began_s
-        self._SyncObj__raftElectionDeadline += min(VOTES_TAKE * saved_s, VOTES_WAIT_S_MAX)
+        self._SyncObj__raftElectionDeadline += saved_s + min(VOTES_TAKE * saved_s, VOTES_WAIT_S_MAX)
 
     def _follow(self, node: PeerNode, term: int) -> None:
         """Accept `node` as the leader of `term`, which is not older than ours; as the library does it."""

@@ -41,7 +41,7 @@ class PreVote:
 
     def stood_still(self, seconds: float) -> None:
         """This member has heard nobody for so long because it did not listen."""
-        self._heard_s += seconds
+        self._heard_s = min(self._heard_s + seconds, library.monotonicTime())
 
     def has_leader(self) -> bool:
         """Whether a leader was heard so lately that another node's campaign must be its own problem."""

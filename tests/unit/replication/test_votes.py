@@ -96,7 +96,7 @@ class Member:
         self.core.receive(B, granted)
         begun_s = self.clock.now_s
         self.core.doTick()
-        # As its steps tell it.
+        # As its steps do; what was put off for the vote is not put off again.
         self.core.stood_still(self.clock.now_s - begun_s)
 
 
@@ -200,5 +200,35 @@ def test_a_leader_that_stood_still_listens_before_it_steps_down(clock: Clock, st
     member.core.doTick()
     assert member.core.role() == "leader"
     clock.now_s += 0.002
+    member.core.doTick()
+    assert member.core.role() == "follower"
+
+
+@pytest.mark.parametrize("still_s", [0.3, 60.0])
+def test_who_was_heard_since_is_not_trusted_for_longer(clock: Clock, still_s: float) -> None:
+    """Signs of life may be heard before it is noted that the member stood still. The leader may be gone right after them."""
+    member = Member(clock, save_s=0.0)
+    follow(member)
+    clock.now_s += still_s
+    assert member.core.heard_leader(B, 1)
+    member.core.stood_still(still_s)
+    member.sent.messages.clear()
+    clock.now_s += SETTINGS.election_min_s + 0.001
+    member.core.receive(C, pre_vote(term=1))
+    assert [message["granted"] for _, message in member.sent.messages] == [True]
+    clock.now_s += SETTINGS.election_max_s - SETTINGS.election_min_s
+    member.core.doTick()
+    assert member.sent.kinds().count("pre_vote") == 2
+
+
+@pytest.mark.parametrize("still_s", [0.3, 60.0])
+def test_a_leader_trusts_a_follower_that_was_heard_since_no_longer(clock: Clock, still_s: float) -> None:
+    member = Member(clock, save_s=0.0)
+    member.campaign()
+    member.core.receive(B, {"type": "response_vote", "term": 2})
+    clock.now_s += still_s
+    member.core.heard_follower(B, 2)
+    member.core.stood_still(still_s)
+    clock.now_s += SETTINGS.quorum_lost_s + 0.001
     member.core.doTick()
     assert member.core.role() == "follower"
