@@ -143,7 +143,8 @@ class Replica:
         self.peer_requests = PeerRequests(self, settings)
         self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
         self.transport.takes_pieces = self._is_of_today
-        security.is_old_allowed = self._may_have_old_members
+        # A member's program may be one that knows this version only.
+        security.is_old_allowed = lambda: meta.handshake == handshake.OLD_VERSION
         self.journal = storage.journal
         # Without such a promise the journal is not waited for.
         journal_worker = ThreadWorker("journal") if storage.durability == "disk" else None
@@ -585,10 +586,6 @@ class Replica:
         """Whether a member's program knows large messages in pieces, and signs of life."""
         about = self.peers.get(node_id)
         return about is not None and about.machine_version >= _LARGE_MESSAGES
-
-    def _may_have_old_members(self) -> bool:
-        """Whether a member's program may be one that knows machine version 1 and handshake version 1 only."""
-        return self.meta.handshake == handshake.OLD_VERSION
 
     def name_of(self, node_id: str) -> str:
         """The name of a member for people; its id if it has not told one."""
