@@ -301,12 +301,10 @@ class PageFiles:
         if page not in self:
             return None
         try:
-            self._payload(page)
-            stored = self._bytes(page)
+            return self._checked(page)[0]
         except (OSError, ValueError) as exc:
             self._lose(page, exc)
             return None
-        return stored
 
     def add(self, page: bytes, stored: bytes) -> None:
         """Keep a page of a peer.
@@ -441,8 +439,13 @@ class PageFiles:
             file.close()
 
     def _payload(self, page: bytes) -> bytes:
+        return self._checked(page)[1]
+
+    def _checked(self, page: bytes) -> tuple[bytes, bytes]:
+        """A page's file, and what is in it."""
         try:
-            return page_payload(self._bytes(page), page)
+            stored = self._bytes(page)
+            return stored, page_payload(stored, page)
         except (OSError, ValueError):
             self._whole.pop(page, None)
             raise
