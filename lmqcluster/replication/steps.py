@@ -143,7 +143,8 @@ class Steps:
         now_s = library.monotonicTime()
         stall_s, self._turned_s = now_s - self._turned_s, now_s
         if stall_s >= STALL_S:
-            self._moved_s += stall_s
+            # The disk may have been given work since.
+            self._moved_s = min(self._moved_s + stall_s, self._loop.time())
             self._owner.stood_still(stall_s)
 
     def _pass_time(self) -> None:

@@ -281,3 +281,21 @@ def test_a_disk_is_not_blamed_for_the_time_in_which_the_member_stood_still(
         assert "alive" in member.happened
 
     run(scenario)
+
+
+def test_a_disk_that_got_its_work_after_the_member_stood_still_is_not_waited_for_longer(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    async def scenario(member: Member) -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
+        member.steps = Steps(member, member.journal, member, HeldWorker())
+        member.to_store = [b"\x00stored"]
+        member.input_takes = lambda: clock.pass_by(2 * DISK_PATIENCE_S)
+        member.steps.step()
+        for _ in range(round(DISK_PATIENCE_S / TICK_S) + 1):
+            clock.pass_by(TICK_S)
+            member.happened.clear()
+            member.steps.step()
+        assert "alive" not in member.happened
+
+    run(scenario)
