@@ -292,7 +292,7 @@ def test_a_disk_that_got_its_work_after_the_member_stood_still_is_not_waited_for
         member.to_store = [b"\x00stored"]
         member.input_takes = lambda: clock.pass_by(2 * DISK_PATIENCE_S)
         member.steps.step()
-        for _ in range(round(DISK_PATIENCE_S / TICK_S) + 1):
+        for _ in range(round(DISK_PATIENCE_S / TICK_S) + 5):
             clock.pass_by(TICK_S)
             member.happened.clear()
             member.steps.step()
