@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from ..wire.limits import FRAME_BYTES_MAX
 from . import messages
 from .frames import FrameStream
+from .joins import Joins
 
 __all__ = ["BulkIntake", "BulkSender"]
 
@@ -63,26 +65,38 @@ class BulkSender:
 
 
 class BulkIntake:
-    """The pieces that have come on one connection of the message under way."""
+    """The pieces that have come on one connection of the message under way.
 
-    def __init__(self) -> None:
+    Args:
+        whole: called with a message without its bulk, and that, when it is complete; in a later turn of the event loop.
+    """
+
+    def __init__(self, whole: Callable[[bytes, bytes], None]) -> None:
+        self._whole = whole
         self._parts: list[bytes] = []
         self._size = 0
+        self._joins = Joins()
 
-    def take(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a message as it came; returns it unless it is a piece, a large one with all its pieces.
+    def take(self, message: dict[str, Any]) -> bool:
+        """Take a message if it is a piece, or what the pieces belong to; returns whether it is.
 
         Raises:
-            FrameError: there are more pieces than a message may have, or what they belong to is no such message.
+            FrameError: there are more pieces than a message may have.
         """
         if message["type"] == "part":
             self._size += len(message["data"])
             if self._size > FRAME_BYTES_MAX:
                 raise messages.FrameError(f"a message in pieces is over the limit of {FRAME_BYTES_MAX} bytes")
             self._parts.append(message["data"])
-            return None
+            return True
         if message["type"] == "whole":
-            bulk = b"".join(self._parts)
+            envelope, parts = message["message"], self._parts
             self._parts, self._size = [], 0
-            return messages.decode(message["message"], bulk)
-        return message
+            self._joins.join(parts, lambda stream: self._whole(envelope, stream.getvalue()))
+            return True
+        return False
+
+    def close(self) -> None:
+        """The connection is gone, and with it what has not been put together."""
+        self._parts.clear()
+        self._joins.close()

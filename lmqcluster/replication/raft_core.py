@@ -137,9 +137,13 @@ class RaftCore(CoreContact):
 
     def propose(self, *parts: bytes) -> bool:
         """Append a command, in parts, on the leader with the next tick; False if this node does not lead or is handing over."""
+        return self.propose_command(b"".join((bytes((REGULAR,)), *parts)))
+
+    def propose_command(self, command: bytes) -> bool:
+        """The same with a command that begins with its kind, and is not copied."""
         if self._handing_over or not self.is_leader():
             return False
-        self._applyCommand(b"".join((bytes((REGULAR,)), *parts)), None)
+        self._applyCommand(command, None)
         return True
 
     def propose_change(self, verb: str, node_id: str, address: str, done: Callable[[bool], None]) -> None:

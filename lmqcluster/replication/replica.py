@@ -31,6 +31,7 @@ from .membership import PeerNode
 from .node_storage import NodeStorage
 from .page_exchange import PageExchange
 from .page_supply import PAGE_MESSAGES, PageSupply
+from .peer_proposals import PeerProposals
 from .peer_requests import PeerRequests
 from .raft_core import RaftCore
 from .role_log import RoleLog
@@ -120,9 +121,7 @@ class Replica:
         self.clock = LogClock()
         self.lost_receipts = LostReceipts(meta, recovering=storage.recovering)
         self.peers: dict[str, About] = {}
-        self.applied_batches = 0
-        self.applied_bytes = 0
-        self.skipped_total = 0
+        self.applied_batches = self.applied_bytes = self.skipped_total = 0
         # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
         self._unsaved_bytes = self._unsaved_at_request = 0
         self._about = about
@@ -182,6 +181,7 @@ class Replica:
             forgetful=storage.forgetful,
         )
         self.core.link_changed = self._link_changed
+        self._peer_proposals = PeerProposals(self.core, self.clock, self.lost_receipts, self._propose, self._answer)
         self._signs_of_life = SignsOfLife(self.core, self.transport, self._is_of_today)
         self.pages.on_written = self.wake
         self.page_supply = PageSupply(self, lacking, self._is_of_today, self._send_at_once)
@@ -209,6 +209,7 @@ class Replica:
             self._news_timer.cancel()
         self.snapshots.close()
         self.page_supply.close()
+        self._peer_proposals.close()
         await self.transport.close()
         self.steps.close()
         self._file_worker.close()
@@ -410,9 +411,7 @@ class Replica:
         if self.steps.is_syncing or kind in SIGNS:
             self._signs_of_life.take(node, message)
         if kind == "propose":
-            self._hurried.add(node)
-            if self._awaits_salt() or not self._propose(message["batch"]):
-                self.transport.send(node, {"type": "not_leader", "sequence": message["sequence"]})
+            self._peer_proposals.take(node, message["sequence"], message["batch"], self.machine.version)
         elif kind == "not_leader":
             self._listener.batch_refused(message["sequence"])
         elif kind == "where":
@@ -483,11 +482,11 @@ class Replica:
         self.wake()
         return sent
 
-    def _awaits_salt(self) -> bool:
-        """Whether a new salt of message ids has to be in the log before batches of other nodes are."""
-        if not self.lost_receipts.are_possible:
-            return False
-        return self.machine.version >= 2 or self.lost_receipts.is_behind(self.core.applied_index())
+    def _answer(self, node: PeerNode, sequence: int, taken: bool) -> None:
+        self._hurried.add(node)
+        if not taken:
+            self.transport.send(node, {"type": "not_leader", "sequence": sequence})
+        self.wake()
 
     def _propose(self, batch: bytes) -> bool:
         return self.core.propose(self.clock.now_us().to_bytes(8, "big"), batch)

@@ -215,7 +215,7 @@ class _Inbound(FrameStream):
         self._begun = False
         self.peer: Identity | None = None
         self._refused = False
-        self._bulk = BulkIntake()
+        self._bulk = BulkIntake(self._whole_received)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -227,6 +227,7 @@ class _Inbound(FrameStream):
             reason = "it broke off when it was asked to authenticate; it may have another cluster secret"
             self._place.note(Ending.HANDSHAKE, f"node {self._dialer.identity.node_id}: {reason}")
         self._place.ended()
+        self._bulk.close()
         self._owner.forget(self)
 
     def data_received(self, data: bytes) -> None:
@@ -325,9 +326,18 @@ class _Inbound(FrameStream):
             self._owner.spawn(self._owner.answer(self, message))
             return
         self._owner.adopt(self, peer)
-        complete = self._bulk.take(message)
-        if complete is not None:
-            self._owner.received(peer, complete)
+        if not self._bulk.take(message):
+            self._owner.received(peer, message)
+
+    def _whole_received(self, envelope: bytes, bulk: bytes) -> None:
+        if self._refused or self.peer is None:
+            return
+        try:
+            message = messages.decode(envelope, bulk)
+        except messages.FrameError as exc:
+            self.broken(str(exc))
+        else:
+            self._owner.received(self.peer, message)
 
 
 class _Link:
