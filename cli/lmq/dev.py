@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from lmqcluster.node.standard_output import never_wait_for_readers
+
 from .local_cluster import DevCluster, DevSettings
 
 __all__ = ["dev"]
@@ -42,5 +44,6 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
     Example:
       lmq dev --nodes 3 --data-dir ./var
     """
+    never_wait_for_readers()
     settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn, event_journal=event_journal)
     return asyncio.run(DevCluster(settings).run())

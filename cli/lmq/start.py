@@ -14,6 +14,7 @@ import click
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.config_load import load_config
 from lmqcluster.node.logs import configure_logging
+from lmqcluster.node.standard_output import never_wait_for_readers
 
 from ..shared.data_folder import hold_data_dir
 from .config import check_ports, config_options
@@ -34,6 +35,7 @@ def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None)
     Example:
       lmq start --name q1 --data-dir /var/lib/lmq --http 127.0.0.1:9980
     """
+    never_wait_for_readers()
     config = load_config(flags, file=config_file)
     configure_logging(config.log_level, config.log_format)
     if stop_with_parent:

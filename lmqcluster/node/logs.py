@@ -10,6 +10,8 @@ from typing import TextIO
 
 import structlog
 
+from .standard_output import StandardOutput
+
 __all__ = ["configure_logging", "log_level", "set_log_level"]
 
 _CHATTY = ("aiohttp.access", "asyncio")
@@ -47,7 +49,7 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(target)
+    handler = _Handler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -55,7 +57,26 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
         )
     )
     logging.getLogger().handlers[:] = [handler]
+    logging.captureWarnings(capture=True)
+    if isinstance(target, StandardOutput):
+        target.notice = handler.dropped
     set_log_level(level)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes the log, as far as it is read."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(self.stream, StandardOutput) and self.stream.is_full:
+            # Not even made: that costs more than the rest of a small request.
+            self.stream.drop()
+        else:
+            super().emit(record)
+
+    def dropped(self, count: int) -> str:
+        """The line that stands for so many that were dropped."""
+        text = f"log lines dropped, because they were not read in time: {count}"
+        return self.format(logging.LogRecord("lmq.log", logging.WARNING, "", 0, text, None, None))
 
 
 def log_level() -> str:

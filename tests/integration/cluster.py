@@ -26,7 +26,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import IO, Any, ClassVar, Self, TypeVar
 
 from lmqcluster.core import Machine
 
@@ -216,11 +216,15 @@ class NodeProcess:
             command += ["--peers", ",".join(self.peers)]
         return [*command, *self.arguments]
 
+    def open_log(self) -> IO[bytes]:
+        """Where the node is to write its output."""
+        return self.log_path.open("ab")
+
     def start(self, *, wait: bool = True) -> Self:
         """Start the process; with `wait` return when ``/readyz`` says so."""
         assert not self.running, f"{self.name} is running already"
         command = self.command()
-        with self.log_path.open("ab") as log:
+        with self.open_log() as log:
             # A fork does not load libraries before it begins.
             if self.forked and command[: len(_LMQ)] == _LMQ and "LD_PRELOAD" not in self.environment:
                 self.process = fork_node(command[len(_LMQ) :], self.environment, log)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import random
 import re
@@ -16,6 +18,7 @@ import pytest
 
 from .cluster import READY_S, fetch, ports, wait_for
 from .programs import command_line, run, run_in_terminal, started
+from .raw_rpc import Rpc
 
 BASE = {
     "http": 9980,
@@ -189,3 +192,21 @@ def test_colours_are_for_terminals_only(tmp_path: Path, columns: int) -> None:
     _code, seen = run_in_terminal(*arguments, columns=columns, environment={"NO_COLOR": "1"})
     assert "\x1b" not in seen
     assert "n1 | " in seen
+
+
+def test_output_that_nobody_reads_stops_neither_the_nodes_nor_their_end(tmp_path: Path) -> None:
+    offset = free_offset(1)
+    arguments = ["dev", "--nodes", "1", "--offset", str(offset), "--data-dir", str(tmp_path)]
+    with started("lmq", *arguments, environment={"LMQ_REQUEST_LOG": "on"}) as process:
+
+        def ready() -> bool:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                return fetch(f"127.0.0.1:{9980 + offset}", "/readyz")[0] == 200
+            return False
+
+        wait_for(ready, "the node to be ready")
+        with Rpc(f"127.0.0.1:{18800 + offset}") as client:
+            for _ in range(10):
+                assert all(reply.error is None for reply in client.many([("push", "jobs", "x")] * 1_000))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(READY_S) == 0

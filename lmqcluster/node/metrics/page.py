@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from ...core import Op
 from ..queues.info import age_s
+from ..standard_output import dropped_lines
 from .exposition import Exposition
 from .totals import QueueTotals, sum_queues
 
@@ -162,6 +163,7 @@ class _Scrape:
         page.value("lmq_disk_free_bytes", disk.free)
         page.value("lmq_disk_size_bytes", disk.total)
         page.histogram("lmq_event_loop_lag_seconds", node.observed.loop_lag)
+        page.value("lmq_log_lines_dropped_total", dropped_lines())
 
     def _events(self) -> None:
         page = self._page

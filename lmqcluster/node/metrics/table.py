@@ -275,6 +275,11 @@ SECTIONS: Final = (
                 "How late a timer fires that runs four times a second.",
             ),
             Definition(
+                "lmq_log_lines_dropped_total",
+                "counter",
+                "Lines of the node's log that were not written, because their reader did not take them in time.",
+            ),
+            Definition(
                 "lmq_events_written_total", "counter", "Events in the event journal.", when="with an event journal"
             ),
             Definition(
