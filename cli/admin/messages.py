@@ -248,14 +248,27 @@ def message_peek(
       lmq-admin message peek orders --show json
     """
     texts = {"label": label, "group": group}
-    query: dict[str, Any] = {"limit": count} if after is None else {"limit": count, "after": after}
-    query |= {key: text.encode(errors="surrogateescape") for key, text in texts.items() if text is not None}
-    answer = target.api.get(f"{_path(name)}/messages?{urllib.parse.urlencode(query)}")
+    query: dict[str, Any] = {
+        key: text.encode(errors="surrogateescape") for key, text in texts.items() if text is not None
+    }
+    answer = _peeked(target.api, name, query, count, 0 if after is None else after)
     rows = [_peek_row(item, Show(show)) for item in answer["messages"]]
     if not answer["messages"]:
         require_queue(target.api, name)
     remark = f"(There are more: --after {answer['next']} goes on.)" if answer["next"] is not None else ""
     return Report(answer, _PEEK_COLUMNS, rows, empty=f"Queue {name} is empty.", remark=remark)
+
+
+def _peeked(api: Api, name: str, query: Mapping[str, Any], count: int, after: int) -> dict[str, Any]:
+    """Return the answer with `count` messages, or all that there are; a node ends one of large messages earlier."""
+    messages: list[Any] = []
+    while True:
+        asked = urllib.parse.urlencode({**query, "limit": count - len(messages), "after": after})
+        answer: dict[str, Any] = api.get(f"{_path(name)}/messages?{asked}")
+        messages += answer["messages"]
+        if answer["next"] is None or len(messages) >= count:
+            return {**answer, "messages": messages}
+        after = answer["next"]
 
 
 def _peek_row(item: Mapping[str, Any], show: Show) -> list[object]:

@@ -156,8 +156,8 @@ class BatchCalls(CallBase):
     def peek(self, queue: Name, count: int, start_sequence: int = 0, *, details: bool = False) -> Future[BatchColumns]:
         """Look at messages that are not leased, in order of their sequence from `start_sequence` on, without taking them.
 
-        At most 10,000 and about 16 MiB come at once; go on behind the last sequence. With `details` the columns hold
-        `BatchColumns.details` too.
+        At most 10,000 and about 16 MiB come at once. The list goes on at `BatchColumns.next`, which is None at its end; a page
+        can have fewer messages than `count` before that. With `details` the columns hold `BatchColumns.details` too.
 
         Raises:
             LmqError: awaited: ``queue_not_found``.

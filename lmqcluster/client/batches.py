@@ -106,9 +106,12 @@ class BatchColumns:
         metas: [content type or None, headers, how many messages in a row].
         bodies: bytes, or for a compound message a list of [content type or None, headers, body].
         details: None if they were not asked for.
+        next: of messages that were looked at, the `start_sequence` of the next page; None at the end, and for others.
     """
 
-    __slots__ = ("bodies", "details", "due_us", "id_prefix", "metas", "numbers", "queues", "retries", "sequences")
+    __slots__ = (
+        *("bodies", "details", "due_us", "id_prefix", "metas", "next", "numbers", "queues", "retries", "sequences"),
+    )
 
     def __init__(self, reply: dict[bytes, Any]) -> None:
         """Take the reply of a node."""
@@ -121,6 +124,7 @@ class BatchColumns:
         self.retries: list[int] = reply[b"retry"]
         self.metas: list[tuple[str | None, Headers, int]] = [(*_meta(*meta), count) for meta, count in reply[b"meta"]]
         self.bodies: list[bytes | list[Any]] = reply[b"body"]
+        self.next: int | None = reply.get(b"next")
         self.details: BatchDetails | None = None
         if b"delivery" in reply:
             columns = (reply[name] for name in (b"delivery", b"pushed", b"priority", b"group", b"label"))

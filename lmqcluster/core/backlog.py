@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import nsmallest
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -22,8 +21,6 @@ __all__ = ["Backlog", "Chunk", "ChunkSizes"]
 
 MESSAGE_BYTES = 300
 """What a message in memory costs beside its body, about."""
-_LOOKED_AT = 32
-"""Most chunks that one look at a queue brings back, so that it does not take long."""
 _AHEAD = 3
 """So many chunks at the head of a backlog are in memory, or on their way there."""
 
@@ -224,22 +221,6 @@ class Backlog:
         while self.chunks:
             self._drop_first()
         self.tail, self._tail_bytes = [], 0
-
-    def lowest(self, sequence: int, count: int) -> list[Message]:
-        """Messages in no order, among them the `count` with the lowest sequences from `sequence` on.
-
-        Sequences rise along a line, but for messages that were given back; where very many were, some may be missing.
-        """
-        found, wanted = self.tail.copy(), [message.sequence for message in self.tail]
-        chunks = sorted((chunk for chunk in self.chunks if chunk.high >= sequence), key=lambda chunk: chunk.low)
-        for chunk in chunks[:_LOOKED_AT] if count else ():
-            lowest = nsmallest(count, (one for one in wanted if one >= sequence))
-            if len(lowest) == count and lowest[-1] < chunk.low:
-                break
-            messages = self._common.messages_in(chunk)
-            found += messages
-            wanted += [message.sequence for message in messages]
-        return found
 
     def messages(self) -> Iterator[Message]:
         """All messages; those in pages are loaded, and not kept."""

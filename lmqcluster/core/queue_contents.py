@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .backlog import Backlog
+from .backlog import Backlog, Chunk
 from .backlogs import Backlogs
 from .bodies import Body, QueueBodies, key_of
 from .commands import PushFlag
@@ -47,7 +47,21 @@ from .stock import Stock, property_bytes
 if TYPE_CHECKING:
     from .pre_images import PreImages
 
-__all__ = ["QueueContents"]
+__all__ = ["InLine", "QueueContents"]
+
+
+class InLine(NamedTuple):
+    """The messages of a queue that nobody holds, at one moment.
+
+    Attributes:
+        messages: some of them.
+        entries: blocks of tuples, each of which ends with another one.
+        chunks: the chunks of the backlog, which hold the rest.
+    """
+
+    messages: list[Message]
+    entries: list[list[Any]]
+    chunks: list[Chunk]
 
 
 class QueueContents(QueueCounters):
@@ -157,15 +171,13 @@ class QueueContents(QueueCounters):
         count = self._ready_count() + len(self.delayed) - (window is not None and window.due_us > now_us)
         return count if self.rich is None else count + self.rich.due_count(now_us)
 
-    def in_line(self, sequence: int, count: int) -> list[Message]:
-        """Copies of the references to messages that nobody holds, in no order.
-
-        Among them are the `count` with the lowest sequences from `sequence` on, and all that are not in a backlog.
-        """
-        found: list[Message] = [*self.ready, *(message for _, _, message in self.delayed)]
-        if self.rich is not None:
-            found += [entry[-1] for _, line in self.rich.lines() for block in line.frozen() for entry in block]
-        return found if self.backlog is None else found + self.backlog.lowest(sequence, count)
+    def in_line(self) -> InLine:
+        """Return references to all messages that nobody holds, as they are now, in no order."""
+        rich = [] if self.rich is None else [block for _, line in self.rich.lines() for block in line.frozen()]
+        if self.backlog is None:
+            return InLine(list(self.ready), [list(self.delayed), *rich], [])
+        messages = [*self.ready, *self.backlog.tail]
+        return InLine(messages, [list(self.delayed), *rich], list(self.backlog.chunks))
 
     def waiting_bytes(self) -> int:
         """Bytes of the bodies that nobody holds; `rich` must be there."""

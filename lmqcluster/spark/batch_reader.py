@@ -25,7 +25,7 @@ from .rows import RowMaker
 __all__ = ["PeekReader"]
 
 _PEEK_MESSAGES: Final = 10_000
-"""Messages per request: as many as there may be, because a node goes through the whole queue for each."""
+"""Messages per request: as many as there may be, because a node goes through all that has no place in a backlog for each."""
 
 
 @dataclass
@@ -57,10 +57,12 @@ class PeekReader(DataSourceReader):
             raise TypeError(f"not a queue: {partition!r}")
         rows = RowMaker(self._schema, explode=self._options.explode)
         with Cluster(self._options.connection) as cluster:
-            position = 0
-            while messages := self._page(cluster, partition.name, position, details=rows.details):
-                position = messages.sequences[-1] + 1
-                yield rows.batch(messages)
+            position: int | None = 0
+            while position is not None:
+                messages = self._page(cluster, partition.name, position, details=rows.details)
+                position = None if messages is None else messages.next
+                if messages:
+                    yield rows.batch(messages)
 
     def _page(self, cluster: Cluster, queue: str, position: int, *, details: bool) -> BatchColumns | None:
         try:

@@ -9,8 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from lmqcluster import Client
+from lmqcluster.spark.batch_reader import PeekReader
+from lmqcluster.spark.options import BatchRead
 from tests.integration.cluster import Cluster, ports, wait_for
 
 from .queues import numbered, pulled, push
@@ -169,3 +172,19 @@ def test_unreachable_servers_are_named(spark: SparkSession) -> None:
     nobody = f"127.0.0.1:{ports.take()}"
     with pytest.raises(PySparkException, match=f"option 'lmq.servers' = '{nobody}'"):
         read(spark, nobody, subscribe="a", **{"lmq.timeout": "1"}).collect()
+
+
+@pytest.mark.parametrize(("size", "count"), [(1_000, 24_000), (20_000, 1_200), (1_000_000, 70)])
+def test_large_messages_are_all_read(servers: str, client: Client, queue: str, size: int, count: int) -> None:
+    """As Spark calls the reader on an executor; a page holds neither all of them nor the head and 32 chunks."""
+    step = max(1, 4_000_000 // size)
+    for start in range(0, count, step):
+        push(client, queue, [b"%08d" % number + bytes(size) for number in range(start, min(start + step, count))])
+    schema = StructType([StructField("offset", LongType()), StructField("value", BinaryType())])
+    options = BatchRead.parse({"lmq.servers": servers, "subscribe": queue})
+    reader = PeekReader(options, schema)
+    (partition,) = reader.partitions()
+    rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+    assert [int(row["value"][:8]) for row in rows] == list(range(count))
+    assert len({row["offset"] for row in rows}) == count
+    client.delete(queue)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from ...core import Machine, Message
+from ...core.backlog import Chunk
+from ...core.backlogs import Backlogs
 from ...core.bodies import Body, BodyChunk
 from ...core.commands import Delivered
 from ...core.message import with_content
+from ...core.pages import PageError
 from ...wire.errors import LmqError
 from .deliveries import first_of
 
@@ -19,6 +24,7 @@ PATIENCE_S = 10.0
 RETRY_S = 0.1
 
 Done = Callable[[list[Message] | None], None]
+T = TypeVar("T")
 
 
 class AbsentBodies:
@@ -64,11 +70,51 @@ class AbsentBodies:
         _Fetch(self._machine, self._loop, list(messages), done).go_on()
         return await future
 
+    async def in_chunk(self, chunk: Chunk, use: Callable[[list[Message]], T]) -> T | None:
+        """Return what `use` makes of the messages of a chunk; None if the chunk left its line before its page was read.
+
+        Raises:
+            LmqError: its page cannot be read.
+        """
+        machine, until_s = self._machine(), self._loop.time() + PATIENCE_S
+        while self._machine() is machine:
+            store = machine.backlogs.store
+            if chunk.messages is not None or store is None:
+                return use(machine.backlogs.messages_in(chunk))
+            future: asyncio.Future[T | None] = self._loop.create_future()
+            store.fetch(chunk.page, partial(_use, future, machine.backlogs, chunk, use))
+            found = await future
+            if found is not None:
+                return found
+            if not chunk.in_line:
+                return None
+            if self._loop.time() >= until_s:
+                raise self.error()
+            # Another member may send the page meanwhile.
+            await asyncio.sleep(RETRY_S)
+        return None
+
     @staticmethod
     def error() -> LmqError:
         """What whoever asked is told."""
         reason = "a body cannot be read from its page, and no other member has sent it yet; the log says which"
         return LmqError("overloaded", reason)
+
+
+def _use(
+    future: asyncio.Future[T | None],
+    backlogs: Backlogs,
+    chunk: Chunk,
+    use: Callable[[list[Message]], T],
+    is_here: bool,
+) -> None:
+    """Take the messages of a chunk at once, because its page does not stay in memory for long."""
+    if future.done():
+        return
+    try:
+        future.set_result(use(backlogs.messages_in(chunk)) if is_here else None)
+    except PageError:
+        future.set_exception(AbsentBodies.error())
 
 
 class _Fetch:

@@ -31,6 +31,7 @@ from .notice_board import NoticeBoard
 from .operations import QueueOperations
 from .pattern_views import PatternViews
 from .patterns import check_pattern
+from .peek import Peeks
 from .polls import PolledQueues
 from .proposals import Proposals
 from .pulls import Puller, Pulls, Ticket, Waiter
@@ -59,6 +60,7 @@ class QueueService(Proposals):
 
     Attributes:
         subscriptions: batch leases.
+        peeks: lists of the messages of a queue.
         operations: purge, move, suspend and resume.
         jobs: pushes of writers that number what they write.
         polled: queues whose messages are named by id and tag.
@@ -93,6 +95,7 @@ class QueueService(Proposals):
         self._hooked_by_rules: frozenset[bytes] = frozenset()
         self._receipts: ReceiptFormat | None = None
         self.subscriptions = Subscriptions(self)
+        self.peeks = Peeks(machine, turns)
         self.operations = QueueOperations(self)
         self.jobs = Jobs(self)
         self._flags = _FlagSink()

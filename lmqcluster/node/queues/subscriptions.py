@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -264,20 +262,6 @@ class Subscriptions:
         finally:
             self._proposals.views.release(view)
 
-    async def peek(self, queue: bytes, count: int, start_sequence: int) -> list[Message]:
-        """Up to `count` messages (at most 10,000 and about 16 MiB) that are not leased, in order of their sequence from
-        `start_sequence` on. Nothing is taken.
-        """
-        _check_range("a count", count, 1 << 61)
-        await self._proposals.barrier()
-        found = self._proposals.machine().queues.get(queue)
-        if found is None:
-            raise LmqError("queue_not_found", f"there is no queue {_shown(queue)}")
-        count = min(count, STEP_MAX)
-        # Going through a long queue must not keep the node from its other work.
-        first = await asyncio.to_thread(_first_from, found.in_line(start_sequence, count), count, start_sequence)
-        return await self._absent.brought(first)
-
     def _subscription(self, name: bytes) -> SubscriptionInfo | None:
         batches = self._proposals.machine().batches
         found = batches.subscriptions.get(name)
@@ -298,12 +282,6 @@ class Subscriptions:
     def _info(self, epoch: int, state: int, count: int, deadline_us: int) -> BatchInfo:
         left_s = max(0, deadline_us - self._proposals.machine().now_us) / 1e6
         return BatchInfo(epoch, _NAMES[BatchState(state)], count, left_s)
-
-
-def _first_from(messages: list[Message], count: int, start_sequence: int) -> list[Message]:
-    from_start = (message for message in messages if message.sequence >= start_sequence)
-    found = heapq.nsmallest(count, from_start, key=lambda message: message.sequence)
-    return found[: _fitting(found)]
 
 
 def _fitting(messages: list[Message]) -> int:

@@ -12,8 +12,10 @@ from itertools import groupby
 from typing import Any
 
 from ...core import Role
+from ...core.batch_leases import STEP_MAX
 from ...core.message import Message, Meta, loaded, traits_of
-from ...node.queues.subscriptions import LEASE_S_MAX, SubscriptionInfo, Subscriptions
+from ...node.queues.peek import PeekQuery
+from ...node.queues.subscriptions import LEASE_S_MAX, SLICE_BYTES_MAX, SubscriptionInfo, Subscriptions
 from ...wire.errors import LmqError
 from .arguments import arity, text
 from .connection import Connection, Handler
@@ -134,16 +136,21 @@ async def _backlog(subscriptions: Subscriptions, connection: Connection, argumen
     return list(found[: len(arguments)])
 
 
-async def _peek(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> dict[str, Any]:
-    """``peek(queue, count, first sequence[, details]) -> columns``, without ids."""
+async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
+    """``peek(queue, count, first sequence[, details]) -> columns``, without ids, with the first sequence of the next page."""
     arity(arguments, 3, 4)
     details = _flag(arguments, 3)
     start = arguments[2]
     if type(start) is not int:
         raise LmqError("bad_arguments", "a sequence must be an integer")
-    queue = text(arguments[0])
-    found = await subscriptions.peek(queue, _integer(arguments[1]), start)
-    return {"queue": [[queue, len(found)]] if found else [], "id": None, **_columns(found, details=details)}
+    queue, count = text(arguments[0]), _integer(arguments[1])
+    if count < 1:
+        raise LmqError("bad_request", f"a count must be 1 or more, not {count}")
+    query = PeekQuery(start, min(count, STEP_MAX), SLICE_BYTES_MAX, leased=False)
+    await connection.service.barrier()
+    found, following = await connection.service.peeks.whole_page(queue, query, connection.client())
+    queues = [[queue, len(found)]] if found else []
+    return {"queue": queues, "id": None, "next": following, **_columns(found, details=details)}
 
 
 def _allowed(connection: Connection, role: Role, source: bytes, *, is_pattern: bool) -> bytes:

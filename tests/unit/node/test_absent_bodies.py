@@ -148,7 +148,7 @@ def test_a_page_that_nobody_has_is_an_error_and_the_message_stays(monkeypatch: p
         pages.answer(are_here=False)
         await bench.settle()
         assert reader.got == [("one", "overloaded")]
-        reading = asyncio.ensure_future(bench.pulls.absent.brought(bench.machine.queues[b"q"].in_line(0, 9)))
+        reading = asyncio.ensure_future(bench.pulls.absent.brought(list(bench.machine.queues[b"q"].enriched().waiting)))
         await bench.turn()
         pages.answer(are_here=False)
         with pytest.raises(LmqError, match="cannot be read"):

@@ -10,7 +10,7 @@ import pytest
 from lmqcluster.node.queues.deliveries import Delivery
 from lmqcluster.node.queues.node_session import TTL_S, NodeSession
 from lmqcluster.node.queues.open_reads import OpenReads
-from lmqcluster.node.queues.peek import peek
+from lmqcluster.node.queues.peek import PeekQuery
 from lmqcluster.node.queues.push_items import PushItem
 from lmqcluster.testing.clock import MovableLoop
 from lmqcluster.testing.node import MemoryNode
@@ -126,12 +126,12 @@ def test_a_message_for_a_client_that_is_gone_goes_to_the_next() -> None:
 
 def test_whoever_looks_sees_that_nobody_knows_when_the_lease_ends() -> None:
     async def main(node: MemoryNode) -> None:
-        sessions, machine = node.service.sessions, node.service.machine()
+        sessions = node.service.sessions
         await push(node, b"q", b"1", b"2")
         session = await sessions.open(60)
         await sessions.pull(b"q", session)
         await sessions.pull(b"q", session, lease_s=30)
-        found, _ = await peek(machine, b"q", after=0, limit=10)
+        found, _ = await node.service.peeks.page(b"q", PeekQuery(0, 10, 1_000), b"client")
         assert [one.state for one in found] == ["leased", "leased"]
         assert found[0].due_in_s is None
         assert found[1].due_in_s is not None

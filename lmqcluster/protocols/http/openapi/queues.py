@@ -37,7 +37,9 @@ def _list_parameters() -> list[Json]:
 
 
 def _peek_parameters() -> list[Json]:
-    bytes_text = "Most bytes of each body to show. An answer also ends with the message that brings it above 8 MiB."
+    bytes_text = (
+        "Most bytes of each body to show. An answer ends with the message that brings it above 8 MiB, or earlier."
+    )
     return [
         query("limit", "Most messages.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}),
         query("after", "Go on behind this sequence: the answer's `next`.", {"type": "integer", "minimum": 0}),

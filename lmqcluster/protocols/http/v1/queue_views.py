@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....node.queues.listing import SORT_KEYS, STATES, QueueList
-from ....node.queues.peek import peek
+from ....node.queues.peek import PeekQuery
 from ....node.queues.push_items import TEXT_BYTES_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import PATTERN_BYTES_MAX
@@ -88,28 +88,25 @@ class QueueViews:
     async def peek(self, request: Request, name: bytes) -> Reply:
         """Messages of a queue in order of their sequence, without taking any."""
         check_name(name)
-        query = request.parameters()
-        limit = whole(query, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)
-        after = whole(query, "after", 0, _SEQUENCE_MAX, 0)
-        label, group = (text_of(query.get(name.encode()), name, TEXT_BYTES_MAX) or b"" for name in ("label", "group"))
-        bytes_max = whole(query, "bytes", 0, CONTENT_BYTES_MAX, _CONTENT_BYTES_DEFAULT)
+        parameters = request.parameters()
+        limit = whole(parameters, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)
+        after = whole(parameters, "after", 0, _SEQUENCE_MAX, 0)
+        label, group = (
+            text_of(parameters.get(name.encode()), name, TEXT_BYTES_MAX) or b"" for name in ("label", "group")
+        )
+        bytes_max = whole(parameters, "bytes", 0, CONTENT_BYTES_MAX, _CONTENT_BYTES_DEFAULT)
         request.hold(_ROW_BYTES * limit + _RENDERED_FACTOR * min(limit * bytes_max, PEEK_BYTES_MAX + bytes_max))
         stale = await refresh(self._service)
         if self._service.queue(name) is None:
             raise not_found(name, stale=stale)
         media = reply_media(request)
-        found, more = await peek(self._service.machine(), name, after=after, limit=limit, label=label, group=group)
+        query = PeekQuery(after + 1, limit, PEEK_BYTES_MAX, bytes_max, label=label, group=group)
+        page = await self._service.peeks.page(name, query, request.client(self._access))
         rows = []
-        size = 0
-        for peeked in found:
+        for peeked in page.messages:
             (message,) = await self._service.pulls.absent.brought([peeked.message])
-            one = replace(peeked, message=message)
-            rows.append(peeked_message(one, media, self._service.receipts(), bytes_max))
-            size += min(one.size, bytes_max)
-            if size > PEEK_BYTES_MAX:
-                more = more or len(rows) < len(found)
-                break
-        rest = {"next": rows[-1]["sequence"] if more else None, "stale": stale}
+            rows.append(peeked_message(replace(peeked, message=message), media, self._service.receipts(), bytes_max))
+        rest = {"next": None if page.following is None else page.following - 1, "stale": stale}
         return marked(await reply_with_list(media, "messages", rows, lambda row: row, rest), stale=stale)
 
 
