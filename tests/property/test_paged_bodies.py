@@ -206,7 +206,9 @@ def _standing(chunks: Any) -> Iterator[Body]:
 
 def _bodies(machine: Machine, name: bytes) -> Iterator[Body]:
     queue = machine.queues[name]
-    for message in [*queue.in_line(0, 1 << 30), *queue.leases.messages.values()]:
+    line = queue.in_line()
+    entries: Iterator[Any] = (entry[-1] for block in line.entries for entry in block)
+    for message in [*line.messages, *entries, *queue.leases.messages.values()]:
         if isinstance(message.content, Body):
             assert isinstance(message.content.home, BodyChunk | BodyTail)
             yield message.content
