@@ -1,4 +1,4 @@
-"""How hard property tests try, and how nodes start, wherever tests stand.
+"""How hard property tests try, how long a test may take, and how nodes start, wherever tests stand.
 
 The gate runs a fixed set of examples, so that it never fails by chance. To search for new failures:
 `LMQ_PROPERTY_EXAMPLES=5000 pytest tests/property tests/unit`, which picks new examples every time and prints how to replay
@@ -21,13 +21,22 @@ _LONG_FILES = ("spark", "simulation", "drills", "property")
 """Folders with files that take minutes. Their files run first, so that none of them runs alone at the end."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests by folder; within a folder they stay in their order."""
-    folder = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(folder).parts[0] not in _LONG_FILES)
-
-
 _EXAMPLES = int(os.environ.get("LMQ_PROPERTY_EXAMPLES", "0"))
+_UNIT_LIMIT_S = 300.0
+_LIMIT_S = 1_200.0
+"""A test that takes longer hangs, fixtures included; on a busy machine the slowest ones take a tenth of these."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests by folder, within which they keep their order, and limit the time of each."""
+    folder = Path(__file__).parent
+    is_campaign = _EXAMPLES or "LMQ_CAMPAIGN" in os.environ
+    items.sort(key=lambda item: item.path.relative_to(folder).parts[0] not in _LONG_FILES)
+    for item in items:
+        if not is_campaign and item.get_closest_marker("timeout") is None:
+            is_unit = item.path.is_relative_to(folder / "unit")
+            item.add_marker(pytest.mark.timeout(_UNIT_LIMIT_S if is_unit else _LIMIT_S))
+
 
 settings.register_profile(
     "lmq",
