@@ -14,7 +14,7 @@ from tests.simulation.subjects import SUBJECTS
 from tests.simulation.tasks import Task, run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tests.simulation.run import Report
 
@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many processes (default 1)")
     parser.add_argument("--minutes", type=float, default=0.0, help="go on with further seeds for so long")
     parser.add_argument("--trace", action="store_true", help="print what happened")
+    parser.add_argument("--first", action="store_true", help="end with the first run that breaks a promise")
     parser.add_argument("--keep-going", action="store_true", help="run to the end after a violation")
     options = parser.parse_args()
     names = OURS if options.subject == "ours" else [options.subject]
@@ -48,7 +49,15 @@ def main() -> int:
         return 1 if _soak(kinds, options) else 0
     seeds = range(options.seed, options.seed + options.seeds)
     tasks = [Task(*kind, seed, options.keep_going, options.trace) for kind in kinds for seed in seeds]
-    return 1 if _print_all(run_all(tasks, options.jobs)) else 0
+    results = run_all(tasks, options.jobs)
+    return 1 if _print_all(_to_the_first_guilty(results) if options.first else results) else 0
+
+
+def _to_the_first_guilty(results: Iterable[tuple[Report, float]]) -> Iterator[tuple[Report, float]]:
+    for result in results:
+        yield result
+        if result[0].violations:
+            return
 
 
 def _soak(kinds: list[tuple[str, str]], options: argparse.Namespace) -> int:

@@ -176,6 +176,26 @@ def test_what_is_skipped_is_told(
     assert values(lenient, end, later) == numbered(10)
 
 
+def test_a_query_that_failed_because_data_may_be_lost_fails_again_unchanged(
+    new_reader: NewReader, client: Client, queue: str
+) -> None:
+    push(client, queue, numbered(3))
+    first = new_reader()
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadMaxRows(3))
+    assert values(first, start, end) == numbered(3)
+    expire_leases(client, queue)
+    wait_until_ready(client, queue)
+    for reader in (first, first, new_reader(), new_reader()):
+        with pytest.raises(DataLossError, match=r"lease of batch 1 of .* expired"):
+            reader.latestOffset(end, ReadMaxRows(3))
+        with pytest.raises(DataLossError, match=r"lease of batch 1 of .* expired"):
+            reader.commit(end)
+    lenient = new_reader(failOnDataLoss="false")
+    later = lenient.latestOffset(end, ReadMaxRows(3))
+    assert values(lenient, end, later) == numbered(3)
+
+
 def test_a_random_subscription_is_held_briefly_until_its_name_is_safe(servers: str, client: Client, queue: str) -> None:
     push(client, queue, numbered(3))
     given = {"lmq.servers": servers, "subscribe": queue}

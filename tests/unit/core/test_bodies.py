@@ -10,6 +10,7 @@ import pytest
 
 from lmqcluster.core import Machine, Op
 from lmqcluster.core.backlog import CHUNK_SIZES
+from lmqcluster.core.backlogs import THIN_MAX
 from lmqcluster.core.message import loaded
 from lmqcluster.core.pages import PageError
 from lmqcluster.core.snapshot import Restoration
@@ -177,14 +178,40 @@ def test_a_snapshot_names_pages_of_bodies() -> None:
         assert set(view.pages) == set(driver.machine.backlogs.pages())
     in_memory = COUNT * SIZE - driver.machine.backlogs.paged_body_bytes
     assert len(msgpack.packb(rows)) < in_memory + 100 * COUNT
-    restoration = Restoration(paged_driver()[0].machine.__class__(compile_pattern))
-    restoration._machine.backlogs.store = pages
+    restored = restored_driver(rows, pages, driver.now_us)
+    assert restored.machine.backlogs.loads_total == 0
+    assert bodies(restored.pull(Q, COUNT)) == in_order(COUNT)
+
+
+def restored_driver(rows: list[list[object]], pages: MemoryPages, now_us: int) -> Driver:
+    """A machine restored from these rows that shares the pages."""
+    machine = Machine(compile_pattern)
+    machine.backlogs.store, machine.backlogs.resident_bytes_max = pages, 0
+    restoration = Restoration(machine)
     for row in rows:
         restoration.take(row)
     restored = Driver(restoration.finish())
-    assert restored.machine.backlogs.loads_total == 0
-    restored.now_us = driver.now_us
-    assert bodies(restored.pull(Q, COUNT)) == in_order(COUNT)
+    restored.now_us = now_us
+    return restored
+
+
+def test_chunks_are_gathered_again_in_the_same_order_on_a_restored_machine() -> None:
+    """More chunks become thin at once than one batch gathers, the last one first; pages must have the same names everywhere."""
+    driver, pages = paged_driver()
+    push_plain(driver, 600)
+    driver.machine.backlogs.page_out(1_000)
+    leased = numbers(driver.pull(Q, 600))
+    driver.ack(Q, *[number for place, number in enumerate(leased) if place % 3][::-1])
+    assert len(driver.machine.backlogs.thin) > 2 * THIN_MAX
+    with driver.machine.freeze_view(pages=True) as view:
+        rows = [over_the_wire(record) for record in view.records()]
+    restored = restored_driver(rows, pages, driver.now_us)
+    while driver.machine.backlogs.thin:
+        for machine in (driver, restored):
+            machine.tick()
+            machine.machine.backlogs.page_out(1_000)
+        assert set(restored.machine.backlogs.pages()) == set(driver.machine.backlogs.pages())
+    assert not restored.machine.backlogs.thin
 
 
 def test_a_lost_page_stops_who_reads_it_and_not_the_machine() -> None:

@@ -99,3 +99,17 @@ def test_malformed_commands_store_nothing(driver: Driver, key: Any, producer: An
     assert result.reason.startswith("ValueError")
     assert Q not in driver.machine.queues
     assert len(driver.machine.producers) == 0
+
+
+def test_a_refused_push_of_a_producer_that_gets_an_owner_is_stored_once(driver: Driver) -> None:
+    """A client that sends its first token repeats what a full queue has refused, and what it has stored."""
+    driver.do(Op.SET_PROPERTIES, Q, [[b"max_items", 1]])
+    assert [flags(push(driver, first, body)) for first, body in ((1, b"a"), (2, b"b"))] == [[0], [PushFlag.FULL]]
+    assert driver.drain(Q) == [b"a"]
+    driver.do(Op.SET_PROPERTIES, Q, [[b"max_items", 5]])
+    assert flags(push(driver, 3, b"c")) == [0]
+    assert flags(push(driver, 3, b"c", owner=b"token")) == [KNOWN]
+    assert records(copied(driver.machine)) == records(driver.machine)
+    assert flags(push(driver, 2, b"b", owner=b"token")) == [0]
+    assert flags(push(driver, 2, b"b", owner=b"token")) == [KNOWN]
+    assert driver.drain(Q) == [b"c", b"b"]

@@ -9,6 +9,7 @@ import pytest
 
 from lmqcluster.core import Fault, Op
 from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.transactions import Conflict
 from tests.property.driver import Driver, copied, records
 
 Q = b"q"
@@ -92,6 +93,25 @@ def test_keys_and_scopes_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyP
     driver.wait(600)
     driver.tick()
     assert _keyed(driver, THIEF, b"3", b"x") == [0]
+
+
+def test_a_transaction_may_use_all_keys_that_are_left_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 5})
+    driver = Driver(version=3)
+    _keyed(driver, THIEF, b"0", b"x")
+
+    def push(*keys: bytes) -> Any:
+        operations = [[Op.PUSH_TRAITS, Q, [b"x", None, [], key, []]] for key in keys]
+        return driver.do(Op.TRANSACTION, operations, THIEF)
+
+    refused = push(b"1", b"2", b"3", b"4", b"5")
+    assert isinstance(refused, Conflict)
+    assert (refused.failed, refused.code) == (4, "quota_exceeded")
+    # A repeated key, and one known from before, take nothing.
+    assert [flag for flag, _sequence in push(b"1", b"0", b"1", b"2", b"3", b"4")] == [0, 4, 4, 0, 0, 0]
+    assert driver.machine.quotas.used(Kind.KEYS, THIEF) == 5
+    assert push(b"5").code == "quota_exceeded"
+    assert driver.drain(Q) == [b"x"] * 5
 
 
 def test_10_010_subscriptions_of_one_token_leave_room_for_others(driver: Driver) -> None:

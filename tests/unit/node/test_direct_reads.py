@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from lmqcluster.core.commands import Delivered
 from lmqcluster.node.queues import node_session
+from lmqcluster.node.queues.direct_reads import DirectRead
 from lmqcluster.node.queues.node_session import OWNER, TTL_S, NodeSession
 from lmqcluster.node.queues.open_reads import OpenReads
 from lmqcluster.testing.node import MemoryNode
@@ -186,6 +189,38 @@ def test_a_node_that_takes_no_commands_says_so() -> None:
         await turns()
         assert client.heard == ["shutting_down"]
         node.service.proposer.resume()
+        session.close()
+
+    run(main)
+
+
+def test_what_comes_when_the_node_has_another_session_is_not_handed_out() -> None:
+    async def main(node: MemoryNode) -> None:
+        session, reads = bench(node)
+        await push(node, b"q", b"1", b"2")
+        ended = await session.id()
+        client = Client()
+        assert take(reads, client)
+        # The delivery is on its way; the node hears first that its session has ended, and opens another one.
+        hear = node.service.board.session_ended[:]
+        node.service.board.session_ended.clear()
+        pulled = DirectRead.pulled
+
+        def late(self: DirectRead, token: Any, delivered: list[Delivered]) -> None:
+            late_ones.append((self, token, delivered))
+
+        late_ones: list[tuple[DirectRead, Any, list[Delivered]]] = []
+        with mock.patch.object(DirectRead, "pulled", late):
+            await turns()
+        assert await node.service.sessions.end(ended, OWNER)
+        session.lost(ended)
+        node.service.board.session_ended += hear
+        assert await session.id() != ended
+        for one in late_ones:
+            pulled(*one)
+        await turns()
+        assert client.heard == ["not taken"]
+        assert await contents(reads) == [b"1", b"2"]
         session.close()
 
     run(main)

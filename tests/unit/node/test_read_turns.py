@@ -244,3 +244,64 @@ def test_a_read_for_which_the_session_has_no_room_left_is_not_told_that_the_queu
         session.close()
 
     run(main)
+
+
+def test_what_came_while_the_node_opened_another_session_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        await push(node, b"q", b"1")
+        delivered, lost = node.service.delivered, []
+
+        async def late(*arguments: Any, **more: Any) -> list[Delivered]:
+            found = await delivered(*arguments, **more)
+            if not lost:
+                lost.append(found[0][1])
+                ended = await session.id()
+                assert await node.service.sessions.end(ended, OWNER)
+                assert await session.id() != ended
+            return found
+
+        monkeypatch.setattr(node.service, "delivered", late)
+        ((_, number, _, message),) = await reads.take(b"q")
+        assert (message.content, number == lost[0]) == (b"1", False)
+        assert await reads.confirm_soon(b"q", lost) == [False]
+        assert await reads.confirm_soon(b"q", [number]) == [True]
+        session.close()
+
+    run(main)
+
+
+def test_thousands_of_messages_of_a_lost_connection_return_in_their_order() -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        wanted = [b"%04d" % number for number in range(2_500)]
+        for start in range(0, len(wanted), 500):
+            await push(node, b"q", *wanted[start : start + 500])
+        held = await reads.take(b"q", count=len(wanted))
+        assert len(held) == len(wanted)
+        reads.abort_numbers_soon({b"q": [number for _, number, _, _ in held]})
+        assert [one[3].content for one in await reads.take(b"q", count=len(wanted))] == wanted
+        session.close()
+
+    run(main)
+
+
+def test_each_of_thousands_of_confirmations_of_a_turn_hears_of_its_own_items() -> None:
+    async def main(node: MemoryNode) -> None:
+        session = NodeSession(node.service)
+        reads = OpenReads(node.service, session)
+        for _ in range(5):
+            await push(node, b"q", *[b"x"] * 500)
+        numbers = [number for _, number, _, _ in await reads.take(b"q", count=2_500)]
+        # Every third is open no more, in parts that do not divide a command.
+        closed = numbers[::3]
+        assert await reads.confirm_soon(b"q", closed) == [True] * len(closed)
+        parts = [numbers[start : start + 7] for start in range(0, len(numbers), 7)]
+        ends = [reads.confirm_soon(b"q", part) for part in parts]
+        gone = set(closed)
+        assert [await end for end in ends] == [[number not in gone for number in part] for part in parts]
+        session.close()
+
+    run(main)

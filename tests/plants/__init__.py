@@ -1,0 +1,4 @@
+"""Planted bugs: small changes of the sources, each with the checks that must fail once it is made.
+
+`python -m tests.plants` applies each to a copy of the sources and runs its checks there.
+"""

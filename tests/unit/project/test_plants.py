@@ -1,0 +1,34 @@
+"""The list of planted bugs fits the sources; `python -m tests.plants` shows that the checks find them."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+
+import pytest
+
+from tests.plants.plant import ROOT, Plant, load_plants
+from tests.simulation.profiles import PROFILES
+from tests.simulation.subjects import SUBJECTS
+
+PLANTS = load_plants()
+
+
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
+def test_what_a_plant_replaces_is_there_once(plant: Plant) -> None:
+    for file, text in plant.edited().items():
+        assert text != (ROOT / file).read_text(encoding="utf-8")
+        ast.parse(text)
+    assert bool(plant.checks) != bool(plant.harmless)
+
+
+@pytest.mark.parametrize("check", sorted({check for plant in PLANTS.values() for check in plant.checks}))
+def test_a_check_can_be_run(check: str) -> None:
+    kind, *more = shlex.split(check)
+    if kind == "sim":
+        subject, profile, seed, seeds = more
+        assert subject in SUBJECTS
+        assert set(profile.split(",")) <= PROFILES.keys()
+        assert int(seed) >= 0 < int(seeds)
+    else:
+        assert (ROOT / kind.partition("::")[0]).exists()
