@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import ssl
 from asyncio import Future
@@ -25,20 +26,21 @@ from .calls import (
     PullOptions,
     Push,
     PushMany,
-    Settle,
-    SettleMany,
+    Sender,
+    Settlement,
     WaitingCall,
     push_texts,
 )
 from .job_calls import JobCalls
 from .message import Message
 from .messages import Messages
-from .options import BatchOptions, Header, Place, PushOptions, give_back_options, packed_push_options, random_key
+from .options import BatchOptions, Header, PushOptions, packed_push_options, random_key
 from .queue_calls import QueueCalls
 from .replies import decode_strings, push_text
 from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
-from .session import Sender, Session, SessionSettings
+from .session import Session, SessionSettings
 from .session_calls import SessionClient
+from .settle_calls import SettleCalls
 from .shared_requests import ITEM_BYTES_MAX
 from .tls import chosen_context
 from .transactions import TransactionCalls
@@ -54,7 +56,7 @@ _BATCH_BYTES = 8 * 1024 * 1024
 _WAIT_S_MAX = 1e8
 
 
-class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionClient):
+class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCalls, SessionClient):
     """A connection to the cluster through any of its nodes.
 
     ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit; without it the first call
@@ -145,6 +147,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         self._option_pull_heads = Heads(b"pull", 3)
         self._option_pull_many_heads = Heads(b"pull_many", 4)
         self._settle_heads = {verb: Heads(verb, 2) for verb in (b"done", b"release", b"retain")}
+        self._patient = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -166,6 +169,17 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
             grace_s: how long to wait for answers, default ``timeout_s``. Calls without one by then fail.
         """
         await self._session.close(self._timeout_s if grace_s is None else grace_s)
+
+    @property
+    def settlements_given_up(self) -> int:
+        """How many acks, nacks and the like have ended without a known outcome since the client was made."""
+        return self._session.kept.given_up
+
+    def _until_known(self) -> Self:
+        """The same client, except that its settlements end only when their outcome is known, or when it is closed."""
+        patient = copy.copy(self)
+        patient._patient = True
+        return patient
 
     @property
     def address(self) -> NodeAddress | None:
@@ -454,128 +468,13 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         for message in [pulled] if isinstance(pulled, Message) else pulled or ():
             by_queue.setdefault(message.queue, []).append(message.id)
         for queue, ids in by_queue.items():
-            call = self._settle_many_call(b"put_back_many", queue, ids, ends=True)
+            call = self._until_known()._settle_many_call(b"put_back_many", queue, ids, ends=True)
             call.future.add_done_callback(note_failure)
             self._session.enqueue(call, internal=True)
 
-    # --- settle ---------------------------------------------------------------------------------------------------
-
-    def done(self, queue: Name, message_id: Name) -> Future[bool]:
-        """Ack: remove a message for good.
-
-        Returns:
-            Awaited: whether its lease was alive. If not, it has been or will be redelivered, or was settled before. That stays
-            exact when the connection is lost and the client repeats the request.
-
-        Raises:
-            LmqError: awaited: ``unknown_outcome`` if no node answers in time.
-        """
-        return self._settle(b"done", queue, message_id, ends=True)
-
-    def release(
-        self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail"
-    ) -> Future[bool]:
-        """Nack: give a message back for redelivery; costs a retry. Result as `done`.
-
-        Args:
-            queue, message_id: the message.
-            delay: seconds after which it is due again; None = what the queue says, which is at once if it says nothing.
-            place: ``"tail"``, behind those that wait; ``"keep"``, where it was; ``"head"``, before all others.
-        """
-        if delay is None and place == "tail":
-            return self._settle(b"release", queue, message_id, ends=True)
-        return self._settle_with(b"release", queue, message_id, give_back_options(delay, place), ends=True)
-
-    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> Future[bool]:
-        """Extend: restart a message's lease.
-
-        Args:
-            queue, message_id: the message.
-            lease: how long it lasts from now on, in seconds; None = the queue's ``timeout``.
-
-        Returns:
-            Awaited: whether the lease is alive.
-        """
-        if lease is None:
-            return self._settle(b"retain", queue, message_id, ends=False)
-        return self._settle_with(b"retain", queue, message_id, {"lease": lease}, ends=False)
-
-    async def put_back(self, queue: Name, message_id: Name) -> bool:
-        """Give a message back as if it had never been pulled: no retry is charged. Result as `done`."""
-        return (await self.put_back_many(queue, [message_id]))[0]
-
-    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
-        """Ack several messages of one queue. Results in their order, each as `done`; a queue that is not there gives False."""
-        return self._settle_many(b"done_many", queue, message_ids, ends=True)
-
-    def release_many(
-        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
-    ) -> Future[list[bool]]:
-        """Nack several messages of one queue, see `done_many` and `release`."""
-        return self._settle_many(b"release_many", queue, message_ids, give_back_options(delay, place), ends=True)
-
-    def retain_many(
-        self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None
-    ) -> Future[list[bool]]:
-        """Extend the leases of several messages of one queue, see `done_many` and `retain`."""
-        options = None if lease is None else {"lease": lease}
-        return self._settle_many(b"retain_many", queue, message_ids, options, ends=False)
-
-    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
-        """Give several messages of one queue back without a charged retry, see `done_many` and `put_back`."""
-        return self._settle_many(b"put_back_many", queue, message_ids, ends=True)
-
-    def _settle(self, verb: bytes, queue: Name, message_id: Name, *, ends: bool) -> Future[bool]:
-        loop = self._loop or self._bind()
-        head, item = self._settle_heads[verb][queue], pack_raw(name_bytes(message_id))
-        future: Future[bool] = Future(loop=loop)
-        self._sender.submit(Settle(future, head + item, loop.time() + self._timeout_s, ends, head, item))
-        return future
-
-    def _settle_with(
-        self, verb: bytes, queue: Name, message_id: Name, options: dict[str, Any], *, ends: bool
-    ) -> Future[bool]:
-        loop = self._loop or self._bind()
-        body = request_body(verb, [name_bytes(queue), name_bytes(message_id), options])
-        future: Future[bool] = Future(loop=loop)
-        self._sender.submit(Settle(future, body, loop.time() + self._timeout_s, ends))
-        return future
-
-    def _settle_many(
-        self,
-        verb: bytes,
-        queue: Name,
-        message_ids: Sequence[Name],
-        options: dict[str, Any] | None = None,
-        *,
-        ends: bool,
-    ) -> Future[list[bool]]:
-        call = self._settle_many_call(verb, queue, message_ids, options, ends=ends)
-        if message_ids:
-            self._submit(call)
-        else:
-            call.future.set_result([])
-        return call.future
-
-    def _settle_many_call(
-        self,
-        verb: bytes,
-        queue: Name,
-        message_ids: Sequence[Name],
-        options: dict[str, Any] | None = None,
-        *,
-        ends: bool,
-    ) -> SettleMany:
-        if isinstance(message_ids, (str, bytes)):
-            raise TypeError("message_ids must be a list of ids")
-        loop = self._loop or self._bind()
-        ids = [name_bytes(message_id) for message_id in message_ids]
-        body = request_body(verb, [name_bytes(queue), ids, *([options] if options else ())])
-        return SettleMany(Future(loop=loop), body, loop.time() + self._timeout_s, ends, len(message_ids))
-
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    def _call(self, kind: type[Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
+    def _call(self, kind: Callable[..., Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
         loop = self._loop or self._bind()
         call = kind(Future(loop=loop), body, decode, loop.time() + self._timeout_s)
         self._submit(call)
@@ -586,6 +485,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, TransactionCalls, SessionCli
         return self._loop
 
     def _submit(self, call: Call) -> None:
+        if self._session.kept.asked and isinstance(call, Settlement):
+            self._session.kept.join(call)
         if len(call.body) < _LARGE_BYTES:
             self._sender.submit(call)
         else:

@@ -23,7 +23,7 @@ class CallBase(ABC):
     """Sends requests."""
 
     @abstractmethod
-    def _call(self, kind: type[Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
+    def _call(self, kind: Callable[..., Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
         """Send a request; awaited, the future gives the decoded answer."""
 
 

@@ -18,7 +18,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .shared_requests import SharedPull
 
 __all__ = [
-    "Call", "Control", "Moved", "Once", "OptionPull", "Pull", "PullOptions", "Push", "PushMany", "Settle", "SettleMany",
-    "Transaction", "WaitingCall", "push_texts", "wait_left",
+    "Call", "Control", "Moved", "Once", "OptionPull", "Pull", "PullOptions", "Push", "PushMany", "Sender", "Settle",
+    "SettleMany", "Settlement", "Transaction", "WaitingCall", "push_texts", "wait_left",
 ]  # fmt: skip
 
 _packed_wait = lru_cache(maxsize=256)(pack)
@@ -91,6 +91,19 @@ class Call:
 
     def renew(self, now: float) -> None:
         """Called before the call is sent, first or again, other than on the straight path."""
+
+
+class Sender(Protocol):
+    """Takes calls; their futures tell what came of them."""
+
+    def submit_push(self, call: Push, /) -> None:
+        """Take a push."""
+
+    def submit(self, call: Call, /) -> None:
+        """Take any other call."""
+
+    def enqueue(self, call: Call, /) -> None:
+        """Take a large call, of any kind."""
 
 
 class WaitingCall(Call):
@@ -192,21 +205,47 @@ def push_texts(results: Sequence[bytes]) -> list[str]:
     return list(map(push_text, results))
 
 
-class Settle(Call):
-    """An ack, nack or extend of one message; the result is whether it found the lease alive.
+class Settlement(Call):
+    """A request that settles deliveries. In doubt it is repeated as one that asks what became of an earlier attempt.
 
     Attributes:
-        ends: whether the receipt is dead afterwards, which is not so for extend.
+        ends: whether a receipt is dead afterwards, which is not so for extend.
+        patient: whether its caller waits until the outcome is known, however long that takes.
     """
 
-    __slots__ = ("ends",)
+    __slots__ = ("ends", "patient")
 
+    ends: bool
+    patient: bool
+
+    def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
+        """In doubt, ask as for a repetition."""
+        if self.doubt and self.ends:
+            self.ask_again()
+
+    def repetition(self) -> bytes:
+        """The body of a repetition, by which two calls are known to ask for the same."""
+        raise NotImplementedError
+
+    def ask_again(self) -> None:
+        """Become a repetition; of no effect the second time."""
+        self.body = self.repetition()
+
+
+class Settle(Settlement):
+    """An ack, nack or extend of one message; the result is whether it found the lease alive."""
+
+    __slots__ = ()
+
+    # Redefined instead of calling the parent's: this is the hot path.
     def __init__(
         self,
         future: asyncio.Future[bool],
         body: bytes,
         deadline: float,
+        *,
         ends: bool,
+        patient: bool,
         share: bytes | None = None,
         item: bytes = b"",
     ) -> None:
@@ -218,13 +257,20 @@ class Settle(Call):
         self.item = item
         self.share = share
         self.ends = ends
+        self.patient = patient
 
-    def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
-        """In doubt, ask as for a repetition, which only the batch methods can."""
-        if self.doubt and self.ends and self.decode is _is_ok:
-            method, (queue, receipt, *options) = unpack_body(self.body)
-            self.body = request_body(method + b"_many", [queue, [receipt], _again(options)])
-            self.decode = _only_result
+    def repetition(self) -> bytes:
+        """The body as a batch, because only the batch methods can be asked for a repetition."""
+        if self.decode is not _is_ok:
+            return self.body
+        method, (queue, receipt, *options) = unpack_body(self.body)
+        return request_body(method + b"_many", [queue, [receipt], _again(options)])
+
+    def ask_again(self) -> None:
+        """Become a repetition, which has a request of its own."""
+        self.body = self.repetition()
+        self.decode = _only_result
+        self.share = None
 
     def refused(self, error: LmqError) -> None:
         """There is no such lease."""
@@ -263,17 +309,25 @@ def _again(options: list[Any]) -> dict[Any, Any]:
     return {"again": True, **(options[0] if options else {})}
 
 
-class SettleMany(Call):
+class SettleMany(Settlement):
     """As `Settle` for several messages of one queue."""
 
-    __slots__ = ("again", "count", "ends")
+    __slots__ = ("_is_repetition", "count")
 
     def __init__(
-        self, future: asyncio.Future[list[bool]], body: bytes, deadline: float, ends: bool, count: int
+        self,
+        future: asyncio.Future[list[bool]],
+        body: bytes,
+        deadline: float,
+        *,
+        ends: bool,
+        patient: bool,
+        count: int,
     ) -> None:
         super().__init__(future, body, self._results, deadline)
-        self.again = False
+        self._is_repetition = False
         self.ends = ends
+        self.patient = patient
         self.count = count
 
     def _results(self, results: list[bool | None]) -> list[bool]:
@@ -281,12 +335,17 @@ class SettleMany(Call):
             raise ValueError(f"expected {self.count} results")
         return known_results(results)
 
-    def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
-        """In doubt, ask as for a repetition."""
-        if self.doubt and self.ends and not self.again:
-            method, (queue, receipts, *options) = unpack_body(self.body)
-            self.body = request_body(method, [queue, receipts, _again(options)])
-            self.again = True
+    def repetition(self) -> bytes:
+        """The same batch."""
+        if self._is_repetition:
+            return self.body
+        method, (queue, receipts, *options) = unpack_body(self.body)
+        return request_body(method, [queue, receipts, _again(options)])
+
+    def ask_again(self) -> None:
+        """Become a repetition."""
+        self.body = self.repetition()
+        self._is_repetition = True
 
     def refused(self, error: LmqError) -> None:
         """There is no such queue."""
@@ -439,25 +498,44 @@ class OptionPull(Pull):
             self.body += self.tail
 
 
-class Transaction(Call):
+class Transaction(Settlement):
     """Several operations in one step."""
 
-    __slots__ = ("again",)
+    __slots__ = ("_is_repetition",)
 
     HEAD = pack_raw(b"transaction")
     """What the body begins with; it is followed by the number of arguments."""
 
     def __init__(
-        self, future: asyncio.Future[Any], operations: bytes, decode: Callable[[Any], Any], deadline: float
+        self,
+        future: asyncio.Future[Any],
+        operations: bytes,
+        decode: Callable[[Any], Any],
+        deadline: float,
+        *,
+        ends: bool,
+        patient: bool,
     ) -> None:
         super().__init__(future, self.HEAD + _ONE + operations, decode, deadline)
-        self.again = False
+        self._is_repetition = False
+        self.ends = ends
+        self.patient = patient
 
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
-        """In doubt, ask as for a repetition."""
-        if self.doubt and not self.again:
-            self.body = self.HEAD + _TWO + self.body[len(self.HEAD) + 1 :] + pack({"again": True})
-            self.again = True
+        """In doubt, ask as for a repetition, which the keys of pushes make possible where nothing is settled."""
+        if self.doubt:
+            self.ask_again()
+
+    def repetition(self) -> bytes:
+        """The same operations."""
+        if self._is_repetition:
+            return self.body
+        return self.HEAD + _TWO + self.body[len(self.HEAD) + 1 :] + pack({"again": True})
+
+    def ask_again(self) -> None:
+        """Become a repetition."""
+        self.body = self.repetition()
+        self._is_repetition = True
 
 
 def _unless_empty(pulled: Any) -> Any:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from lmqcluster.wire.errors import LmqError
 
 from .async_client import AsyncClient
-from .calls import Call, Once, OptionPull, Pull, Push
+from .calls import Call, Once, OptionPull, Pull, Push, Settlement
 from .connection import NONSENSE
 from .line import BROKEN, Line
 from .message import logger
@@ -258,6 +258,13 @@ class Direct:
             threading.Thread(target=self._give_back, args=(line, call), name="lmqcluster-pull", daemon=True).start()
         else:
             line.close()
+        if isinstance(call, Settlement):
+            self._loop.call_soon_threadsafe(self._go_on_alone, call)
+
+    def _go_on_alone(self, call: Settlement) -> None:
+        """Go on with a settlement whose caller has gone."""
+        if call.lost("its caller was interrupted") and call.future.cancel():
+            self._session.enqueue(call)
 
     def _give_back(self, line: Line, call: Pull) -> None:
         """Have the node forget a pull; a message that it has sent already goes back."""

@@ -22,7 +22,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lmqcluster.wire.errors import LmqError, Outcome
 
@@ -31,11 +31,12 @@ from .backoff import Backoff
 from .calls import Call, Control, Pull, Push
 from .connection import Connection
 from .in_memory import IN_MEMORY, connect
+from .kept_settlements import KeptSettlements
 from .probe import Answers, Speaks, what_answers
 from .replies import RETRY_ELSEWHERE, parse_error
 from .tls import explain
 
-__all__ = ["Sender", "Session", "SessionSettings", "closed_error"]
+__all__ = ["Session", "SessionSettings", "closed_error"]
 
 _SWEEP_S = 0.25
 _DRAIN_SWEEPS = 2
@@ -47,19 +48,6 @@ _CANCEL_S = 1.0
 """How long a client that is being closed waits for the answers to pulls that it has cancelled."""
 _TURN_BYTES = 1024 * 1024
 """About how much of the backlog is written in one turn of the event loop."""
-
-
-class Sender(Protocol):
-    """Takes calls; their futures tell what came of them."""
-
-    def submit_push(self, call: Push, /) -> None:
-        """Take a push."""
-
-    def submit(self, call: Call, /) -> None:
-        """Take any other call."""
-
-    def enqueue(self, call: Call, /) -> None:
-        """Take a large call, of any kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +97,7 @@ class Session:
         self._late = settings.late
         self._token = settings.token
         self._tls = settings.tls
+        self.kept = KeptSettlements(settings.timeout_s)
         self._denied_by: set[NodeAddress] = set()  # since the last connection that stood
 
         self._producer = producer or os.urandom(16)
@@ -227,7 +216,7 @@ class Session:
                 return
             call = backlog[0]
             size = len(call.body)
-            if not call.future.done():
+            if not self._is_over(call):
                 if isinstance(call, Push) and not self._number(connection, call):
                     return
                 call.renew(now)
@@ -311,7 +300,7 @@ class Session:
             self._drain(connection, error)
         elif error.code == "unknown_outcome":
             # The node does not know either: the same as if it had gone.
-            if call.lost(error.message):
+            if call.lost(error.message) or not self._is_over(call):
                 self._refused.append(call)
             self._drain(connection, error)
         else:
@@ -319,7 +308,7 @@ class Session:
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
         """Sort what was under way into what is sent again and what is given up, and go to the next node."""
-        again = [call for call in connection.pending.values() if call.lost(reason)]
+        again = [call for call in connection.pending.values() if call.lost(reason) or not self._is_over(call)]
         if connection is not self._connection:
             return  # It had not become the session's yet; the connector sees to it.
         if self._drain_sweeps == 0:
@@ -487,7 +476,7 @@ class Session:
         if connection is not None and connection.pending:
             late = [call for call in connection.pending.values() if call.deadline <= now]
             for call in late:
-                call.fail(self._timed_out(call, sent=True))
+                self._expire(call, now, sent=True)
             if late:
                 # Whatever hangs at that node, it must not fill up our table.
                 connection.abort(f"no answer to a call within {self.timeout_s:g} s")
@@ -495,13 +484,22 @@ class Session:
                 self._check_health(connection)
         for call in (*self._refused, *self._backlog):
             if call.deadline <= now:
-                call.fail(self._timed_out(call, sent=False))
+                self._expire(call, now, sent=False)
         if any(call.future.done() for call in self._backlog):
-            self._backlog = deque(call for call in self._backlog if not call.future.done())
+            self._backlog = deque(call for call in self._backlog if not self._is_over(call))
             self._backlog_bytes = sum(len(call.body) for call in self._backlog)
         self._note_progress()
         if any(True for _ in self._unanswered()):
             self._start_sweeper()
+
+    def _expire(self, call: Call, now: float, *, sent: bool) -> None:
+        error = self._timed_out(call, sent=sent)
+        if not self.kept.keep(call, now, error):
+            call.fail(error)
+
+    def _is_over(self, call: Call) -> bool:
+        """Whether nobody needs an answer to a call: not its caller, and not the client itself."""
+        return call.future.done() and not (call.future.cancelled() and self.kept.keep(call, self.loop.time()))
 
     def _timed_out(self, call: Call, *, sent: bool) -> LmqError:
         if sent or call.doubt:
@@ -570,6 +568,7 @@ class Session:
         if self._connector is not None:
             self._connector.cancel()
             await asyncio.wait([self._connector])
+        self.kept.give_up_all()
         connection = self._connection
         pending = list(connection.pending.values()) if connection is not None else []
         for call in pending:

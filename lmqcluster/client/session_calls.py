@@ -135,7 +135,7 @@ class ClientSession:
 
     It is part of the cluster's state: the loss of a node does not end it. It ends with the block, or when the client could not
     renew it for `ttl` seconds; then `lost` is true, its messages are back in their queues, and its calls raise
-    ``session_lost``.
+    ``session_lost``. A client that gives up settlements renews its sessions no more, so that nothing stays leased for ever.
 
     Attributes:
         id: known within the block.
@@ -147,6 +147,7 @@ class ClientSession:
         self._client = client
         self._lost = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
+        self._given_up = 0
         self._received: dict[bytes, Received] = {}
         self.ttl = ttl
         self.id = ""
@@ -163,6 +164,7 @@ class ClientSession:
 
     async def __aenter__(self) -> Self:
         began = asyncio.get_running_loop().time()
+        self._given_up = self._client.settlements_given_up
         self.id = await self._client.open_session(self.ttl)
         self.until = began + self.ttl
         self._renewing = asyncio.create_task(self._renew())
@@ -188,6 +190,10 @@ class ClientSession:
         loop = asyncio.get_running_loop()
         while not self.lost:
             await asyncio.sleep(self.ttl / 3)
+            if self._client.settlements_given_up != self._given_up:
+                logger.warning("a session is not renewed any more, because the client has given up settlements")
+                self._lost.set()
+                return
             began = loop.time()
             try:
                 async with asyncio.timeout_at(self.until):
@@ -281,6 +287,11 @@ class ClientSession:
 
 class SessionClient(SessionCalls):
     """What a session needs of its client."""
+
+    @property
+    @abstractmethod
+    def settlements_given_up(self) -> int:
+        """How many settlements have ended without a known outcome: what they were for stays leased as long as the session."""
 
     @abstractmethod
     def pull(

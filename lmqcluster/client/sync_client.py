@@ -111,6 +111,11 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         await self._client.close(grace_s)
 
     @property
+    def settlements_given_up(self) -> int:
+        """How many acks, nacks and the like have ended without a known outcome, see `AsyncClient.settlements_given_up`."""
+        return self._client.settlements_given_up
+
+    @property
     def address(self) -> NodeAddress | None:
         """The node that the client is connected to at present, as ``(host, port)``."""
         return self._client.address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, Unpack
 
@@ -20,7 +21,7 @@ from .requests import encode_content, name_bytes, pack_array
 __all__ = ["Operations", "SyncTransaction", "Transaction", "TransactionCalls"]
 
 _FOUR = b"\x94"
-_Send = Callable[[bytes, Callable[[Any], Any]], Future[list[str]]]
+_Send = Callable[[bytes, Callable[[Any], Any], bool], Future[list[str]]]
 
 
 class Settleable(Protocol):
@@ -111,7 +112,7 @@ class Operations:
             if len(operations) > REQUEST_BYTES_MAX:
                 reason = f"the transaction has {len(operations)} bytes, a request may have {REQUEST_BYTES_MAX}"
                 raise LmqError("too_large", reason)
-            self.results = await self._send(operations, self._decode)
+            self.results = await self._send(operations, self._decode, self._ends)
         else:
             self.results = []
         for message in self._settled:
@@ -174,6 +175,8 @@ class SyncTransaction(Operations):
 class TransactionCalls(CallBase):
     """Transactions."""
 
+    _patient: bool
+
     def transaction(self) -> Transaction:
         """Several operations in one step: all of them are done, or none.
 
@@ -192,5 +195,5 @@ class TransactionCalls(CallBase):
         """
         return Transaction(self._send_transaction)
 
-    def _send_transaction(self, operations: bytes, decode: Callable[[Any], Any]) -> Future[list[str]]:
-        return self._call(calls.Transaction, operations, decode)
+    def _send_transaction(self, operations: bytes, decode: Callable[[Any], Any], ends: bool) -> Future[list[str]]:
+        return self._call(partial(calls.Transaction, ends=ends, patient=self._patient), operations, decode)
