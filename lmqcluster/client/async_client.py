@@ -22,6 +22,7 @@ from .calls import (
     Call,
     Once,
     OptionPull,
+    Persistence,
     Pull,
     PullOptions,
     Push,
@@ -147,7 +148,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         self._option_pull_heads = Heads(b"pull", 3)
         self._option_pull_many_heads = Heads(b"pull_many", 4)
         self._settle_heads = {verb: Heads(verb, 2) for verb in (b"done", b"release", b"retain")}
-        self._patient = False
+        self._persistence = Persistence.WHILE_UNKNOWN
 
     async def __aenter__(self) -> Self:
         try:
@@ -175,11 +176,11 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         """How many acks, nacks and the like have ended without a known outcome since the client was made."""
         return self._session.kept.given_up
 
-    def _until_known(self) -> Self:
-        """The same client, except that its settlements end only when their outcome is known, or when it is closed."""
-        patient = copy.copy(self)
-        patient._patient = True
-        return patient
+    def _settling(self, persistence: Persistence) -> Self:
+        """The same client, except for how long it repeats settlements."""
+        client = copy.copy(self)
+        client._persistence = persistence
+        return client
 
     @property
     def address(self) -> NodeAddress | None:
@@ -468,7 +469,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         for message in [pulled] if isinstance(pulled, Message) else pulled or ():
             by_queue.setdefault(message.queue, []).append(message.id)
         for queue, ids in by_queue.items():
-            call = self._until_known()._settle_many_call(b"put_back_many", queue, ids, ends=True)
+            call = self._settling(Persistence.UNTIL_KNOWN)._settle_many_call(b"put_back_many", queue, ids, ends=True)
             call.future.add_done_callback(note_failure)
             self._session.enqueue(call, internal=True)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from .shared_requests import SharedPull
 
 __all__ = [
-    "Call", "Control", "Moved", "Once", "OptionPull", "Pull", "PullOptions", "Push", "PushMany", "Sender", "Settle",
-    "SettleMany", "Settlement", "Transaction", "WaitingCall", "push_texts", "wait_left",
+    "Call", "Control", "Moved", "Once", "OptionPull", "Persistence", "Pull", "PullOptions", "Push", "PushMany", "Sender",
+    "Settle", "SettleMany", "Settlement", "Transaction", "WaitingCall", "push_texts", "wait_left",
 ]  # fmt: skip
 
 _packed_wait = lru_cache(maxsize=256)(pack)
@@ -205,18 +206,32 @@ def push_texts(results: Sequence[bytes]) -> list[str]:
     return list(map(push_text, results))
 
 
+class Persistence(Enum):
+    """How long the client repeats a settlement.
+
+    Attributes:
+        WHILE_AWAITED: until its caller is told, or has gone.
+        WHILE_UNKNOWN: until the outcome is known; the caller is told after ``timeout_s`` that it is not yet.
+        UNTIL_KNOWN: the same, and the caller is told then.
+    """
+
+    WHILE_AWAITED = auto()
+    WHILE_UNKNOWN = auto()
+    UNTIL_KNOWN = auto()
+
+
 class Settlement(Call):
     """A request that settles deliveries. In doubt it is repeated as one that asks what became of an earlier attempt.
 
     Attributes:
         ends: whether a receipt is dead afterwards, which is not so for extend.
-        patient: whether its caller waits until the outcome is known, however long that takes.
+        persistence: how long it is repeated if it ends a delivery.
     """
 
-    __slots__ = ("ends", "patient")
+    __slots__ = ("ends", "persistence")
 
     ends: bool
-    patient: bool
+    persistence: Persistence
 
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
         """In doubt, ask as for a repetition."""
@@ -245,7 +260,7 @@ class Settle(Settlement):
         deadline: float,
         *,
         ends: bool,
-        patient: bool,
+        persistence: Persistence,
         share: bytes | None = None,
         item: bytes = b"",
     ) -> None:
@@ -257,7 +272,7 @@ class Settle(Settlement):
         self.item = item
         self.share = share
         self.ends = ends
-        self.patient = patient
+        self.persistence = persistence
 
     def repetition(self) -> bytes:
         """The body as a batch, because only the batch methods can be asked for a repetition."""
@@ -321,13 +336,13 @@ class SettleMany(Settlement):
         deadline: float,
         *,
         ends: bool,
-        patient: bool,
+        persistence: Persistence,
         count: int,
     ) -> None:
         super().__init__(future, body, self._results, deadline)
         self._is_repetition = False
         self.ends = ends
-        self.patient = patient
+        self.persistence = persistence
         self.count = count
 
     def _results(self, results: list[bool | None]) -> list[bool]:
@@ -514,12 +529,12 @@ class Transaction(Settlement):
         deadline: float,
         *,
         ends: bool,
-        patient: bool,
+        persistence: Persistence,
     ) -> None:
         super().__init__(future, self.HEAD + _ONE + operations, decode, deadline)
         self._is_repetition = False
         self.ends = ends
-        self.patient = patient
+        self.persistence = persistence
 
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
         """In doubt, ask as for a repetition, which the keys of pushes make possible where nothing is settled."""

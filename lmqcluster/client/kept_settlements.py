@@ -14,7 +14,7 @@ from typing import Any
 
 from lmqcluster.wire.errors import LmqError
 
-from .calls import Call, Settlement
+from .calls import Call, Persistence, Settlement
 
 __all__ = ["KeptSettlements"]
 
@@ -61,10 +61,10 @@ class KeptSettlements:
         Returns:
             Whether the call goes on. Its caller has been told then, unless it waits for the outcome.
         """
-        if not isinstance(call, Settlement) or not call.ends:
+        if not isinstance(call, Settlement) or not call.ends or call.persistence is Persistence.WHILE_AWAITED:
             return False
         call.deadline = now + self._attempt_s
-        if call in self._calls or (call.patient and not call.future.done()):
+        if call in self._calls or (call.persistence is Persistence.UNTIL_KNOWN and not call.future.done()):
             return True
         if error is not None:
             text = f"{error.message}; the client goes on with the settlement until it knows the outcome"

@@ -11,7 +11,7 @@ from typing import Any
 from lmqcluster.wire.legacy_msgpack import pack_raw
 
 from .call_base import CallBase, Name
-from .calls import Call, Sender, Settle, SettleMany
+from .calls import Call, Persistence, Sender, Settle, SettleMany
 from .options import Place, give_back_options
 from .requests import Heads, name_bytes, request_body
 from .session import Session
@@ -27,7 +27,7 @@ class SettleCalls(CallBase):
     _loop: asyncio.AbstractEventLoop | None
     _timeout_s: float
     _settle_heads: dict[bytes, Heads]
-    _patient: bool
+    _persistence: Persistence
 
     @abstractmethod
     def _bind(self) -> asyncio.AbstractEventLoop:
@@ -111,7 +111,7 @@ class SettleCalls(CallBase):
             head + item,
             loop.time() + self._timeout_s,
             ends=ends,
-            patient=self._patient,
+            persistence=self._persistence,
             share=head,
             item=item,
         )
@@ -126,7 +126,7 @@ class SettleCalls(CallBase):
         loop = self._loop or self._bind()
         body = request_body(verb, [name_bytes(queue), name_bytes(message_id), options])
         future: Future[bool] = Future(loop=loop)
-        self._submit(Settle(future, body, loop.time() + self._timeout_s, ends=ends, patient=self._patient))
+        self._submit(Settle(future, body, loop.time() + self._timeout_s, ends=ends, persistence=self._persistence))
         return future
 
     def _settle_many(
@@ -161,4 +161,4 @@ class SettleCalls(CallBase):
         body = request_body(verb, [name_bytes(queue), ids, *([options] if options else ())])
         future: Future[list[bool]] = Future(loop=loop)
         deadline = loop.time() + self._timeout_s
-        return SettleMany(future, body, deadline, ends=ends, patient=self._patient, count=len(message_ids))
+        return SettleMany(future, body, deadline, ends=ends, persistence=self._persistence, count=len(message_ids))

@@ -175,7 +175,7 @@ class SyncTransaction(Operations):
 class TransactionCalls(CallBase):
     """Transactions."""
 
-    _patient: bool
+    _persistence: calls.Persistence
 
     def transaction(self) -> Transaction:
         """Several operations in one step: all of them are done, or none.
@@ -196,4 +196,4 @@ class TransactionCalls(CallBase):
         return Transaction(self._send_transaction)
 
     def _send_transaction(self, operations: bytes, decode: Callable[[Any], Any], ends: bool) -> Future[list[str]]:
-        return self._call(partial(calls.Transaction, ends=ends, patient=self._patient), operations, decode)
+        return self._call(partial(calls.Transaction, ends=ends, persistence=self._persistence), operations, decode)

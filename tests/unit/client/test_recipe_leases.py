@@ -5,19 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from lmqcluster import Client
 from lmqcluster.client import in_memory
-from lmqcluster.client.recipes import DistributedQueue, QueueOptions, TextSerializer
+from lmqcluster.client.calls import Settlement
+from lmqcluster.client.recipes import DistributedQueue, ErrorMode, QueueOptions, TextSerializer
 from lmqcluster.testing import MemoryCluster
 
 PATIENCE_S = 120.0
 OPTIONS = QueueOptions(safe=True, lease=3600, put_in_background=False)
 
 
-def until(probe: Callable[[], bool], what: str) -> None:
+def until(probe: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not probe():
         assert time.monotonic() < deadline, what
@@ -236,10 +238,13 @@ def test_what_an_exclusive_consumer_took_in_advance_waits_for_an_item_that_faile
     assert got == ["0", "1", "1", "2", "3", "4"]
 
 
+def settlements(client: Client) -> list[Settlement]:
+    """Those that the client has to send."""
+    return [call for call in tuple(client._client._session._backlog) if isinstance(call, Settlement)]
+
+
 @pytest.mark.parametrize("prefetch", [1, 5])
-def test_nothing_overtakes_an_item_whose_exclusive_consumer_could_not_acknowledge_it(
-    prefetch: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_overtakes_an_item_whose_exclusive_consumer_cannot_acknowledge_it(prefetch: int) -> None:
     got: list[str] = []
     go, begun = threading.Event(), threading.Event()
 
@@ -259,7 +264,36 @@ def test_nothing_overtakes_an_item_whose_exclusive_consumer_could_not_acknowledg
             accept = in_memory._clusters.pop(address)
             cut(client)
             go.set()
-            until(lambda: "was not settled" in caplog.text, "the ack is given up")
+            until(lambda: settlements(client), "the ack")
+            first = settlements(client)[0].deadline
+            until(lambda: settlements(client)[0].deadline > first, "its time is over")
+            assert got == ["0"]
             in_memory._clusters[address] = accept
-            until(lambda: len(got) >= 4, "all items")
-    assert got == ["0", "0", "1", "2"]
+            until(lambda: len(got) == 3, "all items")
+        assert producer.message_count() == 0
+    assert got == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("is_exclusive", [True, False])
+def test_what_the_cluster_refuses_to_settle_does_not_stay_with_the_consumer(
+    is_exclusive: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    got: list[str] = []
+    dead_letters: dict[str, Any] = {"max_attempts": 3, "error_mode": ErrorMode.DEAD_LETTER}
+    options = QueueOptions(safe=True, exclusive=is_exclusive, lease=3600, prefetch=2, **dead_letters)
+    with MemoryCluster() as cluster:
+        client = cluster.client()
+        client.update_props("q.dead", {"max_items": 1})
+        client.push("q.dead", b"so it is full")
+        client.push("q", b"unreadable")
+        with DistributedQueue(cluster.client(), "q", TextSerializer(), got.append, options) as queue:
+            queue.put("next")
+            until(lambda: "was not settled" in caplog.text, "the refusal")
+            if is_exclusive:
+                assert got == []
+            client.purge("q.dead")
+            until(lambda: got == ["next"], "the other item")
+            cluster.advance(3601)
+            message = client.pull("q.dead", PATIENCE_S)
+    assert message is not None
+    assert message.content == b"unreadable"
