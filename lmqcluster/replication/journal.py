@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from .membership import is_change
+from .membership import is_change, stamp_us_of
 
 __all__ = ["Entry", "Journal", "LibraryJournal", "MemoryJournal", "TermStore"]
 
@@ -55,6 +55,10 @@ class Journal(Protocol):
     def first_index(self) -> int: ...
     @property
     def last_index(self) -> int: ...
+    @property
+    def stamped_us(self) -> int:
+        """The latest log time of the entries, 0 if none has one; may leave out those up to the base."""
+
     def add(self, command: bytes, idx: int, term: int) -> None: ...
     def term_at(self, index: int) -> int: ...
     def first_index_of_term(self, term: int, before: int) -> int: ...
@@ -174,6 +178,12 @@ class MemoryJournal(LibraryJournal):
     def last_index(self) -> int:
         """Index of the newest entry."""
         return self._entries[-1].idx
+
+    @property
+    def stamped_us(self) -> int:
+        """The latest log time of the entries behind the base."""
+        behind = range(len(self._entries) - 1, self._offset, -1)
+        return next((stamp for position in behind if (stamp := stamp_us_of(self._entries[position].command))), 0)
 
     def term_at(self, index: int) -> int:
         """Term of the entry at `index`, which must be in the log."""

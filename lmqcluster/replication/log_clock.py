@@ -10,11 +10,14 @@ __all__ = ["LogClock"]
 class LogClock:
     """Integer microseconds that advance with the monotonic clock.
 
-    The first leader begins with its wall clock. Everybody else follows the stamps that it applies, so a new leader goes on where
-    the last one stopped, and a wrong or jumping wall clock on one machine moves nobody's leases.
+    Only a leader whose log holds no stamp begins with its wall clock. Every other leader continues where the log stops, so a
+    wrong or jumping wall clock moves no lease, also when all nodes restart. Until the node has applied a stamp, or leads,
+    its estimate begins with what its files say.
     """
 
     def __init__(self) -> None:
+        # Whether the clock runs by a stamp that counts: what a log holds at the start may yet be truncated.
+        self._is_known = False
         self._base_us = time.time_ns() // 1000
         self._base_monotonic_ns = time.monotonic_ns()
 
@@ -22,12 +25,23 @@ class LogClock:
         """Log time now, as far as this node can tell."""
         return self._base_us + (time.monotonic_ns() - self._base_monotonic_ns) // 1000
 
-    def at_least(self, stamp_us: int) -> None:
-        """This node stamps batches itself, and has met one that is stamped so: never stamp earlier from now on."""
-        if stamp_us > self.now_us():
+    def guess(self, stamp_us: int) -> None:
+        """Begin the estimate with the latest stamp found at the start; 0 if there is none."""
+        if stamp_us:
+            self._set(stamp_us)
+
+    def lead(self, stamp_us: int) -> None:
+        """Begin to stamp batches behind a log whose latest stamp is `stamp_us`, 0 if it has none."""
+        if not self._is_known:
+            self.follow(stamp_us or time.time_ns() // 1000)
+        elif stamp_us > self.now_us():
             self.follow(stamp_us)
 
     def follow(self, stamp_us: int) -> None:
         """Set the estimate by a stamp of the leader that was just applied here."""
+        self._is_known = True
+        self._set(stamp_us)
+
+    def _set(self, stamp_us: int) -> None:
         self._base_us = stamp_us
         self._base_monotonic_ns = time.monotonic_ns()

@@ -8,7 +8,17 @@ from typing import Any
 import msgpack
 from pysyncobj.node import Node
 
-__all__ = ["MEMBERSHIP", "NO_OP", "REGULAR", "PeerNode", "apply_change", "decode_change", "encode_change", "is_change"]
+__all__ = [
+    "MEMBERSHIP",
+    "NO_OP",
+    "REGULAR",
+    "PeerNode",
+    "apply_change",
+    "decode_change",
+    "encode_change",
+    "is_change",
+    "stamp_us_of",
+]
 
 # The first byte of every log command; the values are PySyncObj's.
 REGULAR = 0
@@ -26,9 +36,14 @@ class PeerNode(Node):
         super().__init__(node_id, address=address)
 
 
-def is_change(command: bytes) -> bool:
+def is_change(command: bytes | memoryview) -> bool:
     """Whether a log command changes the members."""
     return command[:1] == _CHANGE
+
+
+def stamp_us_of(command: bytes | memoryview) -> int:
+    """The log time that stands in a log command; 0 in one that is no batch."""
+    return int.from_bytes(command[1:9], "big") if command and command[0] == REGULAR else 0
 
 
 def encode_change(verb: str, node_id: str, address: str) -> bytes:

@@ -62,6 +62,7 @@ class RaftCore(CoreContact):
 
     Attributes:
         link_changed: called with (node, whether it is connected) when the core has taken note of that.
+        begins_to_lead: called when this node is elected, before it takes any proposal.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class RaftCore(CoreContact):
         self._handing_over = self._is_taking = False
         self._proof_from = 0
         self.link_changed: Callable[[PeerNode, bool], None] = lambda _node, _is_connected: None
+        self.begins_to_lead: Callable[[], None] = lambda: None
         self._synced_last = journal.last_index
         # The library's constructor asks for the end of its own log.
         self._journal = journal
@@ -418,6 +420,7 @@ class RaftCore(CoreContact):
         self._SyncObj__changeClusterIDx = changes[-1][0] if changes else None
         self._learners.clear()
         self._sender.begin_term(self._receivers())
+        self.begins_to_lead()
         SyncObj._SyncObj__onBecomeLeader(self)
         self._catch_up.lead(self._journal.last_index)
 

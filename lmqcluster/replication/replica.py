@@ -164,9 +164,7 @@ class Replica:
         )
         self.machine, lacking = self.snapshots.restore(storage.latest)
         members = meta.members if storage.latest is None else dict(storage.latest.members)
-        if self.machine.now_us:
-            # Log time goes on where it stopped, whatever the wall clock says.
-            self.clock.follow(self.machine.now_us)
+        self.clock.guess(self._latest_stamp_us())
         self.core = RaftCore(
             meta.node_id,
             members,
@@ -181,6 +179,7 @@ class Replica:
             forgetful=storage.forgetful,
         )
         self.core.link_changed = self._link_changed
+        self.core.begins_to_lead = lambda: self.clock.lead(self._latest_stamp_us())
         self._peer_proposals = PeerProposals(self.core, self.clock, self.lost_receipts, self._propose, self._answer)
         self._signs_of_life = SignsOfLife(self.core, self.transport, self._is_of_today)
         self.pages.on_written = self.wake
@@ -488,6 +487,10 @@ class Replica:
             self.transport.send(node, {"type": "not_leader", "sequence": sequence})
         self.wake()
 
+    def _latest_stamp_us(self) -> int:
+        """The latest log time that the state or the log shows, 0 if there is none; entries may not be applied yet."""
+        return max(self.machine.now_us, self.journal.stamped_us)
+
     def _propose(self, batch: bytes) -> bool:
         return self.core.propose(self.clock.now_us().to_bytes(8, "big"), batch)
 
@@ -504,10 +507,7 @@ class Replica:
         if not self.page_supply.may_apply(self.machine, now_us, commands):
             self.core.is_throttled = True
             return False
-        if self.core.is_leader():
-            # After a restart these may be entries of an earlier leader.
-            self.clock.at_least(now_us)
-        else:
+        if not self.core.is_leader():
             self.clock.follow(now_us)
         salt = self.machine.salt
         applied = self.machine.apply(now_us, origin, incarnation, sequence, commands)

@@ -89,6 +89,15 @@ class DiskFaults(FaultBase):
                 host.kill(power=True)
                 self._later(host)
 
+    def _restart_all(self) -> None:
+        """All processes end at once; machines whose clocks may have jumped start them again one after the other."""
+        for host in self._hosts.values():
+            if host.running:
+                host.kill()
+                if self._rng.random() < 0.5:
+                    self._jump(host)
+                self._later(host)
+
     def _full(self) -> None:
         """The disk takes nothing new for a while."""
         host = self._hosts[self._leader_or_any()]
@@ -162,6 +171,8 @@ class DiskFaults(FaultBase):
         self._later(host)
 
     def _clock_jump(self) -> None:
-        host = self._hosts[self._leader_or_any()]
+        self._jump(self._hosts[self._leader_or_any()])
+
+    def _jump(self, host: Host) -> None:
         host.wall_offset_s = self._rng.uniform(-CLOCK_ERROR_S, CLOCK_ERROR_S)
         self._checkers.note("clock", f"{host.id} by {host.wall_offset_s:.0f} s")

@@ -111,7 +111,7 @@ class CoreReplica(RaftState):
         self._storage = storage
         self._settings = settings
         meta = storage.meta
-        if meta.founding and not host.disk_lost:
+        if meta.founding and not host.untrusted:
             # Telling founders from those that have lost their disk takes a whole node.
             storage.recovering = storage.forgetful = False
         self._meta = meta

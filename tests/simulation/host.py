@@ -85,6 +85,7 @@ class Host:
         refused: it has refused to start.
         may_forget: the last life's log may not be there any more, and rightly so.
         disk_lost: nor anything else.
+        untrusted: its disk was lost, and no life since then has got back what was acknowledged.
         lacking: the last life had not yet got back, or the next one will not have, what was acknowledged.
         retired: it is not started again.
         on_death: is told that the process has ended by itself, or could not be started.
@@ -116,6 +117,7 @@ class Host:
         self.refused = False
         self.may_forget = False
         self.disk_lost = False
+        self.untrusted = False
         self.lacking = False
         self.retired = False
         self._full = False
@@ -196,6 +198,7 @@ class Host:
         if replica is not None:
             self.checkers.life_ends(self, replica)
             # A page that another machine has just sent is durable with the next snapshot only.
+            self.untrusted = self.untrusted and replica.recovering
             self.lacking = replica.recovering or (self.harmed and (power or self.fragile))
             self._disconnect()
             replica.stop()
@@ -247,7 +250,7 @@ class Host:
     def lose_disk(self) -> None:
         """An empty one takes its place; no process may run."""
         self._disks.clear()
-        self.may_forget = self.disk_lost = self.lacking = True
+        self.may_forget = self.disk_lost = self.untrusted = self.lacking = True
         self.checkers.note("disk lost", self.id)
 
     @property

@@ -12,6 +12,7 @@ from lmqcluster.core.message import Content, Message, loaded
 from lmqcluster.core.pages import PageError
 from lmqcluster.node.proposer import UNKNOWN_AFTER_S
 from tests.simulation.interfaces import JudgeNeedsPageError
+from tests.simulation.log_time import LogTimeJudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,9 +53,11 @@ class Ledger:
         # By queue, the first entry that sets its properties; and what was pushed before that, which has few deliveries.
         self._set_at: dict[bytes, int] = {}
         self._mortal: set[bytes] = set()
+        self.log_time = LogTimeJudge(checkers)
 
     def begin_again(self) -> None:
         """Forget all messages; the cluster has lost them."""
+        self.log_time.begin_again()
         for book in (
             self._stored,
             self._refused,

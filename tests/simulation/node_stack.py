@@ -88,7 +88,7 @@ class _SimNode(Node):
         super().__init__(NodeConfig(name=host.id))
         self._loop = loop
         self._host = host
-        self._ledger = ledger
+        self.ledger = ledger
         self._storage = storage
         self._about.raft = host.id
         self.failure = _Failure(host)  # type: ignore[assignment]
@@ -113,16 +113,17 @@ class _SimNode(Node):
         assert isinstance(self.replica, _WatchedReplica)
         self.replica.show_applied()
         if applied.status == "applied":
-            self._ledger.batch_applied(self._host, origin, incarnation, sequence)
+            self.ledger.batch_applied(self._host, origin, incarnation, sequence)
         index, log_us = self._host.application.index, self.replica.machine.now_us
-        self._ledger.entry_applied(index, log_us, commands, applied)
+        self.ledger.log_time.applied(self._host, index, now_us)
+        self.ledger.entry_applied(index, log_us, commands, applied)
         for command, result in zip(commands, applied.results, strict=False):
             if command[0] == Op.PULL and type(result) is list:
-                self._ledger.leased(log_us, [number for _queue, number, _remaining, _message in result])
+                self.ledger.leased(log_us, [number for _queue, number, _remaining, _message in result])
         super().batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     def state_replaced(self) -> None:
-        self._ledger.state_replaced(self._host, self.replica.machine.batch_sessions.records())
+        self.ledger.state_replaced(self._host, self.replica.machine.batch_sessions.records())
         super().state_replaced()
 
 
@@ -153,6 +154,9 @@ class _WatchedReplica(Replica):
     def _propose(self, batch: bytes) -> bool:
         if self.core.is_leader():
             self._check_log_time()
+            listener = self._listener
+            assert isinstance(listener, _SimNode)
+            listener.ledger.log_time.stamped(self.clock.now_us(), int(self.loop.time() * 1e6))
         return super()._propose(batch)
 
     def _check_log_time(self) -> None:
@@ -356,6 +360,7 @@ class NodeSubject:
 
     def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> NodeReplica:
         assert self._ledger is not None
+        self._ledger.log_time.starts(int(self._clock.now * 1e6))
         storage = open_storage(host, peers, self._durability, joining=joining)
         return NodeReplica(host, storage, self._ledger, HostLoop(host, self._clock), self._settings)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PLANTED"]
 
+_apply = Replica._apply
 _request = SnapshotKeeper.request
 _on_snapshot = RaftCore._on_snapshot
 
@@ -77,6 +78,16 @@ def _of_the_present_term(self: RaftCore, fromIDx: int, count: Any = None, maxSiz
     return [Entry(b"", fromIDx, self.term())]
 
 
+def _following_itself(self: Replica, index: int, command: bytes | memoryview) -> bool:
+    self.clock.follow(int.from_bytes(command[:8], "big"))
+    return _apply(self, index, command)
+
+
+def _leading_by_the_wall(self: LogClock, stamp_us: int) -> None:
+    if stamp_us > self.now_us():
+        self.follow(stamp_us)
+
+
 def _version_heard_so_far(self: Replica) -> int:
     heard = [about.machine_version for about in self.peers.values()]
     return min([self._about.machine_version, *heard])
@@ -93,7 +104,10 @@ def _asking_nobody(_self: SnapshotRequests, in_vain: Callable[[], None]) -> None
 PLANTED = {
     "state frozen later than its index is read": switch([(SnapshotKeeper, "request", _freezing_late)]),
     "newest members in the header of a snapshot": switch([(RaftCore, "applied_position", _newest_members)]),
-    "clock of the leader set back by each apply": switch([(LogClock, "at_least", LogClock.follow)]),
+    "clock of the leader set back by each apply": switch([(Replica, "_apply", _following_itself)]),
+    "log time by the wall clock after a restart": switch(
+        [(LogClock, "lead", _leading_by_the_wall), (LogClock, "guess", lambda _self, _stamp_us: None)]
+    ),
     "snapshot up to the log's end counts as installed": switch([(RaftCore, "_on_snapshot", _installed_by_length)]),
     "members changed before an entry of the term": switch([(RaftCore, "_SyncObj__changeCluster", _changing_at_once)]),
     "earlier terms committed by counting": switch([(RaftCore, "_SyncObj__getEntries", _of_the_present_term)]),

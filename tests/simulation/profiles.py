@@ -68,6 +68,12 @@ PROFILES = {
             durability="process",
             log_entries=60,
         ),
+        # The same without any snapshot, as every cluster is at first.
+        Profile(
+            "clockall",
+            faults={**SOME_NET_FAULTS, "clock_jump": 2.0, "restart_all": 2.0, "restart": 1.0},
+            durability="process",
+        ),
         # In durability disk.
         _on_disk("disk", NET_FAULTS),
         _on_disk("crash", CRASHES),
@@ -81,7 +87,7 @@ PROFILES = {
         _on_disk("lostdisk", {"lose_disk": 4.0, "crash_in_opening": 1.0, "power_in_writing": 2.0}),
         # A lost disk takes along what told a life from those before it; a wrong clock does not.
         _on_disk("lostclock", {"lose_disk": 4.0, "clock_jump": 4.0, "power_in_writing": 1.0}),
-        _on_disk("clock", {"clock_jump": 4.0, "restart": 2.0, "transfer": 2.0, "power": 1.0}),
+        _on_disk("clock", {"clock_jump": 4.0, "restart": 2.0, "restart_all": 1.0, "transfer": 2.0, "power": 1.0}),
         _on_disk("join", {"join": 5.0, "leave": 4.0, "crash_in_writing": 2.0, "snapshot": 1.0}, spares=5),
         _on_disk("members", {"membership": 6.0, **CRASHES, **POWER}, spares=2),
         _on_disk("transfer", {"transfer": 6.0, "snapshot": 2.0, "crash_in_writing": 1.0}),

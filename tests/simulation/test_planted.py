@@ -15,6 +15,7 @@ CASES = [
     Case("state frozen later than its index is read", "node", "states differ", profile="disk", seed=1),
     Case("newest members in the header of a snapshot", "node", "members of a snapshot", profile="members", seed=7),
     Case("clock of the leader set back by each apply", "node", "log time runs slow", profile="calm", seed=1),
+    Case("log time by the wall clock after a restart", "node", "log time jumps", profile="clockall", seed=1),
     Case(
         "snapshot up to the log's end counts as installed",
         "core",

@@ -44,6 +44,11 @@ def test_no_promise_is_broken(name: str, profile: str, pool: Pool) -> None:
     assert all(report.acknowledged for report in reports)
 
 
+def test_a_member_that_is_killed_before_it_is_trusted_is_not_taken_for_a_founder() -> None:
+    """The harness knows who has lost a disk longer than for one life."""
+    assert not run("core", "lostdisk", 7001).violations
+
+
 def test_there_are_350_runs() -> None:
     assert len(PROFILES) * sum(SEEDS.values()) >= 350
 

@@ -111,6 +111,11 @@ class DiskJournal(LibraryJournal):
         """Index of the newest entry."""
         return self._table.last
 
+    @property
+    def stamped_us(self) -> int:
+        """The latest log time of the entries, 0 if none has one."""
+        return self._table.stamps_us[-1]
+
     def term_at(self, index: int) -> int:
         """Term of the entry at `index`, which must be in the log."""
         return self._table.terms[self._position(index)]
@@ -192,8 +197,7 @@ class DiskJournal(LibraryJournal):
         if len(command) > BODY_BYTES_MAX:
             raise ValueError(f"an entry of {len(command)} bytes is too large")
         place, seed = self._put(ENTRY, idx, term, command)
-        table.add(place, term, len(command), seed)
-        table.note_change(idx, command)
+        table.add(place, term, command, seed)
         self.size_bytes = table.size_bytes
         self._cache[idx] = command
         self._cached_bytes += len(command)

@@ -1,14 +1,15 @@
-"""Where each entry of a journal on disk stands: some 28 bytes an entry, whatever the size of its command."""
+"""Where each entry of a journal on disk stands: some 36 bytes an entry, whatever the size of its command."""
 
 from __future__ import annotations
 
 from array import array
 
-__all__ = ["ENTRY_OVERHEAD_BYTES", "MEMBERSHIP", "EntryTable", "place_of", "split_place"]
+from ..membership import is_change, stamp_us_of
+
+__all__ = ["ENTRY_OVERHEAD_BYTES", "EntryTable", "place_of", "split_place"]
 
 ENTRY_OVERHEAD_BYTES = 120
 """What an entry counts beside its command, as in memory."""
-MEMBERSHIP = b"\x02"
 
 
 def place_of(segment: int, offset: int) -> int:
@@ -30,6 +31,7 @@ class EntryTable:
         terms: its term.
         sizes: bytes of its command.
         seeds: what its record's checksum is seeded with.
+        stamps_us: the latest log time up to it, as far as the table shows.
         changes: (index, command) of the membership entries behind the base.
         size_bytes: commands and overhead behind the base.
     """
@@ -45,6 +47,7 @@ class EntryTable:
         self.terms = array("Q", [term])
         self.sizes = array("I", [0])
         self.seeds = array("Q", [0])
+        self.stamps_us = array("Q", [0])
         self.changes.clear()
         self.size_bytes = 0
 
@@ -56,24 +59,22 @@ class EntryTable:
         """Index of the newest entry."""
         return self.first + len(self.places) - 1
 
-    def add(self, place: int, term: int, size: int, seed: int) -> None:
-        """Append a row."""
+    def add(self, place: int, term: int, command: bytes | memoryview, seed: int) -> None:
+        """Append a row; the command itself is kept only if it changes the members."""
         self.places.append(place)
         self.terms.append(term)
-        self.sizes.append(size)
+        self.sizes.append(len(command))
         self.seeds.append(seed)
-        self.size_bytes += size + ENTRY_OVERHEAD_BYTES
-
-    def note_change(self, index: int, command: bytes) -> None:
-        """Keep the command of the entry just added if it changes the members."""
-        if command[:1] == MEMBERSHIP:
-            self.changes.append((index, command))
+        self.stamps_us.append(max(self.stamps_us[-1], stamp_us_of(command)))
+        self.size_bytes += len(command) + ENTRY_OVERHEAD_BYTES
+        if is_change(command):
+            self.changes.append((self.last, bytes(command)))
 
     def truncate_from(self, index: int) -> None:
         """Remove the row of `index` and all behind it; the base stays."""
         row = index - self.first
         self.size_bytes -= self._cost(row, len(self))
-        for column in (self.places, self.terms, self.sizes, self.seeds):
+        for column in (self.places, self.terms, self.sizes, self.seeds, self.stamps_us):
             del column[row:]
         while self.changes and self.changes[-1][0] >= index:
             self.changes.pop()
@@ -82,7 +83,7 @@ class EntryTable:
         """Make `index` the base; returns the membership changes that are no longer behind it."""
         row = index - self.first
         self.size_bytes -= self._cost(1, row + 1)
-        for column in (self.places, self.terms, self.sizes, self.seeds):
+        for column in (self.places, self.terms, self.sizes, self.seeds, self.stamps_us):
             del column[:row]
         self.first = index
         count = sum(1 for changed, _ in self.changes if changed <= index)

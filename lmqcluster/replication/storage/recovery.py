@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .disk import DamagedFileError, Disk, DiskFile
-from .entry_table import MEMBERSHIP, EntryTable, place_of
+from .entry_table import EntryTable, place_of
 from .segment import ENTRY, HEADER_BYTES, Record, SegmentHeader, scan, segment_name, segment_number
 from .segment_files import DRAFT, SegmentFiles, fill, own_names, zero
 from .synced_mark import MARK_NAME, SyncedMark, read_mark
@@ -252,10 +252,8 @@ class _Replay:
                 raise self._damage(header, offset, f"entry {record.idx} follows entry {table.last}")
             if record.term < table.terms[-1]:
                 raise self._damage(header, offset, f"term {record.term} follows term {table.terms[-1]}")
-            size = record.stop - record.start
-            table.add(place_of(header.number, offset), record.term, size, record.seed)
-            if size and data[record.start] == MEMBERSHIP[0]:
-                table.note_change(record.idx, bytes(data[record.start : record.stop]))
+            command = data[record.start : record.stop]
+            table.add(place_of(header.number, offset), record.term, command, record.seed)
         else:
             if not table.first < record.idx <= table.last:
                 raise self._damage(header, offset, f"entry {record.idx} is truncated, but is not in the log")

@@ -69,6 +69,24 @@ def test_what_a_failed_sync_left_in_the_cache_is_written_again(calls: int) -> No
     again.sync()
 
 
+def test_the_latest_log_time_is_found_again() -> None:
+    """It is that of the entries that are in the log, and a stamp of zero, as recovery writes it, hides none."""
+    disk = SimDisk(random.Random(0))
+    log = open_journal(disk)
+    assert log.stamped_us == 0
+    for index, stamp_us in enumerate((7, 9, 0, 30), 2):
+        log.add(b"\x00" + stamp_us.to_bytes(8, "big") + b"x", index, 1)
+    log.add(b"\x01", 6, 2)
+    log.truncate_from(5)
+    log.add(b"\x01", 5, 3)
+    log.sync()
+    assert log.stamped_us == open_journal(disk).stamped_us == 9
+    log.drop_before(5)
+    assert log.stamped_us == 9
+    log.reset(20, 4)
+    assert log.stamped_us == 0
+
+
 def _fill(log: DiskJournal) -> None:
     for index in range(4, 60):
         log.add(b"\x00" + b"x" * 150, index, 2)

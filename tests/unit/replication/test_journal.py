@@ -176,3 +176,18 @@ def test_against_a_list() -> None:
         assert log.term_at(probe) == model[probe - first].term
         assert log.entries_between(probe, model[-1].idx) == model[probe - first :]
     assert (log.size_bytes == 0) == (len(model) == 1)
+
+
+def test_the_latest_log_time_is_that_of_the_last_batch() -> None:
+    log = journal()
+    assert log.stamped_us == 0
+    for index, command in enumerate((batch(7), batch(9), b"\x01"), 2):
+        log.add(command, index, 1)
+    assert log.stamped_us == 9
+    log.truncate_from(3)
+    assert log.stamped_us == 7
+
+
+def batch(stamp_us: int) -> bytes:
+    """A batch of this log time."""
+    return b"\x00" + stamp_us.to_bytes(8, "big") + b"x"

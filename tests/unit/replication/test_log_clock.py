@@ -2,14 +2,18 @@
 
 import time
 
+import pytest
+
 from lmqcluster.replication.log_clock import LogClock
 
 HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
 
 
-def test_it_begins_with_the_wall_clock() -> None:
+def test_the_first_leader_begins_with_its_wall_clock() -> None:
     before = time.time_ns() // 1000
     clock = LogClock()
+    clock.lead(0)
     assert before <= clock.now_us() <= time.time_ns() // 1000 + 1_000_000
 
 
@@ -20,11 +24,28 @@ def test_a_follower_takes_the_leaders_stamp_even_if_it_is_earlier() -> None:
     assert stamp <= clock.now_us() < stamp + HOUR_US
 
 
-def test_a_leader_goes_on_from_the_newest_stamp_it_meets() -> None:
-    """After a restart a leader applies entries of an earlier one. A clock behind them would stand still for the machine."""
+@pytest.mark.parametrize("wrong_us", [-DAY_US, DAY_US])
+def test_a_first_leadership_continues_where_the_log_stops(wrong_us: int) -> None:
+    clock = LogClock()
+    stamp = clock.now_us() - wrong_us
+    clock.lead(stamp)
+    assert stamp <= clock.now_us() < stamp + HOUR_US
+
+
+def test_what_was_found_at_the_start_does_not_count_if_it_is_no_longer_in_the_log() -> None:
+    clock = LogClock()
+    stamp = clock.now_us() - DAY_US
+    clock.guess(stamp + HOUR_US)
+    assert stamp + HOUR_US <= clock.now_us() < stamp + 2 * HOUR_US
+    clock.lead(stamp)
+    assert stamp <= clock.now_us() < stamp + HOUR_US
+
+
+def test_a_leader_goes_on_from_the_newest_stamp_of_its_log() -> None:
+    """Its log may hold entries of an earlier leader that it has not applied. A clock behind them would stand still."""
     clock = LogClock()
     clock.follow(1_000_000)
-    clock.at_least(1_000_000 + HOUR_US)
+    clock.lead(1_000_000 + HOUR_US)
     assert clock.now_us() >= 1_000_000 + HOUR_US
-    clock.at_least(5)
+    clock.lead(5)
     assert clock.now_us() >= 1_000_000 + HOUR_US
