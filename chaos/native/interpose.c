@@ -5,6 +5,9 @@
  * that jumps, and syncs that lie. Dialled loopback ports are exchanged by LMQ_DRILL_ROUTES, so that each direction between two
  * nodes has a proxy of its own.
  *
+ * The file that LMQ_DRILL_NAMES names stands for the name server. A line of it is a name, the milliseconds that its look-up takes,
+ * and its addresses: none if there is no such name, ``!`` if the name server fails. It is read again while a look-up waits.
+ *
  * With LMQ_DRILL_UNDO every change below LMQ_DRILL_DATA is written down, with what was there before, until a sync has made it
  * durable. After a kill -9 the drill undoes what was not (power.py): that is a power failure, whereas the operating system
  * would keep what a killed process has written. A file's content needs a sync of the file, its name one of the folder.
@@ -15,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -46,12 +50,14 @@ static int64_t idle[FIELDS];
 static volatile int64_t *control = idle;
 static struct { uint16_t from, to; } routes[ROUTES_MAX];
 static int route_count;
+static const char *names;
 static int undo = -1;
 static char undo_folder[PATH_MAX], data[PATH_MAX];
 static size_t data_length;
 static uint64_t backups;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static int (*real_getaddrinfo)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 static int (*real_connect)(int, const struct sockaddr *, socklen_t);
 static ssize_t (*real_write)(int, const void *, size_t);
 static ssize_t (*real_pwrite64)(int, const void *, size_t, off64_t);
@@ -95,7 +101,8 @@ static void map_control(const char *path)
 __attribute__((constructor)) static void start(void)
 {
     REAL(connect); REAL(write); REAL(pwrite64); REAL(fsync); REAL(fdatasync); REAL(open64); REAL(ftruncate64);
-    REAL(rename); REAL(unlink); REAL(clock_gettime);
+    REAL(rename); REAL(unlink); REAL(clock_gettime); REAL(getaddrinfo);
+    names = getenv("LMQ_DRILL_NAMES");
     read_routes(getenv("LMQ_DRILL_ROUTES"));
     const char *path = getenv("LMQ_DRILL_CONTROL");
     if (path) map_control(path);
@@ -125,6 +132,52 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
             }
     }
     return real_connect(fd, address, length);
+}
+
+/* The line of a name in the file of names, without the name; false if it is not there. */
+static int line_of(const char *host, char *line, size_t size)
+{
+    int found = 0, fd = names ? real_open64(names, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return 0;
+    FILE *file = fdopen(fd, "r");
+    size_t length = strlen(host);
+    while (!found && fgets(line, (int)size, file))
+        found = strncasecmp(line, host, length) == 0 && line[length] == ' ';
+    fclose(file);
+    if (found) memmove(line, line + length, strlen(line + length) + 1);
+    return found;
+}
+
+static long ms_since(const struct timespec *begin)
+{
+    struct timespec now;
+    real_clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - begin->tv_sec) * 1000 + (now.tv_nsec - begin->tv_nsec) / 1000000;
+}
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **result)
+{
+    char line[1024], *rest, *address, *place;
+    struct timespec begin, pause = {0, 20000000};
+    if (!real_getaddrinfo) REAL(getaddrinfo);
+    if (!host || (hints && hints->ai_flags & AI_NUMERICHOST) || !line_of(host, line, sizeof line))
+        return real_getaddrinfo(host, port, hints, result);
+    real_clock_gettime(CLOCK_MONOTONIC, &begin);
+    while (ms_since(&begin) < strtol(line, &rest, 10)) {
+        nanosleep(&pause, NULL);
+        if (!line_of(host, line, sizeof line)) return EAI_NONAME;
+    }
+    struct addrinfo **end = result;
+    *result = NULL;
+    for (address = strtok_r(rest, " \n", &place); address; address = strtok_r(NULL, " \n", &place)) {
+        int failure = *address == '!' ? EAI_AGAIN : real_getaddrinfo(address, port, hints, end);
+        if (failure) {
+            if (*result) freeaddrinfo(*result);
+            return failure;
+        }
+        while (*end) end = &(*end)->ai_next;
+    }
+    return *result ? 0 : EAI_NONAME;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now)

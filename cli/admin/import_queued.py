@@ -14,13 +14,14 @@ import time
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import Request
 
 import click
 import msgpack
 
 from ..shared.api import Api
 from ..shared.errors import CliError, ExitCode
+from ..shared.http_connections import opener
 from ..shared.output import Column, print_table
 from ..shared.target import Target, target_options
 
@@ -51,7 +52,7 @@ class Source:
         self._headers = {"Content-Type": "application/msgpack", "Accept": "application/msgpack"}
         if key is not None:
             self._headers["Authorization"] = key
-        self._opener = build_opener(ProxyHandler({}))
+        self._opener = opener()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The decoded answer.

@@ -16,13 +16,12 @@ from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
 from .credentials import credentials
 from .errors import CliError, ExitCode
+from .http_connections import NotConnectedError, opener
 
 __all__ = ["Api"]
 
 TIMEOUT_S: Final = 10.0
 _ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
-# Nodes are addressed directly; a proxy of the environment would answer in their place.
-_NO_PROXY: Final = urllib.request.ProxyHandler({})
 
 
 class Api:
@@ -34,7 +33,7 @@ class Api:
         found = credentials()
         self._base = f"{found.scheme}://{address}"
         self._headers = found.headers
-        self._opener = urllib.request.build_opener(_NO_PROXY, urllib.request.HTTPSHandler(context=found.tls))
+        self._opener = opener(found.tls)
 
     def show_token(self, token: str) -> None:
         """Show this token from now on."""
@@ -111,7 +110,7 @@ class Api:
                 raise self._timed_out(method) from exc
             if isinstance(exc.reason, ssl.SSLCertVerificationError):
                 raise CliError(f"no TLS with {self.address}: {exc.reason}", ExitCode.NOT_AUTHORISED) from exc
-            if not isinstance(exc.reason, ConnectionRefusedError):
+            if not isinstance(exc.reason, (ConnectionRefusedError, NotConnectedError)):
                 self._raise_if_wrong_port()
             if isinstance(exc.reason, ssl.SSLError):
                 raise CliError(f"no TLS with {self.address}: {exc.reason}", ExitCode.NOT_AUTHORISED) from exc

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import msgpack
 
+from lmqcluster.net import blocking
 from lmqcluster.wire.legacy_msgpack import make_unpacker
 
 from .addresses import NodeAddress
@@ -57,7 +58,7 @@ class Line:
         if address.host == IN_MEMORY:
             connected = connect(address)
         else:
-            connected = socket.create_connection(address, timeout=silence_s)
+            connected = blocking.connect(*address, timeout_s=silence_s, lookup_s=silence_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 connected = tls.wrap_socket(connected, server_hostname=address.host)

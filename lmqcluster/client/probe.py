@@ -6,10 +6,11 @@ Looked at only after a connection has failed, so that a person is told of a wron
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
 from dataclasses import dataclass
 from enum import StrEnum
+
+from lmqcluster.net.blocking import connect
 
 from .requests import request_body
 
@@ -90,7 +91,7 @@ def _first_bytes(host: str, port: int, *, tls: bool) -> bytes:
         OSError: there is no connection, or no TLS.
     """
     with contextlib.ExitStack() as stack:
-        link = stack.enter_context(socket.create_connection((host, port), TIMEOUT_S))
+        link = stack.enter_context(connect(host, port, timeout_s=TIMEOUT_S, lookup_s=TIMEOUT_S))
         if tls:
             link = stack.enter_context(_anybody().wrap_socket(link, server_hostname=host))
         try:

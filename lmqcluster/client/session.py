@@ -18,21 +18,25 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lmqcluster.net.loop import connect
+from lmqcluster.net.names import NAMES
 from lmqcluster.wire.errors import LmqError, Outcome
 
 from .addresses import NodeAddress
 from .backoff import Backoff
 from .calls import Call, Control, Pull, Push
 from .connection import Connection
-from .in_memory import IN_MEMORY, connect
+from .denial import denial
+from .in_memory import IN_MEMORY
+from .in_memory import connect as connect_in_memory
 from .kept_settlements import KeptSettlements
-from .probe import Answers, Speaks, what_answers
 from .replies import RETRY_ELSEWHERE, parse_error
 from .tls import explain
 
@@ -366,6 +370,9 @@ class Session:
 
     async def _connect(self) -> None:
         """Try one address after the other until one answers or nothing waits any more."""
+        for host in {address.host for address in self._addresses} - {IN_MEMORY}:
+            # The next node's address is to be at hand when it is needed.
+            NAMES.look_up(host)
         try:
             while self._backlog and self._connection is None:
                 delay_s = self._backoff.delay_s(self._failures, len(self._addresses))
@@ -379,21 +386,22 @@ class Session:
     async def _try(self, address: NodeAddress) -> None:
         connection = Connection(self, self.loop, address)
         try:
+            reached = await self._reach(address)
             async with asyncio.timeout(self._connect_timeout_s):
-                await self._open(connection)
+                await self._open(connection, reached)
                 if self._token is not None:
                     await connection.authenticate(self._token)
                 # A paused process still accepts connections: only an answer shows that it lives.
                 await asyncio.gather(connection.bind(self._producer, self._sequence), connection.learn_features())
-        except (LmqError, OSError, UnicodeError) as exc:
+        except (LmqError, OSError) as exc:
             if isinstance(exc, TimeoutError):
-                reason = f"no answer within {self._connect_timeout_s:g} s"
+                reason = str(exc) or f"no answer within {self._connect_timeout_s:g} s"
             else:
                 reason = explain(exc) if isinstance(exc, OSError) else str(exc)
             connection.abort(reason)
             self._trouble = LmqError("unreachable", f"{address}: {reason}")
-            if (denial := await self._denial(address, exc)) is not None:
-                self._denied(address, denial)
+            if (refusal := await denial(address, exc, has_tls=self._tls is not None)) is not None:
+                self._denied(address, refusal)
             self._step(stood_s=0.0)
             return
         except BaseException:
@@ -410,28 +418,20 @@ class Session:
         for watcher in tuple(self.watchers):
             watcher(self._connection is not None)
 
-    async def _open(self, connection: Connection) -> None:
-        host, port = connection.address
-        if host == IN_MEMORY:
-            await self.loop.create_unix_connection(lambda: connection, sock=connect(connection.address))
-        else:
-            await self.loop.create_connection(lambda: connection, host, port, ssl=self._tls)
+    async def _reach(self, address: NodeAddress) -> socket.socket:
+        if address.host == IN_MEMORY:
+            return connect_in_memory(address)
+        patience_s = self._connect_timeout_s
+        attempt = self._failures // len(self._addresses)
+        return await connect(*address, timeout_s=patience_s, lookup_s=patience_s, attempt=attempt)
 
-    async def _denial(self, address: NodeAddress, error: Exception) -> LmqError | None:
-        """Why it is of no use to try an address again, if that is so."""
-        if isinstance(error, LmqError) and error.code in {"unauthorized", "forbidden"}:
-            return LmqError(error.code, f"{address}: {error}", retryable=False)
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return LmqError("unreachable", f"{address}: {error}", retryable=False)
-        if isinstance(error, (ConnectionRefusedError, TimeoutError, UnicodeError)) or address.host == IN_MEMORY:
-            return None
-        # It took the connection and did not answer as a node does.
-        wanted = Answers(Speaks.RPC, tls=self._tls is not None)
-        found = await asyncio.to_thread(what_answers, address.host, address.port)
-        if found is None or not found.is_other_than(wanted):
-            return None
-        text = f"{address}: {found} answers there, not {wanted}; {_advice(found, wanted)}"
-        return LmqError("unreachable", text, retryable=False)
+    async def _open(self, connection: Connection, reached: socket.socket) -> None:
+        host = connection.address.host
+        if host == IN_MEMORY:
+            await self.loop.create_unix_connection(lambda: connection, sock=reached)
+        else:
+            name = None if self._tls is None else host
+            await self.loop.create_connection(lambda: connection, sock=reached, ssl=self._tls, server_hostname=name)
 
     def _denied(self, address: NodeAddress, reason: LmqError) -> None:
         """A node refuses us, is not one that we trust, or is none. When that goes for all, nothing that waits has a chance."""
@@ -580,12 +580,6 @@ class Session:
         if connection is not None:
             connection.close("the client was closed")
             await connection.lost
-
-
-def _advice(found: Answers, wanted: Answers) -> str:
-    if found.speaks is not None and found.speaks is not wanted.speaks:
-        return "give the address of MessagePack-RPC (port 18800, unless it was changed)"
-    return "give tls_ca" if found.tls else "leave tls_ca out"
 
 
 def closed_error() -> LmqError:

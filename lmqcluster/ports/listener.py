@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,6 +15,8 @@ from typing import Any
 
 import structlog
 
+from ..net.loop import find
+from ..net.names import SocketAddress
 from .gate import Gate
 from .place import Ending, Place
 
@@ -24,8 +27,13 @@ log = structlog.get_logger("lmq.ports")
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 16
 """Others get their turn between."""
+LOOKUP_S = 30.0
+"""How long a node waits for the address of the name that it is to listen on, without which it is of no use."""
 PAUSE_S = 0.2
 """How long nothing is accepted after the system could not give a connection; one that was counted never meets that."""
+
+
+_EVERYWHERE = (SocketAddress(socket.AF_INET, "0.0.0.0"), SocketAddress(socket.AF_INET6, "::", (0, 0)))
 
 
 class Listener:
@@ -49,21 +57,20 @@ class Listener:
         self._resumption: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen on every address that the host has; returns the port.
+        """Listen on every address that the host has, on all of this machine's if it is empty; returns the port.
 
         Raises:
             OSError: it cannot be bound.
         """
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
-        )
         try:
-            for family, _type, _proto, _name, address in dict.fromkeys(found):
-                self._sockets.append(_bound(family, address))
+            for address in await find(host, LOOKUP_S) if host else _EVERYWHERE:
+                self._sockets.append(_bound(address.family, address.at(port)))
         except OSError as exc:
             self.close()
-            raise OSError(exc.errno, f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+            raise OSError(
+                exc.errno or errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: {exc.strerror or exc}"
+            ) from exc
         for one in self._sockets:
             loop.add_reader(one, self._accept, one)
         return int(self._sockets[0].getsockname()[1])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import socket
 from typing import Any
 
+from ..net.loop import connect
+from ..wire.address import Address
 from . import handshake, messages
 from .frames import FrameStream
 from .handshake import Exchange, Greeting, HandshakeError, Identity
@@ -15,6 +18,7 @@ from .security import PeerSecurity, Way
 
 __all__ = ["HANDSHAKE_TIMEOUT_S", "Outbound", "ask", "dial"]
 
+CONNECT_TIMEOUT_S = 3.0
 HANDSHAKE_TIMEOUT_S = 5.0
 
 
@@ -79,28 +83,47 @@ class Outbound(FrameStream):
         return payload
 
 
-async def dial(me: Identity, security: PeerSecurity, address: str, expected_id: str | None) -> Outbound:
+async def dial(
+    me: Identity, security: PeerSecurity, address: str, expected_id: str | None, *, attempt: int = 0
+) -> Outbound:
     """Connect to a peer and authenticate both sides, in the best way that both know and this node allows.
+
+    Args:
+        me: who this node is.
+        security: what peers have to show.
+        address: where the peer listens.
+        expected_id: which node it has to be; None for any.
+        attempt: how often this has failed: each time another address of the host comes first.
 
     Raises:
         OSError, TimeoutError: it cannot be reached.
         HandshakeError: it is not the node expected, or has another secret.
     """
     problem: HandshakeError | None = None
-    async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-        for way in security.ways():
-            try:
-                return await _dial(me, security, address, expected_id, way)
-            except _ClosedError as exc:
-                problem = problem or exc
+    for way in security.ways():
+        reached = await _reach(address, attempt)
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                return await _dial(me, security, reached, expected_id, way)
+        except _ClosedError as exc:
+            problem = problem or exc
     raise problem or HandshakeError("there is no way to speak to peers")
 
 
-async def _dial(me: Identity, security: PeerSecurity, address: str, expected_id: str | None, way: Way) -> Outbound:
-    host, _, port = address.rpartition(":")
+async def _reach(address: str, attempt: int) -> socket.socket:
+    try:
+        host, port = Address.parse(address)
+    except ValueError as exc:
+        raise OSError(str(exc)) from exc
+    return await connect(host, port, timeout_s=CONNECT_TIMEOUT_S, attempt=attempt)
+
+
+async def _dial(
+    me: Identity, security: PeerSecurity, reached: socket.socket, expected_id: str | None, way: Way
+) -> Outbound:
     tls = security.tls.stream(listening=False) if way.tls and security.tls is not None else None
     loop = asyncio.get_running_loop()
-    _, stream = await loop.create_connection(lambda: Outbound(tls), host.strip("[]"), int(port))
+    _, stream = await loop.create_connection(lambda: Outbound(tls), sock=reached)
     try:
         await stream.ready()
         greet = _greet_1 if way.version == handshake.OLD_VERSION else _greet

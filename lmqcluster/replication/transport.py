@@ -395,11 +395,12 @@ class _Link:
 
     async def _run(self) -> None:
         pause_s = RECONNECT_MIN_S
-        said = ""
+        said, attempt = "", 0
         while True:
             try:
-                stream = await dial(self._owner.me, self._owner.security, self.address, self._node.id)
+                stream = await dial(self._owner.me, self._owner.security, self.address, self._node.id, attempt=attempt)
             except (OSError, HandshakeError, TimeoutError) as exc:
+                attempt += 1
                 reason = _reason(exc)
                 if reason != said:
                     said = reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -11,8 +12,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from ...core import Machine
+from ...net.loop import find
 from ...replication.leader_transfer import transfer_leadership
 from ...replication.replica import Replica
 from ...replication.status import ReplicaStatus
@@ -31,6 +34,8 @@ HTTP_PORT = 9980
 ASK_TIMEOUT_S = 12.0
 CHANGE_DEADLINE_S = 20.0
 LEARN_DEADLINE_S = 600.0
+LOOKUP_S = 12.0
+"""How long the address of a peer to join is looked for."""
 CAUGHT_UP_DEADLINE_S = 120.0
 DRAIN_S = 10.0
 """How long a node that leaves waits for the outcome of what it has taken."""
@@ -312,6 +317,10 @@ async def _contact(own: ReplicaStatus, peer: str) -> str:
         address = Address.parse(text if ":" in text else f"{text}:{HTTP_PORT}")
     except ValueError as exc:
         raise LmqError("bad_request", f"{peer!r} is not the address of a node: {exc}") from exc
+    try:
+        await find(address.host, LOOKUP_S)
+    except OSError as exc:
+        raise LmqError("unreachable", f"{peer}: {exc}; nothing was changed") from exc
     status = await _http_status(address)
     if status is None:
         return str(address)
@@ -319,6 +328,23 @@ async def _contact(own: ReplicaStatus, peer: str) -> str:
     if not rafts or (status["self"] == own.id and rafts[0] == own.address):
         raise LmqError("bad_request", f"{peer} is this node itself")
     return str(rafts[0])
+
+
+class _Resolver(AbstractResolver):
+    """Looks up names for aiohttp as for everything else."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = await find(host, LOOKUP_S)
+        return [
+            ResolveResult(hostname=host, host=one.host, port=port, family=one.family, proto=0, flags=0)
+            for one in found
+            if family in (socket.AF_UNSPEC, one.family)
+        ]
+
+    async def close(self) -> None:
+        pass
 
 
 async def _http_status(address: Address) -> dict[str, Any] | None:
@@ -329,7 +355,9 @@ async def _http_status(address: Address) -> dict[str, Any] | None:
     """
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3.0)) as session,
+            aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=3.0), connector=aiohttp.TCPConnector(resolver=_Resolver())
+            ) as session,
             session.get(f"http://{address}/v1/cluster") as response,
         ):
             if response.status == HTTPStatus.UNAUTHORIZED:

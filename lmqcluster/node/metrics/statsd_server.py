@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from ...net.loop import find
 from ...wire.address import Address
 
 __all__ = ["StatsdServer", "clean"]
@@ -56,11 +57,10 @@ class StatsdServer:
             return
         self._resolved_s = loop.time()
         try:
-            found = await loop.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_DGRAM)
-            family, kind, protocol, _name, where = found[0]
-            fresh = socket.socket(family, kind, protocol)
+            found = (await find(self._address.host))[0]
+            fresh = socket.socket(found.family, socket.SOCK_DGRAM)
             fresh.setblocking(False)
-            fresh.connect(where)
+            fresh.connect(found.at(self._address.port))
         except OSError as exc:
             if str(exc) != self._said:
                 self._said = str(exc)

@@ -1,0 +1,58 @@
+"""Nodes and clients whose names have dead addresses, slow or silent name servers, and addresses that change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .name_trials import HANG_S, SLOW_S, fail_over, run_client
+from .named_cluster import NamedCluster, push, silent
+
+HOSTS = ("n1.drill", "n2.drill", "n3.drill")
+
+
+def test_a_cluster_starts_with_slow_names_and_dead_addresses_and_ends_while_look_ups_hang(tmp_path: Path) -> None:
+    with NamedCluster(tmp_path) as cluster, silent(cluster.port) as host:
+        for name in HOSTS:
+            cluster.names.set(name, host, *cluster.names.addresses(name))
+        cluster.names.delay(SLOW_S)
+        cluster.start_all()
+        cluster.names.delay(HANG_S)
+        # From now on the others look up the name of the node that is gone.
+        fail_over(cluster)
+        assert [node.stop() for node in cluster.alive] == [0, 0]
+        assert cluster.complaints() == []
+
+
+def test_a_node_that_is_gone_and_whose_name_hangs_stops_no_other_and_returns_elsewhere(tmp_path: Path) -> None:
+    with NamedCluster(tmp_path) as cluster:
+        cluster.start_all()
+        first, second, third = cluster.nodes
+        third.kill()
+        cluster.names.delay(HANG_S, "n3.drill")
+        first.restart()
+        push(second, "q")
+        # As a pod does: under its name, at another address, which the others are slow to learn.
+        cluster.names.delay(SLOW_S)
+        cluster.move(third)
+        third.start()
+        cluster.names.delay(HANG_S)
+        fail_over(cluster)
+        assert cluster.complaints() == []
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio", "lmq-admin"])
+def test_clients_reach_a_node_whose_name_is_slow_and_has_a_dead_address(kind: str, tmp_path: Path) -> None:
+    with NamedCluster(tmp_path, 1) as cluster:
+        [node] = cluster.nodes
+        node.start()
+        rpc, http = (address.rpartition(":")[2] for address in (node.rpc, node.http))
+        with silent(int(rpc)) as host, silent(int(http)):
+            cluster.names.set("n1.drill", host, *cluster.names.addresses("n1.drill"))
+            cluster.names.set("hangs.drill", host)
+            cluster.names.delay(SLOW_S, "n1.drill")
+            cluster.names.delay(HANG_S, "hangs.drill")
+            run_client(
+                cluster, kind, f"n1.drill:{http}" if kind == "lmq-admin" else f"hangs.drill:{rpc},n1.drill:{rpc}"
+            )

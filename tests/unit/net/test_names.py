@@ -1,0 +1,164 @@
+"""Look-ups: one for a name at a time, none that another one waits for, and the last addresses while there is no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from lmqcluster.net import blocking, loop
+from lmqcluster.net.names import KNOWN_MAX, LOOKUPS_MAX, Names
+
+from .name_server import NameServer
+
+PATIENT_S = 30.0
+
+
+def hosts(found: object) -> list[str]:
+    assert isinstance(found, tuple)
+    return [one.host for one in found]
+
+
+def test_addresses_in_digits_are_their_own_answers_and_nobody_is_asked() -> None:
+    server = NameServer()
+    names = Names(server.resolve)
+    assert hosts(blocking.find("127.0.0.1", names=names)) == ["127.0.0.1"]
+    assert hosts(asyncio.run(loop.find("::1", names=names))) == ["::1"]
+    assert not server.asked
+
+
+def test_a_name_that_hangs_delays_no_other_and_has_one_look_up_however_many_ask() -> None:
+    server = NameServer(good=["127.0.0.1"], dead=["127.0.0.2"])
+    names = Names(server.resolve)
+    release = server.hold("dead")
+
+    async def ask() -> None:
+        waiting = [asyncio.create_task(loop.find("dead", PATIENT_S, names=names)) for _ in range(100)]
+        for _ in range(20):
+            with pytest.raises(TimeoutError, match="cannot look up dead: the name server did not answer within 0 s"):
+                await loop.find("dead", 0, names=names)
+        assert hosts(await loop.find("good", PATIENT_S, names=names)) == ["127.0.0.1"]
+        assert hosts(await asyncio.to_thread(blocking.find, "good", PATIENT_S, names=names)) == ["127.0.0.1"]
+        release.set()
+        assert {str(hosts(one)) for one in await asyncio.gather(*waiting)} == {"['127.0.0.2']"}
+
+    asyncio.run(ask())
+    assert (server.asked["dead"], server.at_once) == (1, 1)
+
+
+def test_a_look_up_that_nobody_waits_for_any_more_serves_the_next_caller() -> None:
+    server = NameServer(slow=["127.0.0.1"])
+    names = Names(server.resolve)
+    release = server.hold("slow")
+    with pytest.raises(TimeoutError):
+        blocking.find("slow", 0.01, names=names)
+    threading.Timer(0.05, release.set).start()
+    assert hosts(blocking.find("slow", PATIENT_S, names=names)) == ["127.0.0.1"]
+    assert server.asked["slow"] == 1
+
+
+def test_the_last_addresses_stand_in_for_a_name_server_that_fails_or_is_silent_but_not_for_a_name_that_is_gone() -> (
+    None
+):
+    server = NameServer(node=["127.0.0.1"])
+    names = Names(server.resolve)
+    assert hosts(blocking.find("node", names=names)) == ["127.0.0.1"]
+    server.hosts["node"] = []
+    assert hosts(blocking.find("node", names=names)) == ["127.0.0.1"]
+    release = server.hold("node")
+    server.hosts["node"] = ["127.0.0.9"]
+    begun = time.monotonic()
+    assert hosts(blocking.find("node", PATIENT_S, names=names)) == ["127.0.0.1"]
+    assert time.monotonic() - begun < PATIENT_S / 2
+    release.set()
+    names.look_up("node").answer.result(PATIENT_S)
+    assert hosts(blocking.find("node", names=names)) == ["127.0.0.9"]
+    del server.hosts["node"]
+    with pytest.raises(socket.gaierror, match="cannot look up node: Name or service not known"):
+        blocking.find("node", names=names)
+    assert names.look_up("node").known == ()
+
+
+def test_look_ups_without_answers_are_bounded_and_end() -> None:
+    server = NameServer(one_more=["127.0.0.1"])
+    names = Names(server.resolve)
+    held = [server.hold(f"h{number}") for number in range(LOOKUPS_MAX)]
+    under_way = [names.look_up(f"h{number}") for number in range(LOOKUPS_MAX)]
+    with pytest.raises(OSError, match=f"cannot look up one_more: {LOOKUPS_MAX} look-ups of other names"):
+        blocking.find("one_more", names=names)
+    for one in held:
+        one.set()
+    for lookup in under_way:
+        assert isinstance(lookup.answer.result(PATIENT_S), socket.gaierror)
+    assert hosts(blocking.find("one_more", names=names)) == ["127.0.0.1"]
+
+
+def test_the_names_that_are_kept_are_bounded() -> None:
+    names = Names(lambda _host: socket.getaddrinfo("127.0.0.1", None, type=socket.SOCK_STREAM))
+    for number in range(KNOWN_MAX + 5):
+        blocking.find(f"h{number}", names=names)
+    assert [bool(names.look_up(f"h{number}").known) for number in (KNOWN_MAX + 4, 5, 4, 0)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_families_take_turns_and_what_is_no_name_is_an_error_of_the_system() -> None:
+    found = [*socket.getaddrinfo("::1", None), *socket.getaddrinfo("::2", None), *socket.getaddrinfo("127.0.0.1", None)]
+    assert hosts(blocking.find("both", names=Names(lambda _host: found))) == ["::1", "127.0.0.1", "::2"]
+    for text in ("a" * 70, "x\0y", ""):
+        with pytest.raises(OSError, match="cannot look up"):
+            blocking.find(text, PATIENT_S)
+
+
+def test_a_caller_that_gives_up_or_is_cancelled_leaves_no_complaint_behind(caplog: pytest.LogCaptureFixture) -> None:
+    server = NameServer()
+    names = Names(server.resolve)
+    release = server.hold("gone")
+
+    async def ask() -> None:
+        tasks = [asyncio.create_task(loop.find("gone", PATIENT_S, names=names)) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await loop.find("gone", 0, names=names)
+        for task in tasks[:2]:
+            task.cancel()
+        release.set()
+        with pytest.raises(socket.gaierror):
+            await tasks[2]
+
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(ask(), debug=True)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+FORKED = """
+import os, socket, sys, threading
+from lmqcluster.net import blocking
+from lmqcluster.net.names import NAMES
+never = threading.Event()
+NAMES._resolve = lambda host: never.wait()
+NAMES.look_up("hangs")
+NAMES._lock.acquire()
+child = os.fork()
+if child == 0:
+    NAMES._resolve = lambda host: socket.getaddrinfo("127.0.0.1", None, type=socket.SOCK_STREAM)
+    os._exit(0 if blocking.find("hangs", 20)[0].host == "127.0.0.1" else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_waits_for_no_look_up_of_its_parent_and_a_process_ends_though_one_hangs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], check=False, capture_output=True, text=True, timeout=60, env=os.environ
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
