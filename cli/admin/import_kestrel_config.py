@@ -54,7 +54,8 @@ class _Translation:
         ports = " ".join(f"--{name} {self._host}:{port}" for name, port in self._addresses.items())
         if ports:
             self._notes.append(f"every node: lmq start {ports} (beyond loopback with TLS, or with kestrel_insecure)")
-        self.lines += [f"# {one}" for one in self._notes]
+        # Whatever the file holds, a comment stays a comment for the shell, and shows all that it is.
+        self.lines += [f"# {_shown(one)}" for one in self._notes]
 
     def _add(self, setting: Setting) -> None:
         name, value = setting.name, setting.value
@@ -91,7 +92,10 @@ class _Translation:
         if options:
             # Behind -- a name may begin as an option does.
             words = ["lmq-admin", *command, *options, *([] if name is None else ["--", name])]
-            self.lines.append(shlex.join(words))
+            if all(map(str.isprintable, words)):
+                self.lines.append(shlex.join(words))
+            else:
+                self.unclear.append(f"line {settings[0].line}: a name has control characters, which none may have here")
 
     def _options_of(self, setting: Setting) -> list[str]:
         name, value = setting.name, setting.value
@@ -124,6 +128,7 @@ def _number(value: Quantity) -> str:
 
 
 def _shown(text: str) -> str:
+    """Return at most 200 characters of a text, with a question mark for each that cannot be printed."""
     return "".join(one if one.isprintable() else "?" for one in text[:200])
 
 

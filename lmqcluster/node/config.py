@@ -490,10 +490,18 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         if self.thrift is not None and not has_thrift():
             self._fail("thrift", "needs a library that is not installed: pip install 'lmqcluster[thrift]'")
         for name, address in self.kestrel_ports().items():
-            if not address.is_loopback and self.tls_cert is None and self.kestrel_insecure == "off":
+            if address.is_loopback or self.kestrel_insecure == "on":
+                continue
+            if self.tls_cert is None:
                 self._fail(
                     name,
                     f"{address} is beyond loopback, and the protocol knows no tokens: set tls_cert, or kestrel_insecure to on",
+                )
+            if self.tls_client_ca is None and (served_as := getattr(self, f"{name}_as")):
+                self._fail(
+                    f"{name}_as",
+                    f"gives everybody who reaches {address} the role of the token {served_as!r}: set tls_client_ca, so that "
+                    "clients show a certificate, or kestrel_insecure to on",
                 )
 
     def _validate_raft(self) -> None:

@@ -34,8 +34,9 @@ def _principal(protocol: str) -> dict[str, Any]:
     return option(
         values.text,
         f"Name of the token by whose role and queues clients of {protocol} are served; they show none themselves.",
-        extremes="While there is no such token nobody is served there. Without a name, clients on the node's own machine are "
-        "served as long as no token is needed.",
+        extremes="Everybody who can connect has this role. So beyond loopback it needs tls_client_ca, or kestrel_insecure. While "
+        "there is no such token nobody is served there. Without a name, clients on the node's own machine are served as long as "
+        "no token is needed.",
         metavar="NAME",
         default="none",
     )
@@ -55,8 +56,8 @@ class KestrelOptions:
         default="off",
         metadata=option(
             values.choice("on", "off"),
-            "on to open the ports of memcache, text and thrift beyond loopback without TLS, and to serve clients from "
-            "elsewhere there like those on the node's own machine.",
+            "on to open the ports of memcache, text and thrift beyond loopback without TLS or certificates of clients, and to "
+            "serve clients from elsewhere there like those on the node's own machine.",
             extremes="Whoever reaches such a port can read, change and delete what its clients may.",
             metavar="SWITCH",
             default="off",

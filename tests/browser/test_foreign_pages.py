@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from tests.integration.cluster import NodeProcess
+from tests.integration.cluster import NodeProcess, ports
+from tests.integration.kestrel_ports import PROTOCOLS, address_of
 from tests.integration.raw_http import call
 
 from .tools import chromium
@@ -91,7 +92,8 @@ def elsewhere() -> Iterator[int]:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node that asks for no token."""
-    with NodeProcess(tmp_path_factory.mktemp("node")) as process:
+    arguments = [word for name in PROTOCOLS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
+    with NodeProcess(tmp_path_factory.mktemp("node"), arguments=arguments) as process:
         yield process
 
 
@@ -171,6 +173,46 @@ def test_a_form_from_elsewhere_stores_nothing(
 
     assert answered.value.status in {403, 421}
     assert set(contents(node, queue)) == {SECRET}
+
+
+SEND = """
+async ({target, body}) => {
+  const form = document.createElement("form");
+  Object.assign(form, {method: "post", action: target, enctype: "text/plain", target: "shown"});
+  form.append(Object.assign(document.createElement("input"), {name: "a", value: body}));
+  const frame = Object.assign(document.createElement("iframe"), {name: "shown"});
+  const ended = new Promise((end) => { frame.onload = end; });
+  document.body.append(frame, form);
+  form.submit();
+  await ended;
+  for (const mode of ["no-cors", "cors"]) await fetch(target, {method: "POST", mode, body}).catch(() => {});
+  for (const method of ["PUT", "flush", "status"]) await fetch(target, {method, body}).catch(() => {});
+}
+"""
+STOLEN = (
+    "\nput web:\nx\n\nget kept\nconfirm kept 1\nflush kept\nstatus readonly\n\r\nset web 0 0 1\r\nx\r\nflush kept\r\n"
+)
+
+
+@pytest.mark.parametrize("is_rebound", [False, True])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_page_uses_no_port_of_kestrel(
+    page: Page, node: NodeProcess, elsewhere: int, protocol: str, is_rebound: bool
+) -> None:
+    call(node.http, "POST", "/messages/kept", SECRET.encode(), {"Content-Type": "text/plain"})
+    host, port = address_of(node, protocol)
+    target = f"http://{FOREIGN_NAME if is_rebound else host}:{port}/"
+    if is_rebound:
+        page.route(target, lambda route: route.fulfill(content_type="text/html", body=BLANK), times=1)
+        page.goto(target)
+    else:
+        other_name(page, node, elsewhere)
+
+    page.evaluate(SEND, {"target": target, "body": STOLEN})
+
+    assert set(contents(node, "kept")) == {SECRET}
+    assert "web" not in [queue["name"] for queue in node.get_json("/v1/queues")["queues"]]
+    assert call(node.http, "POST", "/messages/kept", SECRET.encode(), {"Content-Type": "text/plain"}).status == 200
 
 
 def test_the_node_s_own_page_may(page: Page, node: NodeProcess) -> None:

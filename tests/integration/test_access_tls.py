@@ -41,25 +41,33 @@ def init(*arguments: str) -> str:
 
 
 class TlsNode:
-    """A node that speaks TLS, and what its clients need."""
+    """A node that speaks TLS, and what its clients need; one that `asks_clients` wants to see their certificates."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, asks_clients: bool = False) -> None:
         self.folder = folder
         self.certificates = folder / "tls"
         self.ca = str(self.certificates / "ca.crt")
         self.token_file = folder / "token"
         self.token_file.write_text(SECRET + "\n")
         self.renew()
+        self.context = ssl.create_default_context(cafile=self.ca)
+        self.environment = {"LMQ_CA_FILE": self.ca}
         options = {"tls-cert": self.certificates / "n1.crt", "tls-key": self.certificates / "n1.key"}
+        if asks_clients:
+            options["tls-client-ca"] = Path(self.ca)
+            init("client", "--dir", str(self.certificates))
+            bundle = folder / "client.pem"
+            bundle.write_text("".join((self.certificates / f"client.{end}").read_text() for end in ("crt", "key")))
+            self.context.load_cert_chain(bundle)
+            self.environment["LMQ_CERT_FILE"] = str(bundle)
         flags = [f"--{name}={value}" for name, value in {**options, "admin-token-file": self.token_file}.items()]
         self.process = NodeProcess(folder, arguments=[*flags, "--durability=memory", *arguments])
-        self.context = ssl.create_default_context(cafile=self.ca)
 
     def renew(self) -> None:
         init("n1=node.example", "--dir", str(self.certificates), "--renew")
 
     def admin(self, *arguments: str, token: str | None = SECRET) -> tuple[int, str, str]:
-        environment = {"LMQ_NODE": self.process.http, "LMQ_CA_FILE": self.ca}
+        environment = {"LMQ_NODE": self.process.http, **self.environment}
         if token is not None:
             environment["LMQ_TOKEN"] = token
         return run("lmq-admin", *arguments, environment=environment)
@@ -190,20 +198,12 @@ def test_certificate_and_token_are_reloaded_without_a_restart(tmp_path: Path) ->
 
 
 def test_clients_can_be_asked_for_a_certificate_too(tmp_path: Path) -> None:
-    node = TlsNode(tmp_path, f"--tls-client-ca={tmp_path / 'tls' / 'ca.crt'}")
-    assert node.status_of("/readyz") is None
-    bundle = tmp_path / "client.pem"
-    init("someone", "--dir", str(node.certificates))
-    parts = [(node.certificates / f"someone.{end}").read_text() for end in ("crt", "key")]
-    bundle.write_text("".join(parts))
-    node.context.load_cert_chain(bundle)
-    with node:
+    with TlsNode(tmp_path, asks_clients=True) as node:
         stranger = ssl.create_default_context(cafile=node.ca)
         request = f"https://{node.process.http}/livez"
         with pytest.raises(OSError):  # noqa: PT011  an alert or a reset, as it happens
             urllib.request.urlopen(request, context=stranger, timeout=20).close()
-        shown = ("--ca-file", node.ca, "--cert-file", str(bundle), "--token-file", str(node.token_file))
-        assert run("lmq-admin", "status", "--node", node.process.http, *shown).code == 0
+        assert node.admin("status")[0] == 0
 
 
 def test_a_start_without_a_usable_certificate_is_refused(tmp_path: Path) -> None:

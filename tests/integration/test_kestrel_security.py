@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from .bad_input import MIB, bounded_memory, fuzz_blocks, unharmed
 from .cluster import Cluster, NodeProcess, ports, wait_for
 from .guarded_node import guarded_node
 from .kestrel_ports import Lines
-from .test_access_tls import TlsNode
+from .test_access_tls import TlsNode, init
 
 HERE, ELSEWHERE = ("127.0.0.1", 50_000), ("192.0.2.7", 50_000)
 PROTOCOLS = pytest.mark.parametrize("protocol", KESTREL_PORTS)
@@ -61,6 +62,25 @@ def test_a_port_beyond_loopback_needs_tls_or_a_word(protocol: str, tmp_path: Pat
     assert load_config({"data_dir": str(tmp_path)}, environ={}).kestrel_ports() == {}
 
 
+@PROTOCOLS
+def test_a_role_for_everybody_beyond_loopback_needs_certificates_of_clients_or_a_word(
+    protocol: str, tmp_path: Path
+) -> None:
+    init("n1", "--dir", str(tmp_path))
+    tls = {"tls_cert": str(tmp_path / "n1.crt"), "tls_key": str(tmp_path / "n1.key")}
+    flags = {"data_dir": str(tmp_path), protocol: "0.0.0.0:22133", f"{protocol}_as": "shop", **tls}
+    with pytest.raises(
+        ConfigError, match=f"^{protocol}_as gives everybody who reaches 0.0.0.0:22133 the role of the token 'shop'"
+    ):
+        load_config(flags, environ={})
+    for more in (
+        {"kestrel_insecure": "on"},
+        {"tls_client_ca": str(tmp_path / "ca.crt")},
+        {protocol: "127.0.0.1:22133"},
+    ):
+        assert list(load_config(flags | more, environ={}).kestrel_ports()) == [protocol]
+
+
 @pytest.mark.parametrize("insecure", ["off", "on"])
 def test_clients_from_elsewhere_are_served_only_where_the_operator_says_so(tmp_path: Path, insecure: str) -> None:
     async def main() -> None:
@@ -86,9 +106,9 @@ def test_clients_from_elsewhere_are_served_only_where_the_operator_says_so(tmp_p
 class Secure(Lines):
     """A client that speaks TLS."""
 
-    def __init__(self, node: TlsNode, protocol: str) -> None:
+    def __init__(self, node: TlsNode, protocol: str, context: ssl.SSLContext | None = None) -> None:
         super().__init__(node.process, protocol)
-        self.sock = node.context.wrap_socket(self.sock, server_hostname="127.0.0.1")
+        self.sock = (context or node.context).wrap_socket(self.sock, server_hostname="127.0.0.1")
 
 
 def answer(client: Lines) -> bytes:
@@ -100,7 +120,13 @@ def test_clients_are_who_their_port_says_and_speak_tls(tmp_path: Path) -> None:
     flags = [f"--{name}=0.0.0.0:{ports.take()}" for name in KESTREL_PORTS]
     flags += ["--memcache-as=shop", "--text-as=auditor"]
     arguments = [word for flag in flags for word in flag.split("=")]
-    with TlsNode(tmp_path, *arguments) as node:
+    with TlsNode(tmp_path, *arguments, asks_clients=True) as node:
+        # Everybody has the role of the port's token, so only those are served who show a certificate.
+        stranger = ssl.create_default_context(cafile=node.ca)
+        # It gets an alert, a reset or the end, as it happens.
+        with contextlib.suppress(OSError), Secure(node, "memcache", stranger) as client:
+            client.send(b"version\r\n")
+            client.expect_end()
         with Secure(node, "memcache") as client:
             client.send(b"version\r\n")
             assert b"there is no token 'shop'" in client.until(b"\r\n")

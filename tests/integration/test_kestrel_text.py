@@ -101,6 +101,27 @@ def test_wrong_requests_after_which_the_connection_stays(client: Text, request_:
     client.ask(b"flush no-such\ndelete no-such\nSTATUS\n", b"+0\n+0\n:UP\n")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"POST / HTTP/1.1",
+        b"get x HTTP/1.0",
+        b"Host: x",
+        b"\x16\3\1\2",
+        b"\0\3\0\x10!\x12\xa4B",
+        b"\x1b[2j",
+        b"8=FIX.4.4",
+    ],
+)
+def test_what_is_another_protocol_ends_the_connection(client: Text, queue: bytes, line: bytes) -> None:
+    client.send(line + b"\nput %b:\nx\n\n" % queue)
+    told = client.until(b"\n")
+    assert told.startswith(b"-bad_request: this ")
+    assert told[:-1].isascii()
+    assert told[:-1].decode().isprintable()
+    client.expect_end()
+
+
 def test_names_that_no_queue_may_have_are_refused(client: Text) -> None:
     for request in (b"get a.b\n", b"put a/b:\nx\n\n", b"peek ~\n", b"shutdown\n"):
         client.send(request)

@@ -31,8 +31,15 @@ def take_line(buffer: bytearray, start: int, looked: int, bytes_max: int = LINE_
 
 
 def tokens_of(line: bytes) -> list[bytes]:
-    """The tokens; empty ones at the end vanish, others stay."""
+    """Return the tokens of a request's line; empty ones at the end vanish, others stay.
+
+    Raises:
+        LmqError: ``bad_request`` for HTTP. A web page can make a browser send any commands behind such a line, and, once a
+            name of its own leads here, a line whose method is a command.
+    """
     found = line.split(b" ")
     while len(found) > 1 and not found[-1]:
         found.pop()
+    if found[-1].startswith(b"HTTP/"):
+        raise LmqError("bad_request", "this port serves clients of Kestrel, not HTTP")
     return found

@@ -50,6 +50,7 @@ class KestrelPort:
         self._factory = factory
         self._as: str = getattr(config, f"{protocol}_as")
         self._serves_all = config.kestrel_insecure == "on"
+        self._is_loopback = address.is_loopback
         self._has_tls = not address.is_loopback and not self._serves_all
         self._gate = node.gates.kestrel[protocol]
         self.is_rated = self._gate.bounds.requests_per_s > 0
@@ -68,6 +69,13 @@ class KestrelPort:
         Raises:
             OSError: the address cannot be bound.
         """
+        if self._serves_all and not self._is_loopback:
+            served_as = (
+                f"with the role of the token {self._as!r}" if self._as else "as long as the cluster has no tokens"
+            )
+            log.warning(
+                "port serves everybody who reaches it", protocol=self.protocol, reason=f"kestrel_insecure, {served_as}"
+            )
         tls = handshake(self.node.tls) if self._has_tls else None
         self._listener = Listener(self._gate, lambda place: self._factory(self, place), tls)
         self.port = await self._listener.start(self.host, self.port)

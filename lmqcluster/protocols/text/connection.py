@@ -46,6 +46,9 @@ class TextConnection(KestrelConnection):
     async def _carry_out(self, request: Request) -> None:
         found = COMMANDS.get(request.command)
         if found is None:
+            if request.command and not request.command.isalpha():
+                # People mistype words. A header, TLS or TURN comes from a browser, and commands of a web page may follow.
+                raise LmqError("bad_request", "this is not Kestrel's text protocol")
             self._say_why(b"Unknown command: " + request.command)
             return
         try:

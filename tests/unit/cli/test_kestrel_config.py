@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -136,8 +137,37 @@ def test_hostile_files_end_soon(piece: str, tmp_path: Path) -> None:
 
 
 def test_names_cannot_become_commands_of_the_shell(tmp_path: Path) -> None:
-    name = "x; rm -rf ~ $(id) `id`\\n# '"
+    name = "x; rm -rf ~ $(id) `id` # '"
     file = 'new KestrelConfig {\nqueues = new QueueBuilder { name = "NAME"; maxItems = 1 }\n'.replace("NAME", name)
     result = translated(tmp_path, file + "weird\x1b[2J = what\n}")
-    assert shlex.split(result.stdout)[-1] == name.replace("\\n", "\n")
+    assert shlex.split(result.stdout)[-1] == name
     assert "\x1b" not in result.stderr
+
+
+SCRIPT = "touch harmed"
+
+
+@pytest.mark.parametrize("ending", ["\\n", "\\r", "\\u2028", "\\u0085", "\\t"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        'listenAddress = "0.0.0.0VALUE #"',
+        'default.expireToQueue = "aVALUE"',
+        'queues = new QueueBuilder { name = "aVALUE"; maxItems = 1 }',
+        'queues = new QueueBuilder { name = "a"; expireToQueue = "bVALUE" }',
+        'aliases = new A { name = "a"; destinationQueues = List("bVALUE", "c") }',
+        "admin.httpPortVALUE = 1",
+    ],
+)
+def test_no_value_begins_a_line_of_its_own(line: str, ending: str, tmp_path: Path) -> None:
+    value = line.replace("VALUE", f"{ending}{SCRIPT}")
+    result = translated(tmp_path, "new KestrelConfig {\nmemcacheListenPort = 22133\n" + value + "\n}")
+    assert all(one.startswith(("# ", "lmq-admin ")) for one in result.stdout.split("\n")[:-1])
+    assert result.stdout.replace("\n", "").isprintable()
+    # As the help text recommends, but with a lmq-admin that does nothing.
+    (tmp_path / "lmq-admin").symlink_to("/bin/true")
+    path = f"{tmp_path}:/usr/bin:/bin"
+    subprocess.run(
+        ["sh", "-e"], input=result.stdout, text=True, cwd=tmp_path, check=True, timeout=60, env={"PATH": path}
+    )
+    assert not (tmp_path / "harmed").exists()
