@@ -280,6 +280,9 @@ class Consumer:
         count = self._rng.choice([1, 1, 5])
         self._replica.node.service.pulls.start(self._queue, (self, None, count, self._rng.choice([0.0, 0.5, 3.0])))
 
+    def may_wait(self) -> bool:
+        return True
+
     def pulled(self, token: Any, delivered: list[Any]) -> None:
         for _queue, number, _remaining, message in delivered:
             content = body_of(message.content)

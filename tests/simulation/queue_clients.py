@@ -146,6 +146,9 @@ class QueueClient:
         else:
             pulls.start(queue, ticket)
 
+    def may_wait(self) -> bool:
+        return True
+
     def pulled(self, token: bytes, delivered: list[Any]) -> None:
         for _queue, number, _remaining, _message in delivered:
             if token == TAKEN:

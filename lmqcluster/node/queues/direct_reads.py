@@ -75,6 +75,9 @@ class DirectRead:
     def closed(self) -> bool:
         return self._taker.closed
 
+    def may_wait(self) -> bool:
+        return True
+
     def pulled(self, _token: Any, delivered: list[Delivered]) -> None:
         if delivered and self._number is not None:
             if self._session.sure_number() != self._number:

@@ -43,6 +43,9 @@ class Puller(Protocol):
     def place(self) -> ClientPlace | None:
         """The connection that the messages go to; None if it is no client's, or if they are settled on the way."""
 
+    def may_wait(self) -> bool:
+        """Whether there is memory for one more pull of it that waits."""
+
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         """Messages, or none at the end of the wait."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from ...core import Machine, Op, Queue
@@ -33,7 +33,10 @@ from .pattern_views import PatternViews
 
 __all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
 
+_NO_MEMORY = "pulls that wait fill the client's share of the node's memory; wait until some have ended"
 _CLAIM_MAX = 512
+_ABANDONED_MAX = 2_000
+"""So many waits of a client that is gone end in one turn of the event loop."""
 _AGAIN_S = 0.002
 KEEP_PERIOD_S = 600.0
 _KEEP_MAX = 500
@@ -171,8 +174,10 @@ class Pulls:
 
     def abandon(self, puller: Puller) -> None:
         """The puller is gone with all its pulls; `closed` must be set. What is on its way is put back when it arrives."""
-        for waiter in list(puller.waiting):
+        for waiter in list(islice(puller.waiting, _ABANDONED_MAX)):
             self._finish(waiter)
+        if puller.waiting:
+            self._loop.call_soon(self.abandon, puller)
 
     def close(self, error: LmqError) -> None:
         """Answer all waiters with `error`, now and from now on."""
@@ -311,6 +316,9 @@ class Pulls:
             if self.closing is not None:
                 puller.pull_failed(token, self.closing)
                 continue
+            if not puller.may_wait():
+                puller.pull_failed(token, LmqError("overloaded", _NO_MEMORY))
+                continue
             waiter = Waiter(line, puller, token, count)
             line.waiters.append(waiter)
             line.live += 1
@@ -368,7 +376,7 @@ class Pulls:
         position = 0
         while position < len(delivered) and line.waiters:
             waiter = line.waiters.popleft()
-            if not waiter.open:
+            if not waiter.open or waiter.puller.closed:
                 continue
             share = delivered[position : position + waiter.count]
             self.holders.note(waiter.puller.place, share, 0, len(share))

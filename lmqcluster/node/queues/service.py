@@ -535,6 +535,9 @@ class _Pull:
         self.closed = False
         self.waiting: set[Waiter] = set()
 
+    def may_wait(self) -> bool:
+        return True
+
     def pulled(self, _token: Any, delivered: list[Delivered]) -> None:
         if not self.future.done():
             self.future.set_result(delivered)

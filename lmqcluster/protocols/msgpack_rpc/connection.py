@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MANY_BYTES_MAX", "NOTIFICATION", "Connection", "Handler"]
 
-WAITERS_MAX = 50_000
-"""Most pulls that one connection may have waiting."""
+UNCOUNTED_WAITERS = 1_000
+"""With so many pulls waiting there must be memory for each further one."""
+ENCODINGS_MAX = 16
+"""So many pulled messages with large bodies are made into responses at once, for one connection."""
 _UNDEF = "undef"
 _UNREAD = f"overloaded: the client leaves more than {UNREAD_BYTES_MAX} bytes of responses unread"
 _PUSH = int(Op.PUSH)
@@ -85,6 +87,7 @@ class Connection(Stream):
         self._encoder: replies.DeliveryEncoder | None = None
         # Messages that are being made into a response: put back if the client goes before.
         self._encoding: dict[int, list[Delivered]] = {}
+        self._encodings = asyncio.Semaphore(ENCODINGS_MAX)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -285,18 +288,11 @@ class Connection(Stream):
         if tail is None or tail.sink is not service.pulls or tail.command[QUEUE] != name:
             service.check_name(name, self.kept_for())
             service.receipts()
-        if len(self.waiting) >= WAITERS_MAX:
-            self.check_waiters()
         service.pulls.start(name, (self, msgid, 1, wait_s))
 
-    def check_waiters(self) -> None:
-        """Refuse one more pull than a connection may have waiting.
-
-        Raises:
-            LmqError: ``overloaded``.
-        """
-        if len(self.waiting) >= WAITERS_MAX:
-            raise LmqError("overloaded", f"{WAITERS_MAX} pulls of this connection are waiting, the limit")
+    def may_wait(self) -> bool:
+        """Whether one more pull may wait (`Puller`)."""
+        return len(self.waiting) < UNCOUNTED_WAITERS or self.hold_reserve()
 
     def settle(self, op: Op, msgid: Any, arguments: list[Any]) -> None:
         """``done``, ``release`` or ``retain``: ``(name, id)``."""
@@ -316,23 +312,20 @@ class Connection(Stream):
         else:
             proposer.add(Group(settle(op, name, [number]), [msgid], self), 64)
 
-    def run(self, msgid: Any, result: Coroutine[Any, Any, bytes], *, large: bool = False) -> None:
-        """Answer a request that takes several steps with the encoded result of a coroutine; see `SlowAnswers.run`.
+    def run(self, msgid: Any, result: Coroutine[Any, Any, bytes], *, large: bool = False, waits: bool = False) -> None:
+        """Answer a request that takes several steps with the encoded result of a coroutine; see `SlowAnswers.run`."""
+        succeed, fail = partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid)
+        self.slow.run(self, result, succeed, fail, large=large, waits=waits)
 
-        Raises:
-            LmqError: ``overloaded``.
-        """
-        self.slow.run(
-            self, result, partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid), large=large
-        )
-
-    def run_packed(self, msgid: Any, result: Callable[[], Awaitable[Any]], *, large: bool = False) -> None:
+    def run_packed(
+        self, msgid: Any, result: Callable[[], Awaitable[Any]], *, large: bool = False, waits: bool = False
+    ) -> None:
         """As `run`, with what this returns when the answer begins to be made; that may be never."""
 
         async def packed() -> bytes:
             return pack(await result())
 
-        self.run(msgid, packed(), large=large)
+        self.run(msgid, packed(), large=large, waits=waits)
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 
@@ -397,20 +390,18 @@ class Connection(Stream):
     def encode_later(self, token: Any, delivered: list[Delivered], send: _Send) -> None:
         """Encode messages with large bodies, and send them when that is done."""
         self._encoding[id(delivered)] = delivered
-        try:
-            self.slow.run(self, self._encode(token, delivered, send), _nothing, partial(self.fail, token), large=False)
-        except LmqError as exc:
-            del self._encoding[id(delivered)]
-            self.service.pulls.put_back(delivered)
-            self.fail(token, exc.rpc_text())
+        # The pull has taken effect, so the requests that follow go on.
+        result = self._encode(token, delivered, send)
+        self.slow.run(self, result, _nothing, partial(self.fail, token), large=False, waits=True)
 
     async def _encode(self, token: Any, delivered: list[Delivered], send: _Send) -> bytes:
         encoder, encoded, size = self.encoder(), [], 0
-        for one in delivered:
-            encoded.append(await encoder.encode_in_turns(one))
-            size += len(encoded[-1])
-            if size > MANY_BYTES_MAX:
-                break
+        async with self._encodings:
+            for one in delivered:
+                encoded.append(await encoder.encode_in_turns(one))
+                size += len(encoded[-1])
+                if size > MANY_BYTES_MAX:
+                    break
         if not self.closed:
             del self._encoding[id(delivered)]
             send(token, delivered, encoded)

@@ -118,8 +118,10 @@ class RpcFrontEnd:
 
     def hold(self, connection: Stream) -> None:
         """Read no more from this client until the node has worked off what is pending."""
-        connection.pause_reading()
-        self._held.add(connection)
+        if connection not in self._held:
+            connection.pause_reading()
+            connection.hold()
+            self._held.add(connection)
         if self._hold_timer is None:
             self._hold_timer = asyncio.get_running_loop().call_later(HOLD_S, self._release)
 
@@ -138,9 +140,10 @@ class RpcFrontEnd:
         if self.node.service.proposer.is_full():
             self._hold_timer = asyncio.get_running_loop().call_later(HOLD_S, self._release)
             return
-        for connection in self._held:
+        held, self._held = self._held, set()
+        for connection in held:
             connection.resume_reading()
-        self._held.clear()
+            connection.go_on()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

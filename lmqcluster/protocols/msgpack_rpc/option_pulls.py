@@ -49,7 +49,6 @@ def _start(
 ) -> None:
     service = connection.service
     lease_s = seconds_of(options, b"lease")
-    connection.check_waiters()
     if b"session" in options:
         own_lease_us = 0 if lease_s is None else lease_us(lease_s)
         number = service.sessions.number(text(options[b"session"]))

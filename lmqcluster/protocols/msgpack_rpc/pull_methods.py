@@ -57,6 +57,9 @@ class _LookingPuller:
     def place(self) -> Place:
         return self._connection.place
 
+    def may_wait(self) -> bool:
+        return self._connection.may_wait()
+
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         self._connection.pulled(token, delivered)
         self._go_on()
@@ -105,7 +108,6 @@ def _pull_any(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 2)
     pattern = text(arguments[0])
     wait_s = None if len(arguments) == 1 else wait(arguments[1])
-    connection.check_waiters()
     connection.service.receipts()
     if wait_s is None or wait_s > 0:
         connection.service.pulls.start_any(pattern, (connection, msgid, 1, wait_s), connection.client())

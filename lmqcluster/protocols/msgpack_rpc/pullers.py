@@ -45,6 +45,10 @@ class ManyPuller:
         """The client's connection, which holds the messages."""
         return self._connection.place
 
+    def may_wait(self) -> bool:
+        """Whether the connection may have one more pull that waits."""
+        return self._connection.may_wait()
+
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         """Encode the messages."""
         connection = self._connection

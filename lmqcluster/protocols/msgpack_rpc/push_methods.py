@@ -85,14 +85,14 @@ def _show_sequence(one: Stored) -> bytes:
 def _push_or_wait(
     connection: Connection, msgid: Any, name: bytes, item: PushItem, wait_s: float, show: Callable[[Stored], bytes]
 ) -> None:
-    connection.slow.check()
+    connection.check_memory()
     outcome = connection.service.push_or_wait(name, [item], wait_s, connection.known_principal().owner)
 
     async def shown() -> bytes:
         (one,) = await outcome
         return show(one)
 
-    connection.run(msgid, shown())
+    connection.run(msgid, shown(), waits=True)
 
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -248,7 +248,6 @@ def _push_all(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 2, 2)
     pattern = text(arguments[0])
     item = plain_item(arguments[1])
-    connection.slow.check()
     connection.run(msgid, _copied(connection, pattern, item))
     # What the client sends next takes effect behind it.
     connection.hold()

@@ -28,7 +28,6 @@ _Method = Callable[[Connection, Arguments], Coroutine[Any, Any, Any]]
 
 def _operation(begin: _Method) -> Handler:
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        connection.slow.check()
         operation = begin(connection, arguments)
         connection.run_packed(msgid, lambda: operation)
 

@@ -67,7 +67,8 @@ def _lock(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     wait_s = wait(arguments[2]) if len(arguments) == 3 else 0.0
     sessions = connection.service.sessions
     if wait_s:
-        connection.run_packed(msgid, lambda: sessions.lock(name, session, wait_s, owner))
+        connection.check_memory()
+        connection.run_packed(msgid, lambda: sessions.lock(name, session, wait_s, owner), waits=True)
         return
     number = session_number(connection, session)
     request = requests.lock(connection.service, name, number, connection.owned(), waits=False)

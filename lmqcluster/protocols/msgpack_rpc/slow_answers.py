@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -13,12 +14,14 @@ from ...wire.errors import LmqError
 if TYPE_CHECKING:
     from .stream import Stream
 
-__all__ = ["LARGE_BYTES", "TASKS_MAX", "SlowAnswers"]
+__all__ = ["LARGE_BYTES", "TASKS_MAX", "TASK_BYTES", "SlowAnswers"]
 
 log = structlog.get_logger("lmq.rpc")
 
 TASKS_MAX = 64
-"""Most requests of several steps that one connection may have under way."""
+"""With so many requests of several steps under way a connection carries out no more, until one of them has ended."""
+TASK_BYTES = 4096
+"""What such a request counts until it is answered."""
 LARGE_BYTES = 80 * 1024 * 1024
 """What a large response counts before it is made: a slice of messages, of which the last may have the largest size."""
 ROOM_S = 30.0
@@ -33,22 +36,15 @@ class SlowAnswers:
         reserved_bytes: what responses that are being made may take.
     """
 
-    __slots__ = ("_drained", "_turn", "reserved_bytes", "tasks")
+    __slots__ = ("_busy", "_drained", "_turn", "reserved_bytes", "tasks")
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
         self.reserved_bytes = 0
+        # Those that end by themselves.
+        self._busy = 0
         self._turn: asyncio.Lock | None = None
         self._drained: asyncio.Future[None] | None = None
-
-    def check(self) -> None:
-        """Refuse one more request if too many are under way.
-
-        Raises:
-            LmqError: ``overloaded``.
-        """
-        if len(self.tasks) >= TASKS_MAX:
-            raise LmqError("overloaded", f"{TASKS_MAX} such requests of this connection are under way, the limit")
 
     def run(
         self,
@@ -58,8 +54,9 @@ class SlowAnswers:
         fail: Callable[[str], object],
         *,
         large: bool,
+        waits: bool = False,
     ) -> None:
-        """Answer with the outcome of a coroutine, later.
+        """Answer with the outcome of a coroutine, later. While too many are under way the connection carries out no requests.
 
         Args:
             stream: the connection. It is not kept, so that nothing has to be collected when it has ended.
@@ -67,18 +64,24 @@ class SlowAnswers:
             succeed: sends it.
             fail: sends an error.
             large: whether the response may be large. Of these one at a time is made, when the client has read the others.
-
-        Raises:
-            LmqError: ``overloaded``.
+            waits: whether the outcome may wait for what the client does next, so that its requests must go on meanwhile. The
+                client's memory bounds these, see `Stream.check_memory`.
         """
-        try:
-            self.check()
-        except LmqError:
-            result.close()
-            raise
         task = asyncio.get_running_loop().create_task(self._answer(stream, result, succeed, fail, large=large))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        if waits:
+            task.add_done_callback(self.tasks.discard)
+            return
+        self._busy += 1
+        if self._busy == TASKS_MAX:
+            stream.hold()
+        task.add_done_callback(partial(self._ended, stream))
+
+    def _ended(self, stream: Stream, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if self._busy == TASKS_MAX:
+            stream.go_on()
+        self._busy -= 1
 
     async def _answer(
         self,

@@ -15,7 +15,7 @@ from ...wire.legacy_msgpack import make_unpacker, pack
 from ...wire.parts import LARGE_BYTES, joined
 from . import replies
 from .intake import SMALL_BYTES, Intake, RequestTooLargeError
-from .slow_answers import SlowAnswers
+from .slow_answers import TASK_BYTES, SlowAnswers
 
 if TYPE_CHECKING:
     from ...node.access.access import Principal
@@ -89,8 +89,8 @@ class Stream(asyncio.Protocol):
         self._reading = True
         self.writable = True
         self._working = False
-        # Whether requests are held up, and what has arrived meanwhile.
-        self._held = False
+        # For how many reasons requests are held up, and what has arrived meanwhile.
+        self._held = 0
         self._rest: tuple[bytes, int] | None = None
 
     def dispatch(self, message: Any) -> None:
@@ -190,6 +190,10 @@ class Stream(asyncio.Protocol):
             # No more answers are made for a client that does not read those that it has got.
             self._rest = (data, base)
             return
+        if self.service.proposer.is_full():
+            self._rest = (data, base)
+            self.owner.hold(self)
+            return
         try:
             self._take(data, base)
         except RequestTooLargeError as exc:
@@ -198,13 +202,14 @@ class Stream(asyncio.Protocol):
             self._close(f"not a MessagePack-RPC request: {exc or type(exc).__name__}")
 
     def hold(self) -> None:
-        """Carry out nothing more until `go_on`, because the request before is not in its place in the log yet."""
-        self._held = True
+        """Carry out nothing more until `go_on`: the request before is not in the log yet, or there is work enough."""
+        self._held += 1
 
     def go_on(self) -> None:
-        """The request that held the others up has taken effect."""
-        self._held = False
-        self._go_on_with_rest()
+        """The reason for one `hold` is gone."""
+        self._held -= 1
+        if not self._held:
+            self._go_on_with_rest()
 
     def _go_on_with_rest(self) -> None:
         if self._rest is not None:
@@ -426,8 +431,20 @@ class Stream(asyncio.Protocol):
         """Count what is held now and what is reserved for responses; False if there is no room."""
         return self._hold(self._intake.held_bytes)
 
+    def check_memory(self) -> None:
+        """Refuse one more request that waits, if those that wait fill the client's share of memory.
+
+        It cannot be left unread until there is room: what it waits for may come behind it on this connection.
+
+        Raises:
+            LmqError: ``overloaded``.
+        """
+        if not self._hold(self._intake.held_bytes + TASK_BYTES):
+            reason = "requests that wait fill the client's share of the node's memory; wait until some have ended"
+            raise LmqError("overloaded", reason)
+
     def _others(self) -> int:
-        return self.slow.reserved_bytes + WAITER_BYTES * len(self.waiting)
+        return self.slow.reserved_bytes + WAITER_BYTES * len(self.waiting) + TASK_BYTES * len(self.slow.tasks)
 
 
 def checked_msgid(msgid: object) -> object:

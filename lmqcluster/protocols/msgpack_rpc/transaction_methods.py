@@ -41,7 +41,6 @@ def _transaction(connection: Connection, msgid: Any, arguments: list[Any]) -> No
     if not steps:
         connection.succeed(msgid, replies.array_header(0))
         return
-    connection.slow.check()
     outcome = connection.service.transaction(steps, connection.kept_for(), again=again)
 
     async def shown() -> bytes:

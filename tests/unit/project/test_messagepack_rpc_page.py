@@ -119,7 +119,6 @@ def token(byte: int) -> bytes:
         ("| Operations of one transaction | 1,000 |", OPERATIONS_MAX, 1_000),
         ("ends with the message that exceeds 16 MiB", connection.MANY_BYTES_MAX, 16 * MiB),
         ("result ends with the message that exceeds 16 MiB", subscriptions.SLICE_BYTES_MAX, 16 * MiB),
-        ("| Pulls of one connection that wait | 50,000 |", connection.WAITERS_MAX, 50_000),
         ("and [Jobs](#jobs) | 64 |", slow_answers.TASKS_MAX, 64),
         ("| 128 at each node |", pattern_views.CLIENT_VIEWS_MAX, 128),
         ("| Responses that a client has not read | 96 MiB |", stream.UNREAD_BYTES_MAX, 96 * MiB),

@@ -1,0 +1,106 @@
+"""Requests sent on one connection without waiting for answers: any number, none refused, none in another's way."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from .cluster import NodeProcess
+from .guarded_node import guarded_node
+from .raw_rpc import Reply, Rpc, contents, notification, pull_all, request
+
+MANY = 1_000
+
+
+def errors(replies: list[Reply]) -> set[Any]:
+    return {reply.error for reply in replies} - {None}
+
+
+def test_transactions(node: NodeProcess, queue_name: str) -> None:
+    """They take effect in the order in which they were sent, among each other and with plain pushes."""
+    with Rpc(node.rpc) as rpc:
+        requests: list[tuple[Any, ...]] = []
+        for number in range(0, MANY, 2):
+            requests.append(("transaction", [["push", queue_name, str(number)]]))
+            requests.append(("push", queue_name, str(number + 1)))
+        assert errors(rpc.many(requests)) == set()
+        assert pull_all(rpc, queue_name) == [str(number).encode() for number in range(MANY)]
+
+
+def test_operations_of_several_steps(node: NodeProcess, queue_name: str) -> None:
+    with Rpc(node.rpc) as rpc:
+        session = rpc.call("open_session", 60)
+        rpc.call("push", queue_name, "x")
+        one_of_each = [
+            ("purge", queue_name),
+            ("suspend", queue_name),
+            ("resume", queue_name),
+            ("push_all", "^nothing$", "x"),
+            ("leave_queue", queue_name, session),
+            ("subscriptions",),
+            ("peek", queue_name, 10, 0),
+            ("mark", "job", "stream"),
+        ]
+        assert errors(rpc.many(one_of_each * 50)) == set()
+
+
+def test_pushes_that_wait_and_the_pulls_that_make_room_for_them(node: NodeProcess, queue_name: str) -> None:
+    """What waits must not keep the node from reading what it waits for."""
+    with Rpc(node.rpc) as rpc:
+        rpc.call("update_props", queue_name, {"max_items": 1})
+        pushes = [("push", queue_name, str(number), {"wait": 120}) for number in range(200)]
+        pulls = [("pull", queue_name, 120, {"auto_ack": True})] * 200
+        replies = rpc.many([*pushes, *pulls])
+        assert errors(replies) == set()
+        assert contents([reply.result for reply in replies[200:]]) == [str(number).encode() for number in range(200)]
+
+
+def test_locks_that_wait_and_the_unlock_behind_them(node: NodeProcess, queue_name: str) -> None:
+    with Rpc(node.rpc) as rpc:
+        sessions = [reply.result for reply in rpc.many([("open_session", 60)] * 100)]
+        asked = [("lock", queue_name, session, 120) for session in sessions]
+        first, *others = (rpc.ask(*one) for one in asked)
+        assert rpc.read().msgid == first
+        for session, following in zip(sessions, [*others, None], strict=True):
+            unlocked = rpc.ask("unlock", queue_name, session)
+            replies = {reply.msgid: reply for reply in [rpc.read() for _ in range(1 if following is None else 2)]}
+            assert replies.keys() == {unlocked} | ({following} - {None})
+            assert errors(list(replies.values())) == set()
+
+
+def test_pulls_that_wait_and_the_pushes_behind_them(node: NodeProcess, queue_name: str) -> None:
+    count = 60_000
+    with Rpc(node.rpc) as rpc:
+        rpc.send(b"".join(request(number, "pull", queue_name) for number in range(count)))
+        # The same connection, on which nothing but pulls is unanswered, still carries out other requests.
+        rpc.settle()
+        rpc.send(b"".join(notification("push", queue_name, "x") for _ in range(count)))
+        assert errors([rpc.read() for _ in range(count)]) == set()
+
+
+def test_memory_bounds_what_waits(tmp_path: Path) -> None:
+    """Beyond it a pull is refused, but what does not wait is carried out."""
+    count = 20_000
+
+    async def main() -> None:
+        async with guarded_node(tmp_path, admin=None) as guarded:
+            guarded.node.gates.memory.client_bytes_max = 4 * 1024 * 1024
+            reader, writer = await asyncio.open_connection("127.0.0.1", guarded.rpc.port)
+            requests = [request(number, "pull", "never") for number in range(count)]
+            writer.write(b"".join([*requests, request(count, "push", "other", "x")]))
+            unpacker, refused = msgpack.Unpacker(raw=True), 0
+            while True:
+                for _type, msgid, error, result in unpacker:
+                    if msgid == count:
+                        assert (error, result) == (None, b"ok")
+                        assert 1_000 < refused < count - 1_000
+                        writer.close()
+                        return
+                    assert error.startswith(b"overloaded: pulls that wait fill")
+                    refused += 1
+                unpacker.feed(await reader.read(65536))
+
+    asyncio.run(main())
