@@ -187,7 +187,7 @@ class RaftCore(CoreContact):
         limit = self.applied_index()
         if self._durable:
             latest = self._snapshots.latest()
-            limit = 0 if latest is None else latest.index
+            limit = min(limit, 0 if latest is None else latest.index)
         limit = min([limit, *self._sender.kept_indexes(self._receivers(), self._SyncObj__raftMatchIndex)])
         if limit > journal.first_index:
             self._history.drop_before(limit)

@@ -386,18 +386,21 @@ class SnapshotKeeper:
             self._owner.in_step(lambda: self._swap(loading))
 
     def _swap(self, loading: _Loading) -> None:
+        self._receiving_pages = []
+        if not loading.loaded(loading.incoming.info):
+            # Meanwhile the log has brought the state further, or as far as it can go without.
+            loading.incoming.abandon()
+            return
         info = self._store.adopt(loading.incoming)
         self._pages_of[info] = loading.restoration.pages
-        self._receiving_pages = []
-        if loading.loaded(info):
-            self.installed_total += 1
-            # A snapshot being taken is of the replaced machine, at an older index.
-            if self._taking is not None:
-                self._taking.abandon()
-                self._taking = None
-            machine = loading.restoration.finish()
-            log.info("snapshot installed", index=info.index, queues=len(machine.queues), bytes=info.size_bytes)
-            self._owner.replace_machine(machine)
+        self.installed_total += 1
+        # A snapshot being taken is of the replaced machine, at an older index.
+        if self._taking is not None:
+            self._taking.abandon()
+            self._taking = None
+        machine = loading.restoration.finish()
+        log.info("snapshot installed", index=info.index, queues=len(machine.queues), bytes=info.size_bytes)
+        self._owner.replace_machine(machine)
         self._remove_older()
 
     def _remove_older(self) -> None:

@@ -60,5 +60,6 @@ class SnapshotPort(Protocol):
 
         What the snapshot refers to comes from `source`. `loaded` gets None if the snapshot is damaged or the rest cannot be had.
 
-        If `loaded` returns true, the state is replaced in the same turn.
+        If `loaded` returns true, the snapshot becomes the latest one and the state is replaced in the same turn; otherwise
+        nothing is kept of it.
         """

@@ -221,6 +221,18 @@ class Checkers:
         if commit_index > seen.commit_index:
             self._commits(host, replica, seen.commit_index + 1, commit_index, led=led)
             seen.commit_index = commit_index
+        self._check_base(host, replica)
+
+    def _check_base(self, host: Host, replica: Replica) -> None:
+        """What the log does not have is in a snapshot, and what is in a snapshot is applied."""
+        kept = replica.kept()
+        if kept is None:
+            return
+        (latest, applied), first = kept, replica.journal.view.first
+        if first > max(latest, 1):
+            self.report("log cut too far", f"{host.id} begins at index {first}, the latest snapshot is of {latest}")
+        if latest > applied:
+            self.report("snapshot not applied", f"{host.id} keeps one of index {latest}, applied is {applied}")
 
     def _leads(self, host: Host, replica: Replica, term: int) -> None:
         """One leader per term, and it has everything that leaders before it committed."""

@@ -88,9 +88,10 @@ class InlineSnapshots:
     ) -> None:
         assert isinstance(receiver, _Receiver)
         receiver.incoming.finish_work()()
-        info = self._store.adopt(receiver.incoming)
-        if loaded(info):
-            self._restore(info)
+        if loaded(receiver.incoming.info):
+            self._restore(self._store.adopt(receiver.incoming))
+        else:
+            receiver.incoming.abandon()
         self._remove_older()
 
     def _restore(self, info: SnapshotInfo) -> None:

@@ -145,6 +145,11 @@ class CoreReplica(RaftState):
         self._host.apply(index, bytes(command))
         return True
 
+    def kept(self) -> tuple[int, int] | None:
+        latest = self._snapshots.latest()
+        index = 0 if latest is None else latest.index
+        return (index, self.core.applied_index()) if self._storage.durable else None
+
     @property
     def recovering(self) -> bool:
         return self.core.is_recovering()

@@ -34,6 +34,9 @@ class Replica(Protocol):
     @property
     def commit_index(self) -> int: ...
 
+    def kept(self) -> tuple[int, int] | None:
+        """Index of the latest snapshot (0 without one), and of what is applied; None if the log is not kept on a disk."""
+
     @property
     def members(self) -> list[str]:
         """Ids of the voters as this node counts them, its own included, sorted."""

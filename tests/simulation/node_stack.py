@@ -259,6 +259,12 @@ class NodeReplica(RaftState):
             self.node = _SimNode(host, storage, self._ledger, self.loop)
         self.core = self.node.replica.core
 
+    def kept(self) -> tuple[int, int] | None:
+        replica = self.node.replica
+        latest = replica.snapshots.latest()
+        index = 0 if latest is None else latest.index
+        return (index, self.core.applied_index()) if replica.storage.durable else None
+
     @property
     def recovering(self) -> bool:
         # Whoever lacks pages may yet have to give up everything.

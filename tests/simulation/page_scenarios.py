@@ -45,6 +45,32 @@ def page_left_behind(subject: Subject) -> set[str]:
         return _stopped(stage) | stage.finish()
 
 
+def newer_state_refused(subject: Subject) -> set[str]:
+    """A newer state that was asked for is not needed any more when it has been loaded: it leaves nothing behind."""
+    stage = Stage(subject, 3)
+    with stage.simulation.world():
+        leader, (away, other) = stage.elect()
+        stage.propose(leader, MESSAGES)
+        stage.run_for(1.0)
+        stage.cut([away], [leader, other])
+        _leave_behind(stage, [leader, other])
+        _damage_pages(away)
+        stage.join_all()
+        core, requests = away.replica.core, away.replica.node.replica.page_supply._requests
+        deadline_s = stage.simulation.clock.now + 30.0
+        while not (core.needs_snapshot and core.is_installing()):
+            assert stage.simulation.clock.now < deadline_s
+            stage.run_for(0.0005)
+        # As if the pages had come.
+        in_vain = requests._in_vain
+        requests.end()
+        while core.is_installing():
+            stage.run_for(0.0005)
+        requests.begin(in_vain)
+        stage.run_for(5.0)
+        return _stopped(stage) | stage.finish()
+
+
 def page_missing_at_the_start(subject: Subject) -> set[str]:
     """The same with a node that is started without a page that its snapshot names."""
     stage = Stage(subject, 3)
@@ -121,6 +147,7 @@ PAGE_SCENARIOS = {
     for name, script in (
         ("page damaged in use", page_damaged_in_use),
         ("page left behind", page_left_behind),
+        ("newer state refused", newer_state_refused),
         ("page missing at the start", page_missing_at_the_start),
         ("page of a snapshot that nobody has", page_of_a_snapshot_that_nobody_has),
     )

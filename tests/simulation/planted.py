@@ -25,6 +25,7 @@ __all__ = ["PLANTED"]
 
 _apply = Replica._apply
 _request = SnapshotKeeper.request
+_swap = SnapshotKeeper._swap
 _on_snapshot = RaftCore._on_snapshot
 
 LATE_S = 0.05
@@ -88,6 +89,21 @@ def _leading_by_the_wall(self: LogClock, stamp_us: int) -> None:
         self.follow(stamp_us)
 
 
+def _compacting_what_is_applied(self: RaftCore) -> None:
+    latest = self._snapshots.latest()
+    if latest is not None and latest.index >= self._journal.first_index:
+        kept = self._sender.kept_indexes(self._receivers(), self._SyncObj__raftMatchIndex)
+        self._history.drop_before(max(self._journal.first_index, min([self.applied_index(), *kept])))
+
+
+def _adopting_first(self: SnapshotKeeper, loading: Any) -> None:
+    if loading.loaded(loading.incoming.info):
+        loading.loaded = lambda _info: True
+        _swap(self, loading)
+    else:
+        self._store.adopt(loading.incoming)
+
+
 def _version_heard_so_far(self: Replica) -> int:
     heard = [about.machine_version for about in self.peers.values()]
     return min([self._about.machine_version, *heard])
@@ -117,6 +133,8 @@ PLANTED = {
     "throttled by pages that nobody writes": switch([(Throttle, "update", _throttled_by_what_nobody_writes)]),
     "pages are not waited for": switch([(PageWait, "may_apply", lambda *_arguments: True)]),
     "no newer state is asked for": switch([(SnapshotRequests, "begin", _asking_nobody)]),
+    "log cut up to what is applied": switch([(RaftCore, "compact", _compacting_what_is_applied)]),
+    "a refused snapshot is kept": switch([(SnapshotKeeper, "_swap", _adopting_first)]),
     "a snapshot without its pages is kept": switch([(SnapshotKeeper, "_denied", lambda _self, _page: None)]),
 }
 """By name, what to enter for the length of a run."""

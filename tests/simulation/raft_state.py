@@ -29,6 +29,10 @@ class RaftState:
     def commit_index(self) -> int:
         return self.core._SyncObj__raftCommitIndex
 
+    def kept(self) -> tuple[int, int] | None:
+        """Index of the latest snapshot (0 without one), and of what is applied; None if the log is not kept on a disk."""
+        return None
+
     @property
     def members(self) -> list[str]:
         core = self.core

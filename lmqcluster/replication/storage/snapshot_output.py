@@ -29,7 +29,7 @@ from .snapshot_file import (
     parse_head,
     verified,
 )
-from .stored_snapshot import StoredSnapshot, snapshot_name
+from .stored_snapshot import SnapshotInfo, StoredSnapshot, snapshot_name
 from .worker import Work
 
 __all__ = ["SnapshotReceiver", "SnapshotWriter"]
@@ -66,18 +66,32 @@ class _Output(ABC):
         self._abandoned = True
         self._clean_up()
 
-    def adopted(self) -> StoredSnapshot:
-        """Hand the complete file over to the store.
+    @property
+    def info(self) -> SnapshotInfo:
+        """What the complete file is.
 
         Raises:
             RuntimeError: it is not complete, or was abandoned.
         """
-        if not self._finished or self._failed or self._abandoned or self._file is None:
-            raise RuntimeError(f"the snapshot {self.name} is not complete")
-        stored = self._stored(self._file, self.name)
+        return self._complete().info
+
+    def adopted(self, *, newer_than: SnapshotInfo | None) -> StoredSnapshot:
+        """Hand the complete file over to the store.
+
+        Raises:
+            RuntimeError: it is not complete, was abandoned, or is not newer than that.
+        """
+        stored = self._complete()
+        if newer_than is not None and stored.info.index <= newer_than.index:
+            raise RuntimeError(f"the snapshot {self.name} is not newer than {newer_than.file}")
         # What is left here has nothing to clean up.
         self._file = None
         return stored
+
+    def _complete(self) -> StoredSnapshot:
+        if not self._finished or self._failed or self._abandoned or self._file is None:
+            raise RuntimeError(f"the snapshot {self.name} is not complete")
+        return self._stored(self._file, self.name)
 
     @abstractmethod
     def _header(self) -> Header:

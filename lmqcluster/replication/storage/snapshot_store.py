@@ -81,15 +81,12 @@ class SnapshotStore:
         return SnapshotReceiver(self._disk, index, term, sync=self._sync, in_use=self._in_use)
 
     def adopt(self, output: SnapshotWriter | SnapshotReceiver) -> SnapshotInfo:
-        """Make a finished snapshot the latest; returns the latest, which is another if a newer one came in between.
+        """Make a finished snapshot the latest.
 
         Raises:
-            RuntimeError: it is not finished.
+            RuntimeError: it is not finished, or `latest` is not older.
         """
-        stored = output.adopted()
-        if self.latest is not None and stored.info.index < self.latest.index:
-            stored.close()
-            return self.latest
+        stored = output.adopted(newer_than=self.latest)
         self._stored[stored.info] = stored
         self.latest = stored.info
         return stored.info

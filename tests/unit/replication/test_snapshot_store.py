@@ -160,12 +160,14 @@ def test_what_is_not_newer_is_not_begun(store: SnapshotStore) -> None:
             store.create(index, 9, {}, 0)
 
 
-def test_a_snapshot_that_was_overtaken_is_not_the_latest(store: SnapshotStore, tmp_path: Path) -> None:
+def test_a_snapshot_that_was_overtaken_is_not_adopted(store: SnapshotStore, tmp_path: Path) -> None:
     slow = store.create(5, 1, {}, 0)
     fast = _made(store, 9, [1])
     slow.finish_work()()
-    assert store.adopt(slow) is fast
-    store.remove_older_work()()
+    with pytest.raises(RuntimeError, match="not newer"):
+        store.adopt(slow)
+    slow.abandon()
+    assert store.latest is fast
     assert _names(tmp_path) == [fast.file]
 
 
