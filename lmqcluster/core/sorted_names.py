@@ -47,6 +47,26 @@ class SortedNames:
             del self._blocks[place]
             del self._firsts[place]
 
+    def from_name(self, name: bytes) -> list[bytes]:
+        """Return the next names from this one on, those that stand in one block; none if there are no more."""
+        place = max(0, bisect_right(self._firsts, name) - 1)
+        while place < len(self._blocks):
+            block = self._blocks[place]
+            found = block[bisect_left(block, name) :]
+            if found:
+                return found
+            place += 1
+        return []
+
+    def before_name(self, name: bytes | None) -> list[bytes]:
+        """Return the last names before this one (None: the last of all), in order; none if there are no more."""
+        if not self._blocks:
+            return []
+        if name is None:
+            return self._blocks[-1].copy()
+        place = bisect_left(self._firsts, name) - 1
+        return [] if place < 0 else self._blocks[place][: bisect_left(self._blocks[place], name)]
+
     def frozen(self) -> list[list[bytes]]:
         """The names as they are now, in blocks of their own."""
         return [block.copy() for block in self._blocks]

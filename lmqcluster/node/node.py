@@ -98,8 +98,9 @@ class Node:
         self.stats = Stats()
         self.disk = DiskBudget(config.data_dir, config.disk_bytes_max)
         self.observed = Observed()
-        self.totals = Totals(self._machine)
-        self.history = History(self._machine, self.totals, self.stats)
+        self.turns = Turns()
+        self.totals = Totals(self._machine, self.turns)
+        self.history = History(self._machine, self.totals, self.stats, self.turns)
         self.peer_figures: PeerFigures
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
@@ -110,7 +111,6 @@ class Node:
         secret = (config.cluster_secret or "").encode()
         self.security = PeerSecurity(secret, tls_required=config.raft_tls == "required", gate=self.gates.raft)
         self.replica: Replica
-        self.turns: Turns
         self.views: PatternViews
         self.service: QueueService
         self.membership: Membership
@@ -205,7 +205,6 @@ class Node:
     def _assemble(self) -> None:
         """Make the parts that last for the node's whole life, and begin the membership that its files tell of."""
         config = self.config
-        self.turns = Turns()
         self.views = PatternViews(self._machine, self.turns)
         proposer, pulls = self._begin_membership()
         self.service = QueueService(
@@ -333,7 +332,7 @@ class Node:
         config = self.config
         if config.statsd is not None:
             server = self._statsd_server(config.statsd)
-            self.statsd = StatsdSender(server, config.statsd_prefix, config.statsd_interval, self._machine)
+            self.statsd = StatsdSender(server, config.statsd_prefix, config.statsd_interval, self._machine, self.turns)
             self._statsd_tasks.append(asyncio.create_task(self.statsd.run()))
         if config.queued_statsd is not None:
             queued = QueuedStatsd(
@@ -343,6 +342,7 @@ class Node:
                 self._machine,
                 self.service.polled,
                 self.replica.is_leader,
+                self.turns,
             )
             self._statsd_tasks.append(asyncio.create_task(queued.run()))
 

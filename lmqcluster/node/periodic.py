@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ..replication.histogram import Histogram
 from ..replication.replica import Replica
+from .access.clients import NODE
 from .access.upkeep import AccessUpkeep
 from .disk_budget import DiskBudget
 from .membership.changes import Membership
@@ -71,6 +72,7 @@ class PeriodicWork:
         self._lag_due_s = time.monotonic()
         self._is_retired = False
         self._loop = asyncio.get_running_loop()
+        self._stats_task: asyncio.Task[None] | None = None
         self._timers: dict[Callable[[], float], asyncio.TimerHandle] = {}
 
     def start(self) -> None:
@@ -79,12 +81,12 @@ class PeriodicWork:
         for work in (
             self.note_state,
             self.sample_lag,
-            self.tick_stats,
             self.tend_cluster,
             self.let_time_pass,
             self.tend_access,
         ):
             self._repeat(work)
+        self._stats_task = self._loop.create_task(self.keep_stats())
 
     def retire(self) -> None:
         """The node is shutting down: that it is not ready is no news any more."""
@@ -92,6 +94,8 @@ class PeriodicWork:
 
     def close(self) -> None:
         """Do nothing any more."""
+        if self._stats_task is not None:
+            self._stats_task.cancel()
         for timer in self._timers.values():
             timer.cancel()
 
@@ -120,11 +124,16 @@ class PeriodicWork:
         self._lag_due_s = now_s + LAG_PERIOD_S
         return LAG_PERIOD_S
 
-    def tick_stats(self) -> float:
-        """Have the rates of the queues follow their counters."""
-        queues = self._replica().machine.queues.values()
-        self._stats.tick((queue.name, queue.pushed_total, queue.pulled_total) for queue in queues)
-        return STATS_PERIOD_S
+    async def keep_stats(self) -> None:
+        """Have the rates of the queues follow their counters, in slices, until cancelled."""
+        due_s = self._loop.time()
+        while True:
+            queues = list(self._replica().machine.queues.values())
+            steps = self._stats.ticking((queue.name, queue.pushed_total, queue.pulled_total) for queue in queues)
+            async for _step in self._service.turns.each(steps, NODE):
+                pass
+            due_s = max(due_s + STATS_PERIOD_S, self._loop.time())
+            await asyncio.sleep(due_s - self._loop.time())
 
     def tend_cluster(self) -> float:
         """As the leader, move the cluster to the next machine version, and have replicas compared."""

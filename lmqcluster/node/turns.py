@@ -1,21 +1,29 @@
 """Long work in slices: one slice in each turn of the event loop, whoever it is for, and clients by turns.
 
 Whoever goes through all queues gives way after each slice. Were that all, a hundred such requests at a time would take a hundred
-slices in every turn, and replication would wait for them. So they stand in line here.
+slices in every turn, and replication would wait for them. So they stand in line here. A slice ends by time or by count, whichever
+comes first; it does not matter whether a client's socket is full.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from itertools import islice
 from time import perf_counter
 from typing import TypeVar
 
-__all__ = ["SLICE_S", "Turns"]
+__all__ = ["SLICE_ITEMS", "SLICE_S", "Turns", "gathered"]
 
 SLICE_S = 0.001
 """How long a slice takes, about."""
+SLICE_ITEMS = 500
+"""How many items a slice has at most."""
+BLOCK = 50
+"""Items between two looks at the clock in `Turns.blocks`."""
+PIECE_BYTES = 64 * 1024
+"""How long the pieces of `gathered` are, about."""
 
 T = TypeVar("T")
 
@@ -44,12 +52,23 @@ class Turns:
 
     async def each(self, items: Iterable[T], client: bytes) -> AsyncIterator[T]:
         """The items one by one, with a pause for others whenever the client's slice is over."""
-        until_s = 0.0
+        until_s, left = 0.0, 0
         for item in items:
-            if perf_counter() >= until_s:
+            if not left or perf_counter() >= until_s:
                 await self.take(client)
-                until_s = perf_counter() + SLICE_S
+                until_s, left = perf_counter() + SLICE_S, SLICE_ITEMS
+            left -= 1
             yield item
+
+    async def blocks(self, items: Iterable[T], client: bytes) -> AsyncIterator[list[T]]:
+        """As `each`, some items at a time, for work that costs little for each."""
+        until_s, left, source = 0.0, 0, iter(items)
+        while block := list(islice(source, BLOCK)):
+            if left <= 0 or perf_counter() >= until_s:
+                await self.take(client)
+                until_s, left = perf_counter() + SLICE_S, SLICE_ITEMS
+            left -= len(block)
+            yield block
 
     def _give(self, loop: asyncio.AbstractEventLoop) -> None:
         self._scheduled = False
@@ -65,3 +84,17 @@ class Turns:
         if self._lines:
             self._scheduled = True
             loop.call_soon(self._give, loop)
+
+
+async def gathered(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Put the short pieces of a long answer together: each has about `PIECE_BYTES`."""
+    held: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= PIECE_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

@@ -68,10 +68,9 @@ class Measured:
     memory_bytes: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.name:<60} {self.answer_bytes / 1e6:9.3f} MB {self.seconds:7.2f} s"
-            f"   longest ping {self.longest_s * 1e3:7.1f} ms   processor {self.busy_s * 1e3:7.1f} ms   memory +{self.memory_bytes / 1e6:6.1f} MB"
-        )
+        what = f"{self.name:<60} {self.answer_bytes / 1e6:9.3f} MB {self.seconds:7.2f} s"
+        waits = f"longest ping {self.longest_s * 1e3:7.1f} ms   processor {self.busy_s * 1e3:7.1f} ms"
+        return f"{what}   {waits}   memory +{self.memory_bytes / 1e6:6.1f} MB"
 
 
 class Pings:

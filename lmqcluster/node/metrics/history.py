@@ -10,12 +10,15 @@ import heapq
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from ...core import Machine, Queue
+from ..access.clients import NODE
 from ..queues.info import info_of
+from ..turns import Turns
 from .stats import Stats
-from .totals import QUEUES_PER_SLICE, Sums, Totals
+from .totals import Sums, Totals
 
 __all__ = ["HISTORY_FIELDS", "PERIOD_S", "QUEUES_MAX", "SAMPLES_MAX", "History"]
 
@@ -68,16 +71,18 @@ class History:
         machine: returns the local replica's machine, which a snapshot may replace.
         totals: counts all queues together.
         stats: tells how busy each queue is.
+        turns: hands out slices of the event loop.
 
     Attributes:
         sums: samples of all queues together, the oldest first.
     """
 
-    def __init__(self, machine: Callable[[], Machine], totals: Totals, stats: Stats) -> None:
+    def __init__(self, machine: Callable[[], Machine], totals: Totals, stats: Stats, turns: Turns) -> None:
         self.sums: deque[Sums] = deque(maxlen=SAMPLES_MAX)
         self._machine = machine
         self._totals = totals
         self._stats = stats
+        self._turns = turns
         self._series: dict[bytes, _Series] = {}
 
     async def keep(self) -> None:
@@ -101,16 +106,11 @@ class History:
     async def _busiest(self, queues: Mapping[bytes, Queue]) -> list[Queue]:
         """The queues to keep; of equally busy ones those that have a history already, then those with most messages."""
         best: list[tuple[float, bool, int, bytes, Queue]] = []
-        everything = list(queues.values())
-        for start in range(0, len(everything), QUEUES_PER_SLICE):
-            part = everything[start : start + QUEUES_PER_SLICE]
-            rows = (
-                (self._stats.rate(queue.name), queue.name in self._series, len(queue), queue.name, queue)
-                for queue in part
-            )
-            best = heapq.nlargest(QUEUES_MAX, (*best, *rows), key=lambda row: row[:4])
-            await asyncio.sleep(0)
-        return [row[-1] for row in best]
+        async for queue in self._turns.each(list(queues.values()), NODE):
+            best.append((self._stats.rate(queue.name), queue.name in self._series, len(queue), queue.name, queue))
+            if len(best) >= 4 * QUEUES_MAX:
+                best = heapq.nlargest(QUEUES_MAX, best, key=itemgetter(0, 1, 2, 3))
+        return [row[-1] for row in heapq.nlargest(QUEUES_MAX, best, key=itemgetter(0, 1, 2, 3))]
 
     def of_queue(self, name: bytes) -> list[dict[str, Any]] | None:
         """Samples of a queue, the oldest first; None for one that is not among the busiest."""

@@ -5,19 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ...core import Queue, Role
-from ..access.access import Principal
+from ...core import Queue
 from ..queues.info import age_s
 
 if TYPE_CHECKING:
     from ..node import Node
 
-__all__ = ["global_stats", "queue_stats", "queues_seen"]
-
-
-def queues_seen(node: Node, principal: Principal) -> list[bytes]:
-    """The queues that a client may look at."""
-    return [name for name in node.service.queue_names() if principal.allows(Role.READ, name)]
+__all__ = ["global_stats", "queue_stats"]
 
 
 def _waiting_bytes(queue: Queue) -> int:

@@ -31,7 +31,7 @@ class MetricsPage:
 
     async def text(self) -> bytes:
         """The text format, version 0.0.4."""
-        totals = await sum_queues(self._node.replica.machine)
+        totals = await sum_queues(self._node.replica.machine, self._node.turns)
         return _Scrape(self._node, totals).text() + generate_latest(self._standard)
 
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ...core import Machine, Queue
+from ..access.clients import NODE
 from ..queues.polls import PolledQueues
+from ..turns import Turns
 from .statsd_server import StatsdServer, clean
 
 __all__ = ["QueuedStatsd"]
@@ -34,6 +36,7 @@ class QueuedStatsd:
         machine: Callable[[], Machine],
         polled: PolledQueues,
         is_leader: Callable[[], bool],
+        turns: Turns,
     ) -> None:
         """Send nothing yet.
 
@@ -44,7 +47,9 @@ class QueuedStatsd:
             machine: returns the local replica's machine.
             polled: tells the figures.
             is_leader: whether this node leads now.
+            turns: hands out slices of the event loop.
         """
+        self._turns = turns
         self._server = server
         self._prefix = prefix.encode()
         self._tags = "".join(f",{tag}" for tag in tags).encode()
@@ -71,10 +76,11 @@ class QueuedStatsd:
 
     async def _send_queues(self) -> None:
         before, counted = self._counted, dict[bytes, dict[str, int]]()
-        queues = [one for one in self._machine().queues.values() if one.rich is not None and one.rich.index is not None]
-        for start in range(0, len(queues), QUEUES_PER_TURN):
+        async for block in self._turns.blocks(list(self._machine().queues.values()), NODE):
             lines: list[bytes] = []
-            for queue in queues[start : start + QUEUES_PER_TURN]:
+            for queue in block:
+                if queue.rich is None or queue.rich.index is None:
+                    continue
                 found = self._polled.figures(queue, EXACT_LEASES_MAX)
                 counted[queue.name] = found.counters
                 # What the first look finds was counted in a time of which nothing is known.
@@ -83,7 +89,6 @@ class QueuedStatsd:
                     lines += self._differences(queue, known, found.counters)
                     lines += self._gauges(queue, found.messages, found.gauges)
             await self._server.send(lines)
-            await asyncio.sleep(0)
         self._counted = counted
 
     def _differences(self, queue: Queue, before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[bytes]:

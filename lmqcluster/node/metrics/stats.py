@@ -15,7 +15,8 @@ import math
 import random
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 __all__ = ["Stats", "describe"]
 
@@ -25,6 +26,8 @@ SAMPLES_PER_SECOND_MAX = 100
 SAMPLES_MIN = 5
 BINS_MAX = 50
 _MICRO = 1_000_000
+_TOGETHER = 500
+"""How many names one step of `Stats.ticking` looks at for those that are gone."""
 _MINUTES = (1, 5, 15, 1440)
 _FIVE = 1
 """Place of the five minutes in `_MINUTES`."""
@@ -65,14 +68,14 @@ class _Meter:
         self.updated = tick
 
     def rates_at(self, tick: int) -> tuple[float, ...]:
-        """The rates at a tick not before `updated`, all ticks since then having seen nothing."""
-        idle = tick - self.updated
+        """The rates at a tick, all ticks since `updated` having seen nothing."""
+        idle = max(0, tick - self.updated)
         return tuple(rate * keep**idle for rate, keep in zip(self.rates, _KEEP, strict=True))
 
     def rate_at(self, tick: int, window: int) -> float:
         """One of the rates, by its place in `_MINUTES`."""
         rate = self.rates[window]
-        return rate * _KEEP[window] ** (tick - self.updated) if rate else 0.0
+        return rate * _KEEP[window] ** max(0, tick - self.updated) if rate else 0.0
 
     def describe(self, tick: int, count: int | None) -> dict[str, object]:
         total = self.total if count is None else count
@@ -135,6 +138,7 @@ class Stats:
         """Start empty. `seed` makes the choice among more than 100 samples a second repeatable."""
         self._rng = random.Random(seed)
         self._ticks = 0
+        self._baselines = 0
         self._push: dict[bytes, _Meter] = {}
         self._pull: dict[bytes, _Meter] = {}
         self._retention: dict[bytes, _Retention] = {}
@@ -161,26 +165,37 @@ class Stats:
 
     def baseline(self, totals: Iterable[tuple[bytes, int, int]]) -> None:
         """Take ``(name, pushed, pulled)`` totals as given, as after a snapshot was loaded: they are no traffic."""
+        self._baselines += 1
         for name, pushed, pulled in totals:
             self._meter(self._push, name).total = pushed
             self._meter(self._pull, name).total = pulled
 
     def tick(self, totals: Iterable[tuple[bytes, int, int]]) -> None:
         """Five seconds have passed; `totals` is ``(name, pushed, pulled)`` of every queue there is."""
-        tick = self._ticks + 1
+        for _step in self.ticking(totals):
+            pass
+
+    def ticking(self, totals: Iterable[tuple[bytes, int, int]]) -> Iterator[None]:
+        """As `tick`, step by step, between which anything may happen; nothing more is done after a `baseline`."""
+        tick, baselines = self._ticks + 1, self._baselines
+        known = [list(named) for named in (self._push, self._pull, self._last_due_us)]
         listed = set()
         for name, pushed, pulled in totals:
             listed.add(name)
             self._meter(self._push, name).advance(pushed, tick)
             self._meter(self._pull, name).advance(pulled, tick)
+            yield
+            if baselines != self._baselines:
+                return
         self._ticks = tick
-        for meters in (self._push, self._pull):
-            if len(meters) > len(listed):
-                for name in [name for name in meters if name not in listed]:
-                    del meters[name]
-        for name in [name for name in self._last_due_us if name not in listed]:
-            del self._last_due_us[name]
-        self._expire()
+        tables: tuple[dict[bytes, Any], ...] = (self._push, self._pull, self._last_due_us)
+        for named, names in zip(tables, known, strict=True):
+            for start in range(0, len(names), _TOGETHER):
+                for name in names[start : start + _TOGETHER]:
+                    if name not in listed:
+                        named.pop(name, None)
+                yield
+        yield from self._expiring()
 
     def forget(self, queue: bytes) -> None:
         """The queue was deleted."""
@@ -219,7 +234,7 @@ class Stats:
         return self._latest(self._push.get(queue)), self._latest(self._pull.get(queue))
 
     def _latest(self, meter: _Meter | None) -> float:
-        return meter.latest if meter is not None and meter.updated == self._ticks else 0.0
+        return meter.latest if meter is not None and meter.updated >= self._ticks else 0.0
 
     def rate(self, queue: bytes) -> float:
         """Pushes and pulls of a queue a second, over the last five minutes."""
@@ -232,14 +247,19 @@ class Stats:
             meter = meters[name] = _Meter(self._ticks)
         return meter
 
-    def _expire(self) -> None:
+    def _expiring(self) -> Iterator[None]:
         # Without deliveries nobody tells the time, so the ticks do; they must not run ahead of it.
         if not self._delivered:
             self._now_us += TICK_S * _MICRO
         self._delivered = False
         oldest = self._now_us // _MICRO - WINDOW_S
-        for name in [name for name, window in self._retention.items() if window.second < oldest]:
-            del self._retention[name]
+        names = list(self._retention)
+        for start in range(0, len(names), _TOGETHER):
+            for name in names[start : start + _TOGETHER]:
+                window = self._retention.get(name)
+                if window is not None and window.second < oldest:
+                    del self._retention[name]
+            yield
 
 
 def describe(values: Sequence[float]) -> dict[str, object]:

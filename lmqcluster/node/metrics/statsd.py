@@ -19,7 +19,9 @@ from ...core.commands import COPIES, PULLS, Command, Delivered, Fault
 from ...core.notices import Notice, Pushed
 from ...core.transactions import single_commands
 from ...core.waiting_push_commands import Waits
+from ..access.clients import NODE
 from ..memory import MESSAGE_OVERHEAD_BYTES
+from ..turns import Turns
 from .statsd_server import StatsdServer, clean
 
 __all__ = ["StatsdSender"]
@@ -27,7 +29,6 @@ __all__ = ["StatsdSender"]
 FLUSH_S: Final = 1.0
 RETENTIONS_MAX: Final = 20
 """Retention times of one queue that are sent for one second."""
-QUEUES_PER_TURN: Final = 500
 _PUSHES: Final = frozenset((Op.PUSH, Op.PUSH_ITEMS))
 _RICH_PUSHES: Final = frozenset((Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WAIT))
 
@@ -35,7 +36,9 @@ _RICH_PUSHES: Final = frozenset((Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WA
 class StatsdSender:
     """Counts what happens through this node, and sends it. Never waits, and never fails the node."""
 
-    def __init__(self, server: StatsdServer, prefix: str, gauges_s: int, machine: Callable[[], Machine]) -> None:
+    def __init__(
+        self, server: StatsdServer, prefix: str, gauges_s: int, machine: Callable[[], Machine], turns: Turns
+    ) -> None:
         """Send nothing yet.
 
         Args:
@@ -43,7 +46,9 @@ class StatsdSender:
             prefix: what names begin with, before the queue's.
             gauges_s: seconds between gauges, 0 for none.
             machine: returns the local replica's machine.
+            turns: hands out slices of the event loop.
         """
+        self._turns = turns
         self._server = server
         self._prefix = prefix.encode()
         self._gauges_s = gauges_s
@@ -105,15 +110,13 @@ class StatsdSender:
             yield from (self._line(name, b"retention:%.2f|ms" % wait_ms) for wait_ms in waits)
 
     async def _send_gauges(self) -> None:
-        queues = list(self._machine().queues.values())
-        for start in range(0, len(queues), QUEUES_PER_TURN):
+        async for block in self._turns.blocks(list(self._machine().queues.values()), NODE):
             lines: list[bytes] = []
-            for queue in queues[start : start + QUEUES_PER_TURN]:
+            for queue in block:
                 memory = queue.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue)
                 lines.append(self._line(queue.name, b"size:%d|g" % len(queue)))
                 lines.append(self._line(queue.name, b"memory:%d|g" % memory))
             await self._server.send(lines)
-            await asyncio.sleep(0)
 
     def _line(self, queue: bytes, rest: bytes) -> bytes:
         return b"%b.%b.%b" % (self._prefix, clean(queue), rest)

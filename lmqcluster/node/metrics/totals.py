@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from ...core import Machine, Queue
 from ...core.queue_counters import COUNTERS
+from ..access.clients import NODE
 from ..queues.info import counts_of
+from ..turns import Turns
 
-__all__ = ["QUEUES_PER_SLICE", "QueueTotals", "Sums", "Totals", "sum_queues"]
+__all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
 
 
-QUEUES_PER_SLICE = 500
-"""After so many queues other requests get their turn: about a millisecond."""
 FRESH_S: Final = 0.5
 """Sums of this age are given out again: however many ask, the queues are not counted more often."""
 
@@ -61,17 +61,16 @@ class QueueTotals:
             self.counters[name] += sum(counts)
 
 
-async def sum_queues(machine: Machine) -> QueueTotals:
-    """The sums; queues are read at slightly different moments.
+async def sum_queues(machine: Machine, turns: Turns) -> QueueTotals:
+    """The sums, made in slices; queues are read at slightly different moments.
 
     Counters never fall from one call to the next: a queue that is deleted meanwhile still counts as one of those that were
     there at the beginning, and the next call finds it among the deleted ones.
     """
     queues = list(machine.queues.values())
     totals = QueueTotals(len(queues), dict(machine.retired))
-    for start in range(0, len(queues), QUEUES_PER_SLICE):
-        totals.add(queues[start : start + QUEUES_PER_SLICE], machine.now_us)
-        await asyncio.sleep(0)
+    async for block in turns.blocks(queues, NODE):
+        totals.add(block, machine.now_us)
     return totals
 
 
@@ -100,10 +99,12 @@ class Totals:
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.
+        turns: hands out slices of the event loop.
     """
 
-    def __init__(self, machine: Callable[[], Machine]) -> None:
+    def __init__(self, machine: Callable[[], Machine], turns: Turns) -> None:
         self._machine = machine
+        self._turns = turns
         self._started = monotonic()
         self._latest: Sums | None = None
         self._lock = asyncio.Lock()
@@ -117,5 +118,5 @@ class Totals:
         async with self._lock:
             if self._latest is None or self.uptime_s() - self._latest.at_s > FRESH_S:
                 at_s = self.uptime_s()
-                self._latest = Sums(at_s, await sum_queues(self._machine()))
+                self._latest = Sums(at_s, await sum_queues(self._machine(), self._turns))
             return self._latest

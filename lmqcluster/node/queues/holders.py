@@ -8,7 +8,6 @@ their leases have ended, else they are looked at last. So there are at most twic
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from ...core.commands import Delivered
 from ...core.expiry import NEVER
 from ...core.message import Message
 from ...ports import Place
+from ..turns import Turns
 
 __all__ = ["Holders", "Holding"]
 
@@ -25,8 +25,6 @@ RUNS_MAX = 20_000
 """Runs to remember; beyond them the oldest one is forgotten."""
 NUMBERS_MAX = 500_000
 """Delivery numbers that one list looks up."""
-_SLICE = 5_000
-"""Of these in one turn of the event loop."""
 _STEPS_MAX = 8
 """Delivery numbers to look up for each new run."""
 _NONE: dict[int, Message] = {}
@@ -121,22 +119,19 @@ class Holders:
         found = self._machine().queues.get(queue)
         return _NONE if found is None else found.leases.messages
 
-    async def held(self, queue: bytes | None = None) -> tuple[list[Holding], bool]:
-        """Who holds what, of one queue or of all, who holds most first.
+    async def held(self, turns: Turns, client: bytes, queue: bytes | None = None) -> tuple[list[Holding], bool]:
+        """Who holds what, of one queue or of all, who holds most first; looked up in slices for this client.
 
         The second value is False if that may not be all: some had to be forgotten, or it is too much for one list.
         """
         found: dict[tuple[Place, bytes], Holding] = {}
-        looked_up = since = 0
-        for run in list(self._runs):
+        looked_up = 0
+        async for run in turns.each(list(self._runs), client):
             if queue is not None and run.queue != queue:
                 continue
             looked_up += run.last - run.first + 1
             if looked_up > NUMBERS_MAX:
                 break
-            if looked_up - since > _SLICE:
-                since = looked_up
-                await asyncio.sleep(0)
             self._count(run, found)
         is_all = looked_up <= NUMBERS_MAX and self._blind_until_us <= self._machine().now_us
         return sorted(found.values(), key=lambda one: -one.leased), is_all

@@ -127,8 +127,8 @@ class Jobs:
         ended: int = await self._proposals.propose(layout.end_jobs(list(names), owner), 64 + sum(map(len, names)))
         return ended
 
-    async def show(self, owner: bytes | None) -> list[JobInfo]:
-        """An owner's jobs (None: everybody's), the least recently used first."""
+    async def show(self, owner: bytes | None, client: bytes) -> list[JobInfo]:
+        """An owner's jobs (None: everybody's), the least recently used first, read in slices for this client."""
         await self._proposals.barrier()
         machine = self._proposals.machine()
         return [
@@ -140,7 +140,7 @@ class Jobs:
                 job.note_bytes,
                 (machine.now_us - job.used_us) / 1e6,
             )
-            for whose, name, job in machine.marks.jobs()
+            async for whose, name, job in self._proposals.turns.each(list(machine.marks.jobs()), client)
             if owner is None or whose == owner
         ]
 

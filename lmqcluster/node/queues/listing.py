@@ -1,11 +1,14 @@
-"""Pages of the list of queues: filtered, sorted and cut at the node, in slices that do not hold up its other work."""
+"""All queues by name, and pages of the list of queues: filtered, sorted and cut at the node, in slices beside its other work."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from itertools import islice
+from operator import itemgetter
+from typing import NamedTuple
 
 from ...core import Machine, Queue
 from ...wire.errors import LmqError
@@ -13,10 +16,10 @@ from ..turns import Turns
 from .info import QueueInfo, Rates, age_s, dead_letters, info_of, no_rates
 from .patterns import client_pattern
 
-__all__ = ["SORT_KEYS", "STATES", "QueueList", "QueuePage", "list_queues"]
+__all__ = ["SORT_KEYS", "STATES", "QueueList", "QueuePage", "each_queue", "list_queues", "names_in_order"]
 
 _TOGETHER = 1_000
-"""How many matches are gathered at least before those that cannot be on the page are dropped."""
+"""How many matches are sorted together."""
 
 SORT_KEYS: dict[str, Callable[[Queue, int, Rates], float]] = {
     "name": lambda _queue, _now_us, _rates: 0,
@@ -93,6 +96,32 @@ class QueuePage(NamedTuple):
 _Row = tuple[float, bytes, Queue]
 
 
+def names_in_order(machine: Callable[[], Machine], *, start: bytes = b"", backwards: bool = False) -> Iterator[bytes]:
+    """The names of all queues from `start` on; or backwards, those before `start`, or all if that is empty.
+
+    It may be gone through slowly: the names are read from the state some at a time, behind those that were read before. So none
+    comes twice, and a queue that is made or deleted meanwhile comes or not. Whether a queue is there still has to be looked up.
+    """
+    following: bytes | None = start or None if backwards else start
+    while True:
+        names = machine().names
+        found = names.before_name(following) if backwards else names.from_name(following or b"")
+        if not found:
+            return
+        yield from reversed(found) if backwards else found
+        following = found[0] if backwards else found[-1] + b"\0"
+
+
+async def each_queue(
+    machine: Callable[[], Machine], turns: Turns, client: bytes, *, start: bytes = b"", backwards: bool = False
+) -> AsyncIterator[Queue]:
+    """All queues by name, in slices; see `names_in_order`."""
+    async for name in turns.each(names_in_order(machine, start=start, backwards=backwards), client):
+        queue = machine().queues.get(name)
+        if queue is not None:
+            yield queue
+
+
 async def list_queues(
     machine: Callable[[], Machine], wanted: QueueList, turns: Turns, client: bytes, rates: Rates = no_rates
 ) -> QueuePage:
@@ -105,36 +134,96 @@ async def list_queues(
         raise LmqError("bad_request", f"queues can be sorted by {', '.join(SORT_KEYS)}, not by {wanted.sort[:40]!r}")
     if wanted.after is not None and wanted.sort != "name":
         raise LmqError("bad_request", "only a list sorted by name can go on after a name; use an offset")
-    best, total = await _best(machine(), wanted, turns, client, rates)
-    page = best[wanted.offset : wanted.offset + wanted.limit]
-    now_us = machine().now_us
-    infos = [info_of(queue, now_us, rates) async for _, _, queue in turns.each(page, client)]
-    goes_on = wanted.sort == "name" and len(best) > wanted.offset + wanted.limit
-    return QueuePage(infos, total, page[-1][1] if page and goes_on else None)
-
-
-async def _best(
-    machine: Machine, wanted: QueueList, turns: Turns, client: bytes, rates: Rates
-) -> tuple[list[_Row], int]:
-    """The first matches, one more than the page needs, and how many matches there are."""
-    matches = _matcher(wanted)
-    key, sign, now_us = SORT_KEYS[wanted.sort], -1 if wanted.descending else 1, machine.now_us
+    finder = _ByName(wanted) if wanted.sort == "name" else _BySize(wanted, machine().now_us, rates, turns, client)
+    matches, total = _matcher(wanted), 0
+    now_us, is_in_state = machine().now_us, None if wanted.state is None else STATES[wanted.state]
     backwards = wanted.sort == "name" and wanted.descending
-    pick: Callable[..., list[Any]] = heapq.nlargest if backwards else heapq.nsmallest
-    count = wanted.offset + wanted.limit + 1
-    after, is_in_state = wanted.after, None if wanted.state is None else STATES[wanted.state]
-    best: list[_Row] = []
-    total = 0
-    async for queue in turns.each(list(machine.queues.values()), client):
-        if not matches(queue.name) or (is_in_state is not None and not is_in_state(queue, now_us)):
-            continue
-        total += 1
-        if after is not None and not (queue.name < after if backwards else queue.name > after):
-            continue
-        best.append((sign * key(queue, now_us, rates), queue.name, queue))
-        if len(best) >= 2 * count + _TOGETHER:
-            best = pick(count, best)
-    return pick(count, best), total
+    async for queue in each_queue(machine, turns, client, backwards=backwards):
+        if matches(queue.name) and (is_in_state is None or is_in_state(queue, now_us)):
+            total += 1
+            if finder.add(queue):
+                await finder.shorten()
+    page = await finder.page()
+    shown, now_us = page[: wanted.limit], machine().now_us
+    infos = [info_of(queue, now_us, rates) async for queue in turns.each(shown, client)]
+    goes_on = wanted.sort == "name" and len(page) > wanted.limit
+    return QueuePage(infos, total, shown[-1].name if goes_on else None)
+
+
+class _Finder(ABC):
+    """Finds the queues of a page, and one more, among those that match."""
+
+    @abstractmethod
+    def add(self, queue: Queue) -> bool:
+        """Look at the next one by name; returns whether `shorten` has something to do."""
+
+    @abstractmethod
+    async def shorten(self) -> None:
+        """Drop those that cannot be on the page."""
+
+    @abstractmethod
+    async def page(self) -> list[Queue]:
+        """Those that were looked for."""
+
+
+class _ByName(_Finder):
+    """The queues come in this order."""
+
+    def __init__(self, wanted: QueueList) -> None:
+        self._after, self._descending = wanted.after, wanted.descending
+        self._offset, self._most = wanted.offset, wanted.limit + 1
+        self._found: list[Queue] = []
+
+    def add(self, queue: Queue) -> bool:
+        after = self._after
+        if after is not None and not (queue.name < after if self._descending else queue.name > after):
+            return False
+        if self._offset:
+            self._offset -= 1
+        elif len(self._found) < self._most:
+            self._found.append(queue)
+        return False
+
+    async def shorten(self) -> None:
+        raise AssertionError("those that cannot be on the page were not kept")
+
+    async def page(self) -> list[Queue]:
+        return self._found
+
+
+class _BySize(_Finder):
+    """By a figure: short sorted runs, which are merged in slices, because to sort very many at once takes long."""
+
+    def __init__(self, wanted: QueueList, now_us: int, rates: Rates, turns: Turns, client: bytes) -> None:
+        self._key, self._sign = SORT_KEYS[wanted.sort], -1 if wanted.descending else 1
+        self._now_us, self._rates = now_us, rates
+        self._turns, self._client = turns, client
+        self._offset, self._count = wanted.offset, wanted.offset + wanted.limit + 1
+        self._runs: list[list[_Row]] = []
+        self._last: list[_Row] = []
+
+    def add(self, queue: Queue) -> bool:
+        self._last.append((self._sign * self._key(queue, self._now_us, self._rates), queue.name, queue))
+        if len(self._last) < _TOGETHER:
+            return False
+        self._end_run()
+        return sum(map(len, self._runs)) >= 2 * self._count + _TOGETHER
+
+    def _end_run(self) -> None:
+        self._last.sort(key=itemgetter(0, 1))
+        self._runs.append(self._last)
+        self._last = []
+
+    async def shorten(self) -> None:
+        self._runs = [await self._first()]
+
+    async def _first(self) -> list[_Row]:
+        merged = islice(heapq.merge(*self._runs, key=itemgetter(0, 1)), self._count)
+        return [row async for row in self._turns.each(merged, self._client)]
+
+    async def page(self) -> list[Queue]:
+        self._end_run()
+        return [queue for _, _, queue in (await self._first())[self._offset :]]
 
 
 def _matcher(wanted: QueueList) -> Callable[[bytes], bool]:

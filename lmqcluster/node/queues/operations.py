@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
 
-from ...core import Op
+from ...core import Op, Queue
 from ...core import command_layout as layout
 from ...core.commands import Command
 from ...core.operations import STEP_MAX
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
+from .listing import each_queue
 from .naming import no_queue
 from .proposals import Proposals
 
@@ -25,6 +26,8 @@ _COUNT_MAX = 1 << 62
 _LABEL_BYTES_MAX = 255
 _WHOLE, _WHOLE_LINES = 0, 3
 """The limit of a purge for all that is in line, and the machine version that knows it."""
+PURGED_TOGETHER = 100
+"""Most queues that one entry of the log purges."""
 _DONE = {Op.PURGE: "purged", Op.MOVE: "moved", Op.WITHDRAW: "withdrawn", Op.REDRIVE: "sent back"}
 
 
@@ -38,6 +41,7 @@ class QueueOperations:
 
     def __init__(self, proposals: Proposals) -> None:
         self._proposals = proposals
+        self._purging = asyncio.Lock()
 
     def purge(self, queue: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
         """Remove up to `count` messages (None: all) that are not leased; returns how many there were.
@@ -61,6 +65,40 @@ class QueueOperations:
             gone = await self._next(command, step, done)
             done, left = done + gone, left - gone
         return self._told(command, done)
+
+    async def purge_all(self, is_wanted: Callable[[Queue], bool], client: bytes) -> int:
+        """Remove what is not leased from every queue that is wanted, as work of this client; returns how many messages.
+
+        Many queues share an entry of the log, and one call runs at a time: those that wait find nothing left to do.
+        """
+        proposals = self._proposals
+        proposals.check_version(_WHOLE_LINES)
+        async with self._purging:
+            done = waiting = 0
+            names: list[bytes] = []
+            async for queue in each_queue(proposals.machine, proposals.turns, client):
+                if is_wanted(queue) and queue.waiting():
+                    names.append(queue.name)
+                    waiting += queue.waiting()
+                if len(names) == PURGED_TOGETHER or waiting >= STEP_MAX:
+                    done += await self._purge_together(names)
+                    names, waiting = [], 0
+            done += await self._purge_together(names)
+        log.info("messages of all queues purged", count=done)
+        return done
+
+    async def _purge_together(self, names: list[bytes]) -> int:
+        commands = [layout.purge(name) for name in names]
+        gone = await asyncio.gather(*(self._send(layout.with_limit(command, _WHOLE)) for command in commands))
+        done = 0
+        for command, count in zip(commands, gone, strict=True):
+            # None is that of a queue that was deleted meanwhile.
+            done += count or 0
+            step = count or 0
+            while step >= STEP_MAX and self._out_of_line(command[layout.QUEUE]):
+                step = await self._next(command, STEP_MAX, done)
+                done += step
+        return done
 
     def _out_of_line(self, queue: bytes) -> int:
         found = self._proposals.machine().queues.get(queue)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ...core import Machine, Op
+from ...core import Machine, Op, Queue
 from ...core import command_layout as layout
 from ...core.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
 from ...core.commands import Delivered, Place
@@ -25,7 +25,7 @@ from .deliveries import Delivery, first_of, rendered
 from .due_times import DueTimes
 from .info import QueueInfo, Rates, info_of, no_rates
 from .jobs import Jobs
-from .listing import QueueList, QueuePage, list_queues
+from .listing import QueueList, QueuePage, each_queue, list_queues
 from .naming import no_queue
 from .notice_board import NoticeBoard
 from .operations import QueueOperations
@@ -459,9 +459,9 @@ class QueueService(Proposals):
             (rule.pattern.decode(), [(name, value) for name, value in rule.properties]) for rule in self.machine().rules
         ]
 
-    def queue_names(self) -> list[bytes]:
-        """Names of all queues, sorted."""
-        return sorted(self.machine().queues)
+    def each_queue(self, client: bytes) -> AsyncIterator[Queue]:
+        """All queues by name, in slices of the event loop for this client; see `names_in_order`."""
+        return each_queue(self.machine, self.turns, client)
 
     async def list_queues(self, wanted: QueueList, client: bytes) -> QueuePage:
         """A page of the list of queues, see `list_queues`."""

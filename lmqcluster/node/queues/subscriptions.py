@@ -228,10 +228,11 @@ class Subscriptions:
         await self._proposals.barrier()
         return self._subscription(name)
 
-    async def show_all(self) -> list[SubscriptionInfo]:
-        """All subscriptions by name."""
+    async def show_all(self, client: bytes) -> list[SubscriptionInfo]:
+        """All subscriptions by name, read in slices for this client."""
         await self._proposals.barrier()
-        found = [self._subscription(name) for name in sorted(self._proposals.machine().batches.subscriptions)]
+        names = sorted(self._proposals.machine().batches.subscriptions)
+        found = [self._subscription(name) async for name in self._proposals.turns.each(names, client)]
         return [one for one in found if one is not None]
 
     async def backlog(self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None) -> Backlog:

@@ -4,38 +4,69 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping
+from operator import sub
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import Queue, Role
+from ...node.access.clients import NODE
 from ...node.metrics.kestrel_counts import KestrelQueueCounts
 from ...node.metrics.kestrel_stats import global_stats, queue_stats
 from ...wire.errors import LmqError
 from .server import problem
 from .server.barrier_read import marked, refresh
 from .server.compact_json import dumps, key_text
-from .server.reply import JSON, Reply
+from .server.reply import JSON
 from .server.routing import Resource, Router
+from .server.streamed import streamed
 
 if TYPE_CHECKING:
     from ...node.access.access import Principal
     from ...node.node import Node
+    from ...node.turns import Turns
+    from .server.reply import Reply
     from .server.request import Request
 
 __all__ = ["KestrelStatsRoutes"]
 
 Numbers = dict[str, int]
+Row = tuple[int, ...]
 _TEXT = b"content-type: text/plain; charset=utf-8\r\n"
-QUEUES_PER_TURN = 50
 BASES_MAX = 4
 PERIOD_S_MIN, PERIOD_S_MAX = 60, 3600
 NAME_BYTES_MAX = 100
 _UNASKED_PERIODS_MAX = 10
 _COUNTERS = ("total_items", "transactions", "canceled_transactions", "expired_items", "discarded", "total_flushes")
+_OWN_COUNTERS = ("put_items", "put_bytes", "get_items_hit", "get_items_miss")
 _NO_COUNTERS = ("journal_rewrites", "journal_rotations")
 _UNUSED = ("cmd_get_timeout_dropped", "cmd_get_open_dropped")
 """An item for a client that is gone returns to its queue here."""
 _GAUGES = ("items", "bytes", "mem_items", "mem_bytes", "waiters", "open_transactions")
 _GLOBAL_GAUGES = ("reserved_memory_ratio", "uptime", "time", "curr_connections")
+_NAMES = (*_COUNTERS, *_OWN_COUNTERS)
+_ZEROS: Row = (0,) * len(_NAMES)
+_QUEUES = "q/"
+"""What the names of a queue's figures begin with."""
+
+
+class _Counters(NamedTuple):
+    """All counters at one time: of queues, those in `_NAMES`, and of the node."""
+
+    queues: dict[bytes, Row]
+    node: Numbers
+
+
+class _Group(NamedTuple):
+    """Figures under one heading.
+
+    Attributes:
+        of_queues: name and value of each figure, queue by queue; None if there are no such figures.
+        of_node: the others.
+    """
+
+    name: str
+    of_queues: AsyncIterator[dict[str, object]] | None
+    of_node: Mapping[str, object]
 
 
 class KestrelStatsRoutes:
@@ -43,7 +74,7 @@ class KestrelStatsRoutes:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._bases: OrderedDict[bytes, Numbers] = OrderedDict()
+        self._bases: OrderedDict[bytes, _Counters] = OrderedDict()
         self._periods: dict[int, _Period] = {}
 
     def add_to(self, router: Router) -> None:
@@ -53,63 +84,91 @@ class KestrelStatsRoutes:
 
     async def as_json(self, request: Request) -> Reply:
         """One object."""
-        stale, tree = await self._tree(request)
-        return marked(Reply(200, JSON, dumps(tree).encode()), stale=stale)
+        stale, groups = await self._groups(request)
+        return marked(await streamed(JSON, _json_pieces(groups)), stale=stale)
 
     async def as_text(self, request: Request) -> Reply:
         """One line for each name."""
-        stale, tree = await self._tree(request)
-        lines: list[str] = []
-        for group, rows in tree.items():
-            lines.append(f"{group}:")
-            lines += [f"  {name}: {value}" for name, value in sorted(rows.items())]
-        return marked(Reply(200, _TEXT, "\n".join([*lines, ""]).encode()), stale=stale)
+        stale, groups = await self._groups(request)
+        return marked(await streamed(_TEXT, _text_pieces(groups)), stale=stale)
 
-    async def _tree(self, request: Request) -> tuple[bool, dict[str, dict[str, object]]]:
+    async def _groups(self, request: Request) -> tuple[bool, list[_Group]]:
         query = request.parameters()
         period_s, name = _period_of(query.get(b"period")), query.get(b"namespace")
         stale = await refresh(self._node.service)
-        counters, gauges = await self._figures(request.principal)
+        counters, gauges = await self._figures_of_node()
+        seen = _Seen(request.principal, request.client(self._node.access))
         if period_s is not None:
-            last = self._period(period_s).last
-            counters = dict.fromkeys(counters, 0) if last is None else {one: last.get(one, 0) for one in counters}
+            last = self._period(period_s).last or _Counters({}, {})
+            of_queues = self._counters_of_queues(seen, lambda queue, _row: last.queues.get(queue, _ZEROS))
+            counters = {one: last.node.get(one, 0) for one in counters}
         elif name is not None:
-            counters = self._since(request.principal.owner + b"\0" + name[:NAME_BYTES_MAX], counters)
+            key = request.principal.owner + b"\0" + name[:NAME_BYTES_MAX]
+            base = self._bases.get(key, _Counters({}, {}))
+            of_queues = self._differences(seen, key, base, counters)
+            counters = {one: value - base.node.get(one, 0) for one, value in counters.items()}
+        else:
+            of_queues = self._counters_of_queues(seen, lambda _queue, row: row)
         labels = {"version": self._node.version, "status": self._node.observed.kestrel.status()}
-        return stale, {"counters": dict(counters), "gauges": gauges, "labels": dict(labels), "metrics": {}}
+        groups = [
+            _Group("counters", of_queues, counters),
+            _Group("gauges", self._gauges_of_queues(seen), gauges),
+            _Group("labels", None, labels),
+            _Group("metrics", None, {}),
+        ]
+        return stale, groups
 
-    async def _figures(self, principal: Principal | None) -> tuple[Numbers, dict[str, object]]:
-        """Counters and gauges of the queues that somebody may see, None for all, and of the node."""
-        node, queues = self._node, self._node.service.queue_names()
-        counters: Numbers = {}
-        gauges: dict[str, object] = {}
-        for place, name in enumerate(queues):
-            if place % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
-                await asyncio.sleep(0)
-            queue = node.service.machine().queues.get(name)
-            stats = queue_stats(node, name) if principal is None or principal.allows(Role.READ, name) else {}
-            if queue is not None and "items" in stats:
-                prefix = f"q/{key_text(name)}"
-                _add_counters(prefix, stats, queue, node.observed.kestrel.of(queue), counters)
-                _add_gauges(prefix, stats, queue, gauges)
-        figures, counts = await global_stats(node), node.observed.kestrel
-        gauges |= {name: figures.pop(name) for name in _GLOBAL_GAUGES}
+    # --- of queues ------------------------------------------------------------------------------------------------
+
+    async def _stats(self, seen: _Seen) -> AsyncIterator[tuple[Queue, dict[str, object]]]:
+        """The queues that somebody may see, but for aliases, with their statistics."""
+        async for queue in self._node.service.each_queue(seen.client):
+            if seen.principal is None or seen.principal.allows(Role.READ, queue.name):
+                stats = queue_stats(self._node, queue.name)
+                if "items" in stats:
+                    yield queue, stats
+
+    async def _rows(self, seen: _Seen) -> AsyncIterator[tuple[bytes, Row]]:
+        async for queue, stats in self._stats(seen):
+            yield queue.name, _row(stats, queue, self._node.observed.kestrel.of(queue))
+
+    async def _counters_of_queues(
+        self, seen: _Seen, shown: Callable[[bytes, Row], Row]
+    ) -> AsyncIterator[dict[str, object]]:
+        async for name, row in self._rows(seen):
+            yield _named(name, shown(name, row))
+
+    async def _differences(
+        self, seen: _Seen, key: bytes, base: _Counters, node: Numbers
+    ) -> AsyncIterator[dict[str, object]]:
+        """Counters since `base`. Once all have been told, these are the base of the next time."""
+        now = _Counters({}, node)
+        async for name, row in self._rows(seen):
+            now.queues[name] = row
+            yield _named(name, _less(row, base.queues.get(name, _ZEROS)))
+        self._bases.pop(key, None)
+        self._bases[key] = now
+        while len(self._bases) > BASES_MAX:
+            self._bases.popitem(last=False)
+
+    async def _gauges_of_queues(self, seen: _Seen) -> AsyncIterator[dict[str, object]]:
+        async for queue, stats in self._stats(seen):
+            yield _gauges(f"{_QUEUES}{key_text(queue.name)}", stats, queue)
+
+    # --- of the node ----------------------------------------------------------------------------------------------
+
+    async def _figures_of_node(self) -> tuple[Numbers, dict[str, object]]:
+        """Counters and gauges."""
+        figures, counts = await global_stats(self._node), self._node.observed.kestrel
+        gauges = {name: figures.pop(name) for name in _GLOBAL_GAUGES}
         gauges |= {"items": figures.pop("curr_items"), "bytes": figures.pop("bytes")}
         gauges["connections"] = gauges.pop("curr_connections")
         status = counts.status()
         gauges["status/readable"] = int(status != "QUIESCENT")
         gauges["status/writeable"] = int(status in ("UP", "WRITEAVOID"))
-        counters |= {name: value for name, value in figures.items() if isinstance(value, int)}
+        counters = {name: value for name, value in figures.items() if isinstance(value, int)}
         counters |= {name: getattr(counts, name) for name in ("cmd_monitor", "cmd_monitor_get", "waiters_aborted")}
-        counters |= dict.fromkeys(_UNUSED, 0)
-        return counters, gauges
-
-    def _since(self, name: bytes, counters: Numbers) -> Numbers:
-        base = self._bases.pop(name, {})
-        self._bases[name] = counters
-        while len(self._bases) > BASES_MAX:
-            self._bases.popitem(last=False)
-        return {one: value - base.get(one, 0) for one, value in counters.items()}
+        return counters | dict.fromkeys(_UNUSED, 0), gauges
 
     def _period(self, period_s: int) -> _Period:
         found = self._periods.get(period_s)
@@ -117,13 +176,21 @@ class KestrelStatsRoutes:
             self._periods = {length: one for length, one in self._periods.items() if not one.is_over}
             if len(self._periods) >= BASES_MAX:
                 raise LmqError("overloaded", f"{BASES_MAX} other periods are asked for already; ask for one of them")
-            found = self._periods[period_s] = _Period(self, period_s)
+            found = self._periods[period_s] = _Period(self, self._node.turns, period_s)
         found.unasked = 0
         return found
 
-    async def counters(self) -> Numbers:
+    async def counters(self) -> _Counters:
         """All counters, for differences."""
-        return (await self._figures(None))[0]
+        queues = {name: row async for name, row in self._rows(_Seen(None, NODE))}
+        return _Counters(queues, (await self._figures_of_node())[0])
+
+
+class _Seen(NamedTuple):
+    """Whose queues are shown, None for all, and whose share of the node this takes."""
+
+    principal: Principal | None
+    client: bytes
 
 
 class _Period:
@@ -134,9 +201,10 @@ class _Period:
         unasked: how many periods have begun since somebody asked.
     """
 
-    def __init__(self, routes: KestrelStatsRoutes, length_s: int) -> None:
+    def __init__(self, routes: KestrelStatsRoutes, turns: Turns, length_s: int) -> None:
         self._routes = routes
-        self.last: Numbers | None = None
+        self._turns = turns
+        self.last: _Counters | None = None
         self.unasked = 0
         self._length_s = length_s
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -151,27 +219,32 @@ class _Period:
         while self.unasked < _UNASKED_PERIODS_MAX:
             await asyncio.sleep(self._length_s)
             now = await self._routes.counters()
-            self.last = {name: value - before.get(name, 0) for name, value in now.items()}
+            queues: dict[bytes, Row] = {}
+            async for name, row in self._turns.each(now.queues.items(), NODE):
+                queues[name] = _less(row, before.queues.get(name, _ZEROS))
+            self.last = _Counters(queues, {name: value - before.node.get(name, 0) for name, value in now.node.items()})
             before = now
             self.unasked += 1
 
 
-def _add_counters(
-    prefix: str, stats: dict[str, object], queue: Queue, counts: KestrelQueueCounts, counters: Numbers
-) -> None:
-    for name in _COUNTERS:
-        counters[f"{prefix}/{name}"] = int(str(stats[name]))
-    counters[f"{prefix}/put_items"] = counters[f"{prefix}/total_items"]
-    counters[f"{prefix}/put_bytes"] = counts.put_bytes
-    counters[f"{prefix}/get_items_hit"] = queue.pulled_total
-    counters[f"{prefix}/get_items_miss"] = counts.get_items_miss
-    for name in _NO_COUNTERS:
-        counters[f"{prefix}/{name}"] = 0
+def _less(row: Row, before: Row) -> Row:
+    return tuple(map(sub, row, before))
 
 
-def _add_gauges(prefix: str, stats: dict[str, object], queue: Queue, gauges: dict[str, object]) -> None:
-    for name in _GAUGES:
-        gauges[f"{prefix}/{name}"] = stats[name]
+def _row(stats: dict[str, object], queue: Queue, counts: KestrelQueueCounts) -> Row:
+    """The counters of a queue, in the order of `_NAMES`."""
+    counters = [int(str(stats[name])) for name in _COUNTERS]
+    return (*counters, counters[0], counts.put_bytes, queue.pulled_total, counts.get_items_miss)
+
+
+def _named(name: bytes, row: Row) -> dict[str, object]:
+    prefix = f"{_QUEUES}{key_text(name)}"
+    values = (*zip(_NAMES, row, strict=True), *((one, 0) for one in _NO_COUNTERS))
+    return {f"{prefix}/{one}": value for one, value in values}
+
+
+def _gauges(prefix: str, stats: dict[str, object], queue: Queue) -> dict[str, object]:
+    gauges = {f"{prefix}/{name}": stats[name] for name in _GAUGES}
     gauges[f"{prefix}/age_msec"] = stats["age"]
     gauges[f"{prefix}/journal_size"] = 0
     gauges[f"{prefix}/create_time"] = queue.created_us // 1_000_000
@@ -181,6 +254,38 @@ def _add_gauges(prefix: str, stats: dict[str, object], queue: Queue, gauges: dic
         ("max_bytes", None if options is None else options.max_bytes, (1 << 63) - 1),
     ):
         gauges[f"{prefix}/{name}"] = unbounded if value is None else value
+    return gauges
+
+
+async def _of_queues(group: _Group) -> AsyncIterator[dict[str, object]]:
+    if group.of_queues is not None:
+        async for figures in group.of_queues:
+            yield figures
+
+
+async def _json_pieces(groups: list[_Group]) -> AsyncIterator[bytes]:
+    for place, group in enumerate(groups):
+        yield f"{',' if place else '{'}{dumps(group.name)}:{{".encode()
+        comma = ""
+        async for figures in _of_queues(group):
+            yield f"{comma}{dumps(figures)[1:-1]}".encode()
+            comma = ","
+        yield f"{comma if group.of_node else ''}{dumps(group.of_node)[1:]}".encode()
+    yield b"}"
+
+
+async def _text_pieces(groups: list[_Group]) -> AsyncIterator[bytes]:
+    """By name within each queue, and the queues by name."""
+    for group in groups:
+        before = {name: value for name, value in group.of_node.items() if name < _QUEUES}
+        yield f"{group.name}:\n{_lines(before)}".encode()
+        async for figures in _of_queues(group):
+            yield _lines(figures).encode()
+        yield _lines({name: value for name, value in group.of_node.items() if name not in before}).encode()
+
+
+def _lines(figures: Mapping[str, object]) -> str:
+    return "".join(f"  {name}: {value}\n" for name, value in sorted(figures.items()))
 
 
 def _period_of(text: bytes | None) -> int | None:

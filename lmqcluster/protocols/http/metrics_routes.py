@@ -10,6 +10,7 @@ from ...wire.errors import LmqError
 from .server import problem
 from .server.reply import Reply
 from .server.routing import Resource, Router
+from .server.streamed import streamed
 
 if TYPE_CHECKING:
     from ...node.node import Node
@@ -40,7 +41,8 @@ class MetricsRoutes:
         """Figures of single queues: at most `limit` of those whose names the regular expression `name` finds."""
         query = request.parameters()
         limit = _limit(query.get(b"limit"))
-        return Reply(200, _TEXT, await queues_page(self._node, query.get(b"name"), limit))
+        client = request.client(self._node.access)
+        return await streamed(_TEXT, queues_page(self._node, query.get(b"name"), limit, client))
 
 
 def _limit(text: bytes | None) -> int:

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
 
+from ...node.access.clients import client_of
 from ...node.gates import ARRIVAL_BYTES_PER_S
+from ...node.turns import gathered
 from ...ports import Ending, Place
 from ...wire.errors import LmqError
 from .held import HeldReads
@@ -344,6 +346,22 @@ class KestrelConnection(asyncio.Protocol, ABC):
         """Wait until the client has read enough for another answer."""
         if self._writable is not None:
             await asyncio.shield(self._writable)
+
+    async def write_all(self, pieces: AsyncIterable[bytes]) -> None:
+        """Write a long answer as fast as the client reads it, and no faster than others are served beside it."""
+        async for piece in gathered(pieces):
+            self.write(piece)
+            await self.flushed()
+
+    def client(self) -> bytes:
+        """Whose share of the node a long answer uses.
+
+        Raises:
+            ClosedError: the client is gone.
+        """
+        if self.queues is None:
+            raise ClosedError
+        return client_of(self.port.node.access, self.queues.principal, str(self.place.address))
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether so many bytes may be held for an answer."""

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from ...core import Role
+from ...core import Queue, Role
 from ...core.commands import Delivered
 from ...core.message import Message, loaded
 from ...node.access.access import Principal
@@ -290,13 +290,20 @@ class KestrelQueues:
         if found is not None:
             self._node.observed.kestrel.of(found).total_flushes += 1
 
-    async def flush_all(self) -> None:
-        """`flush` of every queue. Raises as `flush`."""
+    async def flush_all(self, client: bytes) -> None:
+        """`flush` of every queue, as work of this client. Raises as `flush`."""
         self._status.check_write("flush_all")
         self.principal.require_all(Role.ADMIN)
         await self._service.barrier()
-        for queue in self._service.queue_names():
-            await self._flush(queue)
+        counts = self._node.observed.kestrel
+
+        def is_flushed(queue: Queue) -> bool:
+            if self.is_alias(queue.name):
+                return False
+            counts.of(queue).total_flushes += 1
+            return True
+
+        await self._service.operations.purge_all(is_flushed, client)
 
     async def flush_expired(self, queue: bytes | None = None) -> int:
         """How many expired items are there to be removed: none, because the cluster removes them when their time is over.

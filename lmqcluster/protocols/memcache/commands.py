@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...core import Role
-from ...node.metrics.kestrel_stats import global_stats, queue_stats, queues_seen
+from ...node.metrics.kestrel_stats import global_stats, queue_stats
+from ...node.queues.listing import names_in_order
 from ...wire.errors import LmqError
 from ..kestrel.connection import ClosedError
 from ..kestrel.fetch import monitor
@@ -21,6 +22,7 @@ __all__ = ["COMMANDS"]
 
 Command = Callable[["MemcacheConnection", list[bytes]], Awaitable[None]]
 _ERROR = b"ERROR\r\n"
+_BYTES = ("utf-8", "surrogateescape")
 
 
 def _queues(connection: MemcacheConnection) -> KestrelQueues:
@@ -80,7 +82,7 @@ async def _flush(connection: MemcacheConnection, tokens: list[bytes]) -> None:
 
 
 async def _flush_all(connection: MemcacheConnection, tokens: list[bytes]) -> None:
-    await _queues(connection).flush_all()
+    await _queues(connection).flush_all(connection.client())
     _say(connection, tokens, b"Flushed all queues.\r\n")
 
 
@@ -95,38 +97,49 @@ async def _flush_all_expired(connection: MemcacheConnection, _tokens: list[bytes
 
 
 async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
-    port, principal = connection.port, _queues(connection).principal
-    principal.require_role(Role.READ)
+    _queues(connection).principal.require_role(Role.READ)
     # Without a leader there are statistics, too.
-    await port.node.service.refresh()
-    for name, value in (await global_stats(port.node)).items():
-        connection.write(f"STAT {name} {value}\r\n".encode())
-    for queue in queues_seen(port.node, principal):
-        lines = [
-            b"STAT queue_%b_%b %b\r\n" % (queue, name.encode(), str(value).encode("utf-8", "surrogateescape"))
-            for name, value in queue_stats(port.node, queue).items()
-        ]
-        connection.write(b"".join(lines))
-        # A long list is written as fast as it is read.
-        await connection.flushed()
+    await connection.port.node.service.refresh()
+    await connection.write_all(_stat_lines(connection))
     connection.write(END)
+
+
+async def _stat_lines(connection: MemcacheConnection) -> AsyncIterator[bytes]:
+    node, principal = connection.port.node, _queues(connection).principal
+    for name, value in (await global_stats(node)).items():
+        yield f"STAT {name} {value}\r\n".encode()
+    async for queue in node.service.each_queue(connection.client()):
+        if principal.allows(Role.READ, queue.name):
+            stats = queue_stats(node, queue.name)
+            yield b"".join(
+                [
+                    b"STAT queue_%b_%b\r\n" % (queue.name, f"{name} {value}".encode(*_BYTES))
+                    for name, value in stats.items()
+                ]
+            )
 
 
 async def _dump_stats(connection: MemcacheConnection, tokens: list[bytes]) -> None:
-    port, principal = connection.port, _queues(connection).principal
-    principal.require_role(Role.READ)
-    await port.node.service.refresh()
-    seen = queues_seen(port.node, principal)
-    wanted = tokens[1:] or seen
-    known = set(seen)
-    if not wanted:
-        connection.write(b"\r\n")
-    for queue in wanted:
-        stats = queue_stats(port.node, queue) if queue in known else {}
-        lines = [f"  {name}={value}\r\n".encode("utf-8", "surrogateescape") for name, value in stats.items()]
-        connection.write(b"queue '%b' {\r\n%b}\r\n" % (queue, b"".join(lines) or b"  \r\n"))
-        await connection.flushed()
+    _queues(connection).principal.require_role(Role.READ)
+    await connection.port.node.service.refresh()
+    await connection.write_all(_dumped(connection, tokens[1:]))
     connection.write(END)
+
+
+async def _dumped(connection: MemcacheConnection, wanted: list[bytes]) -> AsyncIterator[bytes]:
+    """Of the wanted queues, or of all; one that the client may not look at is shown as one that is not there."""
+    node, allows = connection.port.node, _queues(connection).principal.allows
+    names = wanted or names_in_order(node.service.machine)
+    is_empty = True
+    async for queue in node.turns.each(names, connection.client()):
+        is_seen = allows(Role.READ, queue)
+        if is_seen or wanted:
+            stats = queue_stats(node, queue) if is_seen else {}
+            lines = [f"  {name}={value}\r\n".encode(*_BYTES) for name, value in stats.items()]
+            is_empty = False
+            yield b"queue '%b' {\r\n%b}\r\n" % (queue, b"".join(lines) or b"  \r\n")
+    if is_empty:
+        yield b"\r\n"
 
 
 async def _version(connection: MemcacheConnection, _tokens: list[bytes]) -> None:

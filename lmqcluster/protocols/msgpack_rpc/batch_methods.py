@@ -120,7 +120,7 @@ async def _subscription(subscriptions: Subscriptions, _connection: Connection, a
 
 async def _subscriptions(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
     arity(arguments, 0, 0)
-    found = await subscriptions.show_all()
+    found = await subscriptions.show_all(connection.client())
     allows = connection.known_principal().allows
     return [{"name": one.name, **_shown(one)} for one in found if allows(Role.READ, one.name)]
 

@@ -76,7 +76,7 @@ async def _jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> lis
     """``jobs() -> [{owner, name, streams, messages, note_bytes, idle_s}]``: one's own; all for who may do everything."""
     arity(arguments, 0, 0)
     principal = connection.known_principal()
-    return [asdict(one) for one in await jobs.show(None if principal.is_root else principal.owner)]
+    return [asdict(one) for one in await jobs.show(None if principal.is_root else principal.owner, connection.client())]
 
 
 def _add_options(rows: list[list[Any]], value: object, due_times: DueTimes) -> None:

@@ -33,6 +33,11 @@ class Media(NamedTuple):
 
     is_msgpack: bool
 
+    @property
+    def head(self) -> bytes:
+        """The header line that names it."""
+        return _MSGPACK_HEAD if self.is_msgpack else JSON
+
     def contents(self, data: bytes) -> dict[str, Any]:
         """The member of a message that holds its contents."""
         if self.is_msgpack:
@@ -49,10 +54,10 @@ class Media(NamedTuple):
     def reply(self, value: Any, status: int = 200, head: bytes = b"", *, close: bool = False) -> Reply:
         """The answer that carries a value."""
         if self.is_msgpack:
-            return Reply(status, _MSGPACK_HEAD + head, msgpack.packb(value, use_bin_type=True), close=close)
+            return Reply(status, self.head + head, msgpack.packb(value, use_bin_type=True), close=close)
         value = {} if value is NOTHING else value
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-        return Reply(status, JSON + head, text.encode("utf-8", "replace"), close=close)
+        return Reply(status, self.head + head, text.encode("utf-8", "replace"), close=close)
 
 
 def _base64(data: bytes) -> str:

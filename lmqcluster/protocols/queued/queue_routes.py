@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ...wire.errors import LmqError
+from ..http.server.streamed import streamed
+from ..http.v1.long_list import LongList, list_pieces
 from .media import NOTHING, QueuedError, read_object, reply_media
 from .members import number_of, object_of, text_of
 from .names import checked
@@ -23,7 +24,6 @@ _ENDPOINTS = ("delete", "poll", "push", "update")
 _POLLS_MAX = (1 << 62) - 1
 _WINDOW_S_MAX = 1 << 39
 _KEY_BYTES_MAX = 255
-_NAMES_PER_SLICE = 1_000
 
 
 class QueueRoutes:
@@ -59,14 +59,10 @@ class QueueRoutes:
     async def list(self, request: Request) -> Reply:
         """The names of all queues that the client may see."""
         await self._service.look_up()
-        media, covers = reply_media(request), request.principal.covers
-        names = list(self._service.machine().queues)
-        shown: list[dict[str, Any]] = []
-        for start in range(0, len(names), _NAMES_PER_SLICE):
-            some = names[start : start + _NAMES_PER_SLICE]
-            shown += [{"name": media.text(name)} for name in some if covers(name)]
-            await asyncio.sleep(0)
-        return media.reply({"queues": shown})
+        media, covers, client = reply_media(request), request.principal.covers, request.client(self._access)
+        names = [one.name async for one in self._service.each_queue(client) if covers(one.name)]
+        rows = LongList("queues", names, lambda name: {"name": media.text(name)})
+        return await streamed(media.head, list_pieces(media, rows, self._service.turns, client))
 
     # --- limits ---------------------------------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ async def _flush_queue(connection: ThriftConnection, arguments: Arguments) -> No
 
 
 async def _flush_all_queues(connection: ThriftConnection, _arguments: Arguments) -> None:
-    await _queues(connection).flush_all()
+    await _queues(connection).flush_all(connection.client())
 
 
 async def _delete_queue(connection: ThriftConnection, arguments: Arguments) -> None:

@@ -10,6 +10,7 @@ from lmqcluster.node.metrics import history as history_module
 from lmqcluster.node.metrics.history import HISTORY_FIELDS, History
 from lmqcluster.node.metrics.stats import Stats
 from lmqcluster.node.metrics.totals import Totals
+from lmqcluster.node.turns import Turns
 from tests.property.driver import Driver
 
 
@@ -19,8 +20,8 @@ class Watched:
     def __init__(self) -> None:
         self.driver = Driver()
         self.stats = Stats()
-        totals = Totals(lambda: self.driver.machine)
-        self.history = History(lambda: self.driver.machine, totals, self.stats)
+        totals = Totals(lambda: self.driver.machine, Turns())
+        self.history = History(lambda: self.driver.machine, totals, self.stats, Turns())
 
     def sample(self) -> None:
         """Let the rates follow, and take a sample."""

@@ -12,6 +12,7 @@ from lmqcluster.core.commands import Delivered
 from lmqcluster.node.queues import holders
 from lmqcluster.node.queues.holders import Holders, Holding
 from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.node.turns import Turns
 from lmqcluster.ports import Place
 
 
@@ -47,7 +48,7 @@ class Bench:
         self.apply(Op.ACK, delivered[0][0], [number for _name, number, *_ in delivered])
 
     def held(self, queue: bytes | None = None) -> tuple[list[Holding], bool]:
-        return asyncio.run(self.holders.held(queue))
+        return asyncio.run(self.holders.held(Turns(), b"c", queue))
 
     def counts(self, queue: bytes | None = None) -> dict[tuple[Place, bytes], int]:
         return {(one.place, one.queue): one.leased for one in self.held(queue)[0]}

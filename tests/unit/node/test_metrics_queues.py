@@ -10,10 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lmqcluster.core import Machine, Op
+from lmqcluster.core.queue_counters import COUNTERS
 from lmqcluster.node.metrics.queues_page import queues_page
-from lmqcluster.node.metrics.totals import QUEUES_PER_SLICE, sum_queues
+from lmqcluster.node.metrics.totals import sum_queues
 from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.turns import Turns
+from lmqcluster.node.turns import SLICE_ITEMS, Turns
 from lmqcluster.replication.log_clock import LogClock
 from lmqcluster.wire.errors import LmqError
 
@@ -31,7 +32,7 @@ def node_of(machine: Machine, now_us: int) -> Any:
     clock = LogClock()
     clock.follow(now_us)
     replica = SimpleNamespace(machine=machine, clock=clock)
-    service = SimpleNamespace(pulls=SimpleNamespace(waiting_for=lambda _name: 2))
+    service = SimpleNamespace(machine=lambda: machine, pulls=SimpleNamespace(waiting_for=lambda _name: 2))
     return SimpleNamespace(replica=replica, service=service, turns=Turns())
 
 
@@ -43,21 +44,20 @@ def samples(page: bytes) -> dict[tuple[str, str | None, str | None], float]:
     }
 
 
-async def _turns_meanwhile(work: Any) -> int:
-    """How often the event loop turned while `work` was under way."""
-    turns = 0
-    done = asyncio.ensure_future(work)
-    while not done.done():
-        turns += 1
-        await asyncio.sleep(0)
-    done.result()
-    return turns
+def page_of(node: Any, *arguments: Any) -> bytes:
+    """The page in one piece."""
+
+    async def main() -> bytes:
+        return b"".join([piece async for piece in queues_page(node, *arguments)])
+
+    return asyncio.run(main())
 
 
 def test_ten_thousand_queues_are_summed_in_slices() -> None:
     machine = machine_with([b"queue-%05d" % number for number in range(10_000)])
-    assert asyncio.run(_turns_meanwhile(sum_queues(machine))) >= 10_000 // QUEUES_PER_SLICE
-    totals = asyncio.run(sum_queues(machine))
+    turns = Turns()
+    totals = asyncio.run(sum_queues(machine, turns))
+    assert turns.given_total >= 10_000 // SLICE_ITEMS
     assert (totals.queues, totals.ready, totals.body_bytes) == (10_000, 10_000, 40_000)
     assert totals.counters["pushed_total"] == 10_000
     assert totals.oldest_us == SECOND_US
@@ -65,26 +65,27 @@ def test_ten_thousand_queues_are_summed_in_slices() -> None:
 
 def test_ten_thousand_queues_are_written_in_slices() -> None:
     machine = machine_with([b"queue-%05d" % number for number in range(10_000)])
-    turns = asyncio.run(_turns_meanwhile(queues_page(node_of(machine, SECOND_US), b"^queue", 10_000)))
-    assert turns >= 10_000 // 100
+    node = node_of(machine, SECOND_US)
+    assert len(samples(page_of(node, b"^queue", 10_000))) > 10_000 * len(COUNTERS)
+    assert node.turns.given_total >= len(COUNTERS) * 10_000 // SLICE_ITEMS
 
 
 def test_a_total_does_not_fall_when_a_queue_is_deleted_meanwhile() -> None:
-    names = [b"queue-%05d" % number for number in range(3 * QUEUES_PER_SLICE)]
+    names = [b"queue-%05d" % number for number in range(3 * SLICE_ITEMS)]
     machine = machine_with(names)
 
     async def delete_while_summing() -> list[int]:
-        summing = asyncio.ensure_future(sum_queues(machine))
+        summing = asyncio.ensure_future(sum_queues(machine, Turns()))
         await asyncio.sleep(0)
         machine.apply(2 * SECOND_US, b"n1", 1, 2, [[Op.DELETE, names[0]], [Op.DELETE, names[-1]]])
-        return [(await summing).counters["pushed_total"], (await sum_queues(machine)).counters["pushed_total"]]
+        return [(await summing).counters["pushed_total"], (await sum_queues(machine, Turns())).counters["pushed_total"]]
 
     assert asyncio.run(delete_while_summing()) == [len(names), len(names)]
 
 
 def test_the_page_shows_the_first_queues_by_name_and_says_how_many_it_omits() -> None:
     node = node_of(machine_with([b"b", b"a", b"c"]), 4 * SECOND_US)
-    shown = samples(asyncio.run(queues_page(node, None, 2)))
+    shown = samples(page_of(node, None, 2))
     assert {queue for _name, queue, _state in shown if queue is not None} == {"a", "b"}
     assert shown["lmq_queue_metrics_omitted", None, None] == 1
     assert shown["lmq_queue_messages", "a", "ready"] == 1
@@ -95,16 +96,16 @@ def test_the_page_shows_the_first_queues_by_name_and_says_how_many_it_omits() ->
 
 def test_a_pattern_chooses_queues() -> None:
     node = node_of(machine_with([b"mail.in", b"mail.out", b"jobs"]), SECOND_US)
-    shown = samples(asyncio.run(queues_page(node, b"^mail[.]")))
+    shown = samples(page_of(node, b"^mail[.]"))
     assert {queue for _name, queue, _state in shown if queue is not None} == {"mail.in", "mail.out"}
     assert shown["lmq_queue_metrics_omitted", None, None] == 0
     with pytest.raises(LmqError, match="regular expression"):
-        asyncio.run(queues_page(node, b"("))
+        page_of(node, b"(")
 
 
 def test_any_name_makes_a_label() -> None:
     names = [b'a "quoted" name', b"back\\slash", b"not utf-8 \xff", "größe".encode()]
-    shown = samples(asyncio.run(queues_page(node_of(machine_with(names), SECOND_US))))
+    shown = samples(page_of(node_of(machine_with(names), SECOND_US)))
     assert {queue for _name, queue, _state in shown if queue is not None} == {
         'a "quoted" name',
         "back\\slash",
@@ -119,9 +120,9 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.UPGRADE, 2], [Op.UPGRADE, 3]])
     commands = [[Op.PUSH_TRAITS, b"q", rows], [Op.PUSH, b"plain", None, [b"body"], None, 0], [Op.PULL, b"q", 1]]
     machine.apply(SECOND_US, b"n1", 1, 2, commands)
-    totals = asyncio.run(sum_queues(machine))
+    totals = asyncio.run(sum_queues(machine, Turns()))
     assert (totals.ready, totals.leased, totals.held, totals.busy_groups) == (2, 1, 2, 2)
-    page = samples(asyncio.run(queues_page(node_of(machine, SECOND_US))))
+    page = samples(page_of(node_of(machine, SECOND_US)))
     assert page["lmq_queue_messages_held", "q", None] == page["lmq_queue_groups_busy", "q", None] == 2
     assert page["lmq_queue_messages_held", "plain", None] == page["lmq_queue_groups_busy", "plain", None] == 0
 
@@ -131,5 +132,5 @@ def test_pushes_that_wait_are_counted_by_queue() -> None:
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.UPGRADE, 3], [Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
     waiting = [Op.PUSH_OR_WAIT, b"q", [[b"body", None, [], None, []]], SECOND_US]
     machine.apply(SECOND_US, b"n1", 1, 2, [waiting, waiting, waiting])
-    page = samples(asyncio.run(queues_page(node_of(machine, SECOND_US))))
+    page = samples(page_of(node_of(machine, SECOND_US)))
     assert page["lmq_queue_pushes_waiting", "q", None] == 2

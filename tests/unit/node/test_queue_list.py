@@ -11,7 +11,7 @@ from lmqcluster_cli.admin import queues as cli_queues
 
 from lmqcluster.core import Op
 from lmqcluster.node.queues.info import Rates, no_rates
-from lmqcluster.node.queues.listing import SORT_KEYS, STATES, QueueList, QueuePage, list_queues
+from lmqcluster.node.queues.listing import SORT_KEYS, STATES, QueueList, QueuePage, each_queue, list_queues
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
 from tests.property.driver import SECOND, Driver
@@ -139,7 +139,28 @@ def test_a_queue_that_is_deleted_meanwhile_does_no_harm() -> None:
         driver.batch(*([Op.DELETE, b"%05d" % number] for number in range(0, COUNT, 2)))
         return await listing
 
-    assert [int(name) for name in names(asyncio.run(main()))] == [0, 1, 2, 3, 4]
+    assert [int(name) for name in names(asyncio.run(main()))] == [1, 3, 5, 7, 9]
+
+
+def test_queues_that_come_and_go_while_a_list_is_made_are_listed_once_or_not() -> None:
+    driver = Driver()
+    stay = [b"%05d" % number for number in range(0, 30_000, 10)]
+    for name in stay:
+        driver.push(name)
+    chance = random.Random(3)
+
+    async def main(backwards: bool) -> list[bytes]:
+        listed: list[bytes] = []
+        async for queue in each_queue(lambda: driver.machine, Turns(), b"c", backwards=backwards):
+            listed.append(queue.name)
+            name = b"%05d" % chance.choice([number for number in (chance.randrange(30_000),) if number % 10] or [7])
+            driver.do(Op.DELETE, name) if name in driver.machine.queues else driver.push(name)
+        return listed
+
+    for backwards in (False, True):
+        listed = asyncio.run(main(backwards))
+        assert listed == sorted(set(listed), reverse=backwards)
+        assert set(stay) <= set(listed)
 
 
 def test_queues_with_dead_letters_are_found_and_counted() -> None:

@@ -15,6 +15,7 @@ from lmqcluster.node.config_load import load_config
 from lmqcluster.node.metrics.statsd import RETENTIONS_MAX, StatsdSender
 from lmqcluster.node.metrics.statsd_server import DATAGRAM_BYTES_MAX, StatsdServer
 from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.node.turns import Turns
 from lmqcluster.wire.address import Address
 
 
@@ -60,7 +61,7 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
 
     async def send() -> list[bytes]:
         server = StatsdServer(Address(*receiver.getsockname()))
-        sender = StatsdSender(server, "lmq", 0, lambda: machine)
+        sender = StatsdSender(server, "lmq", 0, lambda: machine, Turns())
         for sequence, commands in enumerate((pushes, pulls), 1):
             applied = machine.apply(sequence, b"n1", 1, sequence, commands)  # type: ignore[arg-type]
             sender.batch_applied(sequence, commands, applied.results)  # type: ignore[arg-type]
@@ -90,7 +91,7 @@ def test_a_push_that_waited_counts_when_it_is_stored(receiver: socket.socket) ->
 
     async def send() -> bytes:
         server = StatsdServer(Address(*receiver.getsockname()))
-        sender = StatsdSender(server, "lmq", 0, lambda: machine)
+        sender = StatsdSender(server, "lmq", 0, lambda: machine, Turns())
         for sequence, commands in enumerate(batches, 2):
             applied = machine.apply(sequence, b"n1", 1, sequence, commands)
             sender.batch_applied(sequence, commands, applied.results, applied.notices)

@@ -8,7 +8,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.protocols.http.v1.long_list import reply_with_list
+from lmqcluster.node.turns import SLICE_ITEMS, Turns
+from lmqcluster.protocols.http.v1.long_list import LongList, reply_with_list
 from lmqcluster.protocols.http.v1.media import Media
 
 
@@ -22,7 +23,7 @@ def test_a_long_list_is_encoded_as_a_short_one(count: int, is_msgpack: bool) -> 
     media = Media(is_msgpack)
     rest = {"total": 7, "next": None, "more": [1, "zwei"]}
     expected = media.reply({"rows": [row(number) for number in range(count)], **rest})
-    reply = asyncio.run(reply_with_list(media, "rows", range(count), row, rest))
+    reply = asyncio.run(reply_with_list(media, LongList("rows", range(count), row, rest), Turns(), b"c"))
     assert (reply.code, reply.head) == (expected.code, expected.head)
     if is_msgpack:
         assert msgpack.unpackb(reply.content) == msgpack.unpackb(expected.content)
@@ -31,12 +32,6 @@ def test_a_long_list_is_encoded_as_a_short_one(count: int, is_msgpack: bool) -> 
 
 
 def test_others_get_their_turn() -> None:
-    async def main() -> int:
-        turns = 0
-        answer = asyncio.ensure_future(reply_with_list(Media(False), "rows", range(5_000), row, {}))
-        while not answer.done():
-            await asyncio.sleep(0)
-            turns += 1
-        return turns
-
-    assert asyncio.run(main()) >= 10
+    turns = Turns()
+    asyncio.run(reply_with_list(Media(False), LongList("rows", range(5_000), row), turns, b"c"))
+    assert turns.given_total >= 5_000 // SLICE_ITEMS

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lmqcluster.node.turns import Turns
 from lmqcluster.protocols.http.v1.long_content import LONG_BYTES, base64_decoded
-from lmqcluster.protocols.http.v1.long_list import reply_with_list
+from lmqcluster.protocols.http.v1.long_list import LongList, reply_with_list
 from lmqcluster.protocols.http.v1.media import Media, content_of
 from lmqcluster.wire.errors import LmqError
 
@@ -37,7 +38,8 @@ def test_long_contents_are_written_as_short_ones(blocks: list[bytes], shift: int
     """Whatever a slice ends in, and as if they had been written by the standard library in one go."""
     contents = [b"x" * shift + b"".join(block * BLOCK for block in blocks), b"short", b"y" * 10 * LONG_BYTES]
     media = Media(is_msgpack=False)
-    reply = asyncio.run(reply_with_list(media, "messages", contents, lambda data: {"content": media.content(data)}, {}))
+    rows = LongList("messages", contents, lambda data: {"content": media.content(data)})
+    reply = asyncio.run(reply_with_list(media, rows, Turns(), b"c"))
     shown = [{"content": media.name(data)} for data in contents]
     assert reply.content == json.dumps({"messages": shown}, separators=(",", ":"), ensure_ascii=False).encode()
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
+from ....node.queues.info import info_of
 from ..server.barrier_read import marked, refresh
 from ..server.compact_json import dumps
-from ..server.reply import JSON, Reply
+from ..server.reply import JSON
 from ..server.routing import Resource, Router
+from ..server.streamed import streamed
 from .errors import on_error, refuse
 
 if TYPE_CHECKING:
     from ....node.node import Node
     from ....node.queues.info import QueueInfo
+    from ..server.reply import Reply
     from ..server.request import Request
 
 __all__ = ["StatsRoute", "node_names"]
 
-QUEUES_PER_TURN = 50
-"""After so many queues other requests get their turn."""
 QUEUE_BYTES = 1024
 """What a queue occupies besides its messages' bodies, roughly; LMQ shows a positive number for an empty one too."""
 
@@ -38,19 +38,20 @@ class StatsRoute:
 
     async def get(self, request: Request) -> Reply:
         """All queues that the client may see, sorted by name."""
-        service = self._node.service
-        stale = await refresh(service)
+        stale = await refresh(self._node.service)
+        return marked(await streamed(JSON, self._pieces(request)), stale=stale)
+
+    async def _pieces(self, request: Request) -> AsyncIterator[bytes]:
+        service, allows = self._node.service, request.principal.allows
         active, everyone = node_names(self._node.cluster_status())
-        nodes = dumps(active)
-        queues = []
-        for place, name in enumerate(service.queue_names()):
-            if place % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
-                await asyncio.sleep(0)
-            info = service.queue(name) if request.principal.allows(Role.READ, name) else None
-            if info is not None:
-                queues.append(f"{dumps(name)}:{self._queue(info, nodes)}")
-        body = f'{{"active_nodes":{nodes},"all_nodes":{dumps(everyone)},"queues":{{{",".join(queues)}}}}}'
-        return marked(Reply(200, JSON, body.encode()), stale=stale)
+        nodes, comma = dumps(active), ""
+        yield f'{{"active_nodes":{nodes},"all_nodes":{dumps(everyone)},"queues":{{'.encode()
+        async for queue in service.each_queue(request.client(self._node.access)):
+            if allows(Role.READ, queue.name):
+                info = info_of(queue, service.machine().now_us)
+                yield f"{comma}{dumps(info.name)}:{self._queue(info, nodes)}".encode()
+                comma = ","
+        yield b"}}"
 
     def _queue(self, info: QueueInfo, nodes: str) -> str:
         stats = self._node.stats.snapshot(

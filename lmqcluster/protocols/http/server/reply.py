@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
     from .connection import Connection
 
-__all__ = ["CONTINUE", "JSON", "REQUESTS_PER_CONNECTION_MAX", "STALL_S", "Reply", "header_value"]
+__all__ = [
+    "CONTINUE",
+    "JSON",
+    "REQUESTS_PER_CONNECTION_MAX",
+    "STALL_S",
+    "Reply",
+    "drain",
+    "header_value",
+    "open_transport",
+]
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 JSON = b"content-type: application/json\r\n"
@@ -64,7 +73,7 @@ def header_value(value: bytes) -> bytes:
     return _CONTROL.sub(b" ", value) if _CONTROL.search(value) else value
 
 
-async def _drain(request: web.BaseRequest, transport: asyncio.Transport) -> None:
+async def drain(request: web.BaseRequest, transport: asyncio.Transport) -> None:
     """Wait until the client has taken most of what was written.
 
     Raises:
@@ -81,6 +90,18 @@ async def _drain(request: web.BaseRequest, transport: asyncio.Transport) -> None
         await draining
     finally:
         draining.cancel()
+
+
+def open_transport(request: web.BaseRequest) -> asyncio.Transport:
+    """Where the answer to a request is written.
+
+    Raises:
+        ConnectionResetError: the client is gone.
+    """
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("the client has closed the connection")
+    return transport
 
 
 class Reply(web.StreamResponse):
@@ -128,9 +149,7 @@ class Reply(web.StreamResponse):
         Raises:
             ConnectionResetError: the client is gone.
         """
-        transport = request.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client has closed the connection")
+        transport = open_transport(request)
         hold = cast("Connection", request.protocol).hold
         if not hold(len(self.content)):
             self._withdraw()
@@ -141,7 +160,7 @@ class Reply(web.StreamResponse):
         else:
             transport.writelines((head, content))
         if request.protocol.writing_paused:
-            await _drain(request, transport)
+            await drain(request, transport)
         hold(0)
         return None
 
@@ -161,8 +180,10 @@ class Reply(web.StreamResponse):
             connection = b"connection: keep-alive\r\n"
         else:
             connection = b""
-        length = b"content-length: %d\r\n" % len(self.content)
-        return b"".join((_STATUS_LINES[self.code], self.head, length, _clock.lines(), connection, b"\r\n"))
+        return b"".join((_STATUS_LINES[self.code], self.head, self._length(), _clock.lines(), connection, b"\r\n"))
+
+    def _length(self) -> bytes:
+        return b"content-length: %d\r\n" % len(self.content)
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Nothing is left to write."""

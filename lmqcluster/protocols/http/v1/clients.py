@@ -64,7 +64,9 @@ class ClientRoutes:
         offset, limit = page_of(parameters, PAGE_MAX)
         media = reply_media(request)
         pulls = self._node.service.pulls
-        found, is_complete = await pulls.holders.held(parameters.get(b"queue"))
+        found, is_complete = await pulls.holders.held(
+            self._node.turns, request.client(self._node.access), parameters.get(b"queue")
+        )
         page = held(found, pulls.clock.now_us(), offset=offset, limit=limit)
         rows = [{**asdict(row), "queue": media.name(row.queue)} for row in page]
         return media.reply({"leases": rows, "total": len(found), "complete": is_complete})

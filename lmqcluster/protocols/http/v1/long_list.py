@@ -2,58 +2,85 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgpack
 
-from ..server.reply import JSON, Reply
+from ....node.turns import BLOCK, Turns
+from ..server.reply import Reply
 from .long_content import LongContent, json_pieces
-from .media import MSGPACK_HEAD, Media
 
-__all__ = ["reply_with_list"]
+__all__ = ["LongList", "list_pieces", "reply_with_list"]
 
 T = TypeVar("T")
-_SLICE: Final = 100
 
 
-async def reply_with_list(
-    media: Media, name: str, items: Sequence[T], row: Callable[[T], Any], rest: Mapping[str, Any]
-) -> Reply:
-    """The answer ``{name: [row(item), ...], **rest}``.
+class Format(Protocol):
+    """What an answer is encoded in."""
 
-    Args:
-        media: its format.
+    @property
+    def is_msgpack(self) -> bool:
+        """Whether that is MessagePack, and not JSON."""
+
+    @property
+    def head(self) -> bytes:
+        """The header line that names it."""
+
+
+class LongList(NamedTuple, Generic[T]):
+    """The value ``{name: [row(item), ...], **rest}``.
+
+    Attributes:
         name: the member that holds the list.
         items: what the list is made of.
         row: turns an item into what is shown.
         rest: the other members.
     """
-    pieces: list[bytes] = []
-    for start in range(0, len(items), _SLICE):
-        if start:
-            await asyncio.sleep(0)
-        rows = [row(item) for item in items[start : start + _SLICE]]
-        if media.is_msgpack:
-            pieces.append(_packed(rows))
-        else:
-            pieces += [b","] if start else []
-            pieces += await _json_items(rows)
-    if media.is_msgpack:
-        packer = msgpack.Packer()
-        head = packer.pack_map_header(1 + len(rest)) + packer.pack(name) + packer.pack_array_header(len(items))
-        tail = b"".join(packer.pack(part) for member in rest.items() for part in member)
-        return Reply(200, MSGPACK_HEAD, [head, *pieces, tail])
-    tail = b"".join(b"," + _dumped(key) + b":" + _dumped(value) for key, value in rest.items())
-    return Reply(200, JSON, [b"{" + _dumped(name) + b":[", *pieces, b"]", tail, b"}"])
+
+    name: str
+    items: Sequence[T]
+    row: Callable[[T], Any]
+    rest: Mapping[str, Any] = {}
 
 
-def _packed(rows: list[Any]) -> bytes:
+async def list_pieces(media: Format, value: LongList[T], turns: Turns, client: bytes) -> AsyncIterator[bytes]:
+    """Encode a value piece by piece, as work of this client; a short list does not wait for its turn."""
+    name, items, row, rest = value
     pack = msgpack.Packer().pack
-    return b"".join([pack(row) for row in rows])
+    packer = msgpack.Packer()
+    yield (
+        packer.pack_map_header(1 + len(rest)) + packer.pack(name) + packer.pack_array_header(len(items))
+        if media.is_msgpack
+        else b"{" + _dumped(name) + b":["
+    )
+    comma = b""
+    async for block in turns.blocks(items, client) if len(items) > BLOCK else _at_once(items):
+        rows = [row(item) for item in block]
+        if media.is_msgpack:
+            yield b"".join(map(pack, rows))
+        else:
+            yield comma
+            for piece in await _json_items(rows):
+                yield piece
+            comma = b","
+    if media.is_msgpack:
+        yield b"".join(pack(part) for member in rest.items() for part in member)
+    else:
+        yield b"".join((b"]", *(b"," + _dumped(key) + b":" + _dumped(part) for key, part in rest.items()), b"}"))
+
+
+async def _at_once(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    if items:
+        yield items
+
+
+async def reply_with_list(media: Format, value: LongList[T], turns: Turns, client: bytes) -> Reply:
+    """Return the answer that has the value as a whole; see `list_pieces`."""
+    pieces = [piece async for piece in list_pieces(media, value, turns, client)]
+    return Reply(200, media.head, pieces)
 
 
 async def _json_items(rows: list[Any]) -> list[bytes]:

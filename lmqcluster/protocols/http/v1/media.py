@@ -23,17 +23,22 @@ from ..server.request import Request
 from ..server.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
 from .long_content import LONG_BYTES, LongContent
 
-__all__ = ["MSGPACK_HEAD", "Media", "content_of", "read_value", "reply_media"]
+__all__ = ["Media", "content_of", "read_value", "reply_media"]
 
 _JSON_TYPES = frozenset(("application/json", ""))
 _MSGPACK_TYPES = frozenset(("application/x-msgpack", "application/msgpack", "application/vnd.msgpack"))
-MSGPACK_HEAD = b"content-type: application/x-msgpack\r\n"
+_MSGPACK_HEAD = b"content-type: application/x-msgpack\r\n"
 
 
 class Media(NamedTuple):
     """The format of an answer."""
 
     is_msgpack: bool
+
+    @property
+    def head(self) -> bytes:
+        """The header line that names it."""
+        return _MSGPACK_HEAD if self.is_msgpack else JSON
 
     def content(self, data: bytes) -> Any:
         """A message body in this format; a `LongContent` is known to `reply_with_list` only."""
@@ -53,8 +58,8 @@ class Media(NamedTuple):
     def reply(self, value: Any, status: int = 200) -> Reply:
         """The answer that carries a value."""
         if self.is_msgpack:
-            return Reply(status, MSGPACK_HEAD, msgpack.packb(value, use_bin_type=True))
-        return Reply(status, JSON, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+            return Reply(status, self.head, msgpack.packb(value, use_bin_type=True))
+        return Reply(status, self.head, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def _json_bytes(data: bytes) -> str | dict[str, str]:

@@ -12,8 +12,9 @@ from ....wire.errors import LmqError
 from ....wire.limits import PATTERN_BYTES_MAX
 from ..server.barrier_read import marked, not_found, refresh
 from ..server.shown_properties import shown
+from ..server.streamed import streamed
 from ..server.target import check_name
-from .long_list import reply_with_list
+from .long_list import LongList, list_pieces, reply_with_list
 from .media import reply_media
 from .members import choice, text_of, whole
 from .rendering import QUEUE_FIELDS, peeked_message, queue_row
@@ -55,11 +56,13 @@ class QueueViews:
             wanted = replace(wanted, visible=principal.covers)
         stale = await refresh(self._service)
         media = reply_media(request)
-        page = await self._service.list_queues(wanted, request.client(self._access))
+        client = request.client(self._access)
+        page = await self._service.list_queues(wanted, client)
         following = None if page.following is None else media.name(page.following)
         rest = {"total": page.total, "next": following, "stale": stale}
-        reply = await reply_with_list(media, "queues", page.queues, lambda info: queue_row(info, media, fields), rest)
-        return marked(reply, stale=stale)
+        rows = LongList("queues", page.queues, lambda info: queue_row(info, media, fields), rest)
+        pieces = list_pieces(media, rows, self._service.turns, client)
+        return marked(await streamed(media.head, pieces), stale=stale)
 
     async def show(self, request: Request, name: bytes) -> Reply:
         """One queue: counts, its own and its effective properties."""
@@ -101,13 +104,15 @@ class QueueViews:
             raise not_found(name, stale=stale)
         media = reply_media(request)
         query = PeekQuery(after + 1, limit, PEEK_BYTES_MAX, bytes_max, label=label, group=group)
-        page = await self._service.peeks.page(name, query, request.client(self._access))
+        client = request.client(self._access)
+        page = await self._service.peeks.page(name, query, client)
         rows = []
         for peeked in page.messages:
             (message,) = await self._service.pulls.absent.brought([peeked.message])
             rows.append(peeked_message(replace(peeked, message=message), media, self._service.receipts(), bytes_max))
         rest = {"next": None if page.following is None else page.following - 1, "stale": stale}
-        return marked(await reply_with_list(media, "messages", rows, lambda row: row, rest), stale=stale)
+        found = LongList("messages", rows, lambda row: row, rest)
+        return marked(await reply_with_list(media, found, self._service.turns, client), stale=stale)
 
 
 def _wanted(query: Query) -> QueueList:

@@ -16,7 +16,7 @@ from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
 from ..server.shown_properties import shown
 from ..server.target import check_name
-from .long_list import reply_with_list
+from .long_list import LongList, reply_with_list
 from .media import read_value, reply_media
 from .members import (
     after_of,
@@ -61,6 +61,7 @@ class QueueRoutes:
 
     def __init__(self, node: Node, waits: Waits) -> None:
         self._service = node.service
+        self._access = node.access
         self._views = QueueViews(node)
         self._message_bytes_max = node.config.message_bytes_max
         self._waits = waits
@@ -180,7 +181,8 @@ class QueueRoutes:
             )
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         try:
-            return await reply_with_list(media, "messages", deliveries, lambda one: delivered_message(one, media), {})
+            rows = LongList("messages", deliveries, lambda one: delivered_message(one, media))
+            return await reply_with_list(media, rows, service.turns, request.client(self._access))
         except BaseException:
             # Most likely the client hung up while its answer was being written.
             self._service.give_back(deliveries)

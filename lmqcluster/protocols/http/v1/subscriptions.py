@@ -10,6 +10,8 @@ from ....node.queues.naming import no_subscription
 from ..server.common_replies import no_content
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
+from ..server.streamed import streamed
+from .long_list import LongList, list_pieces
 from .media import Media, reply_media
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class SubscriptionRoutes:
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
+        self._access = node.access
 
     def add_to(self, router: Router) -> None:
         """Register the routes."""
@@ -43,8 +46,10 @@ class SubscriptionRoutes:
         """All subscriptions by name."""
         media = reply_media(request)
         allows = request.principal.allows
-        found = [one for one in await self._service.subscriptions.show_all() if allows(Role.READ, one.name)]
-        return media.reply({"subscriptions": [_shown(one, media) for one in found]})
+        client = request.client(self._access)
+        found = [one for one in await self._service.subscriptions.show_all(client) if allows(Role.READ, one.name)]
+        rows = LongList("subscriptions", found, lambda one: _shown(one, media))
+        return await streamed(media.head, list_pieces(media, rows, self._service.turns, client))
 
     async def show(self, request: Request, name: bytes) -> Reply:
         """One subscription."""
