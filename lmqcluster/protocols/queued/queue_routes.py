@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...wire.errors import LmqError
+from ..http.server.long_list import LongList, list_pieces
 from ..http.server.streamed import streamed
-from ..http.v1.long_list import LongList, list_pieces
 from .media import NOTHING, QueuedError, read_object, reply_media
 from .members import number_of, object_of, text_of
 from .names import checked

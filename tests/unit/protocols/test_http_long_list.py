@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from lmqcluster.node.turns import SLICE_ITEMS, Turns
-from lmqcluster.protocols.http.v1.long_list import LongList, reply_with_list
+from lmqcluster.protocols.http.server.long_list import LongList, reply_with_list
 from lmqcluster.protocols.http.v1.media import Media
 
 

@@ -17,11 +17,11 @@ from aiohttp import hdrs
 from ....ports import VALUE_BYTES
 from ....wire.errors import LmqError
 from ..server.json_body import decode_json
+from ..server.long_content import LONG_BYTES, LongContent
 from ..server.problem import HttpRefusalError
 from ..server.reply import JSON, Reply
 from ..server.request import Request
 from ..server.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
-from .long_content import LONG_BYTES, LongContent
 
 __all__ = ["Media", "content_of", "read_value", "reply_media"]
 

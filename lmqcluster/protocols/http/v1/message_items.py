@@ -7,8 +7,8 @@ from typing import Any, Final
 from ....node.queues.push_items import PRIORITY_MAX, TEXT_BYTES_MAX, PushItem, PushOptions
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import CONTENT_TYPE, head_bytes
+from ..server.long_content import base64_decoded
 from ..server.target import has_control
-from .long_content import base64_decoded
 from .media import content_of
 from .members import number_of, object_of, text_of, whole_member
 

@@ -11,10 +11,10 @@ from ....node.queues.push_items import TEXT_BYTES_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import PATTERN_BYTES_MAX
 from ..server.barrier_read import marked, not_found, refresh
+from ..server.long_list import LongList, list_pieces, reply_with_list
 from ..server.shown_properties import shown
 from ..server.streamed import streamed
 from ..server.target import check_name
-from .long_list import LongList, list_pieces, reply_with_list
 from .media import reply_media
 from .members import choice, text_of, whole
 from .rendering import QUEUE_FIELDS, peeked_message, queue_row

@@ -12,11 +12,11 @@ from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ....wire.properties import parse_properties
 from ..server.common_replies import no_content
+from ..server.long_list import LongList, reply_with_list
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
 from ..server.shown_properties import shown
 from ..server.target import check_name
-from .long_list import LongList, reply_with_list
 from .media import read_value, reply_media
 from .members import (
     after_of,

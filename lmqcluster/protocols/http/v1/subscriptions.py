@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ....core import Role
 from ....node.queues.naming import no_subscription
 from ..server.common_replies import no_content
+from ..server.long_list import LongList, list_pieces
 from ..server.problem import on_error, refuse
 from ..server.routing import Resource, Router
 from ..server.streamed import streamed
-from .long_list import LongList, list_pieces
 from .media import Media, reply_media
 
 if TYPE_CHECKING:

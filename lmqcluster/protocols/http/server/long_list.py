@@ -10,8 +10,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import msgpack
 
 from ....node.turns import BLOCK, Turns
-from ..server.reply import Reply
 from .long_content import LongContent, json_pieces
+from .reply import Reply
 
 __all__ = ["LongList", "list_pieces", "reply_with_list"]
 
