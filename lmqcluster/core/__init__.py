@@ -5,6 +5,7 @@ and imports only the standard library, so that replicas fed the same log stay eq
 microseconds of log time. What it does not do: waiting, encoding, deciding who may do what; those are the node's.
 """
 
+from .api_keys import ApiKeys
 from .applied import Applied
 from .commands import Fault, IncompatibleVersionError, Op, PushFlag
 from .machine import Machine
@@ -16,6 +17,7 @@ from .tokens import EVERY_QUEUE, Role, Token, TokenResult, Tokens
 
 __all__ = [
     "EVERY_QUEUE",
+    "ApiKeys",
     "Applied",
     "Fault",
     "IncompatibleVersionError",

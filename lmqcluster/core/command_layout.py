@@ -443,14 +443,14 @@ def throttle(queue: bytes, polls: int | None, window_us: int) -> Command:
     return [Op.THROTTLE, queue, polls, window_us]
 
 
-def set_api_key(key: bytes, prefix: bytes) -> Command:
+def set_api_key(digest: bytes, prefix: bytes) -> Command:
     """Add an API key."""
-    return [Op.SET_API_KEY, key, prefix]
+    return [Op.SET_API_KEY, digest, prefix]
 
 
-def delete_api_key(key: bytes) -> Command:
+def delete_api_key(digest: bytes) -> Command:
     """Delete an API key."""
-    return [Op.DELETE_API_KEY, key]
+    return [Op.DELETE_API_KEY, digest]
 
 
 # --- sessions and locks -----------------------------------------------------------------------------------------------

@@ -123,8 +123,8 @@ class Op(IntEnum):
     # v3: queue or empty for all, [whether to suspend delete, poll, push, update; None as before] -> [those now]
     SUSPEND_ENDPOINTS = 105
     THROTTLE = 106  # v3: queue or empty for all together, most polls or None, window us -> True
-    SET_API_KEY = 107  # v3: key, beginning of queue names -> True
-    DELETE_API_KEY = 108  # v3: key -> whether it existed
+    SET_API_KEY = 107  # v3: digest of a key, beginning of queue names -> True
+    DELETE_API_KEY = 108  # v3: digest of a key -> whether it existed
 
 
 PULLS = frozenset((Op.PULL, Op.PULL_ANY, Op.PULL_FIRST, Op.PULL_LEASE, Op.PULL_IN_SESSION, Op.POLL))

@@ -366,7 +366,8 @@ class Node:
         proposer, pulls = self.service.proposer, self.service.pulls
         if self._salt is not self.replica.machine.salt:
             self._take_salt()
-        if self.access.revision != self.replica.machine.tokens.revision:
+        machine = self.replica.machine
+        if self.access.revision != (machine.tokens.revision, machine.api_keys.revision):
             self._access_upkeep.follow()
         for command, result in zip(commands, applied.results, strict=False):
             op = command[OP]

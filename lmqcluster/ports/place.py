@@ -38,10 +38,11 @@ class Place:
         is_over: whether its port counts it no more.
         held_bytes: what it counts in the memory budget.
         user: name of the token that the client has shown; empty while it has shown none.
+        shown: digest of the last secret chosen by people that the client has rightly shown here.
     """
 
     __slots__ = (
-        "__weakref__", "_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "since_s", "user",
+        "__weakref__", "_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "shown", "since_s", "user",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, client: Client, address: object, since_s: float) -> None:
@@ -51,6 +52,7 @@ class Place:
         self.is_known = False
         self.held_bytes = 0
         self.user = ""
+        self.shown = b""
         self._gate = gate
         self.is_over = False
         self._end: Callable[[], object] | None = None

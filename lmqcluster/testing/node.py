@@ -80,7 +80,7 @@ class MemoryNode:
             memory_bytes_max=self.config.memory_bytes_max,
         )
         self.service.founded(salt)
-        self.access.follow(self._machine.tokens, time_of_day_us())
+        self.access.follow(self._machine.tokens, self._machine.api_keys, time_of_day_us())
         self._front_end = RpcFrontEnd(self, _LOOPBACK[0], _LOOPBACK[1])
         self._timer: asyncio.TimerHandle | None = None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import http.client
 import selectors
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -367,6 +369,10 @@ def test_every_node_shows_the_same(shared_cluster: Cluster, new_queue_name: Call
         assert {"name": queue} in reader.ok("GET", "/queues")["queues"]
 
 
+KEY = "a/key of sixteen bytes"
+KEY_PATH = "a%2Fkey%20of%20sixteen%20bytes"
+
+
 def test_keys_and_tokens(secret_cluster: Cluster) -> None:
     first, second, _ = secret_cluster.nodes
     first.wait_upgraded()
@@ -376,9 +382,13 @@ def test_keys_and_tokens(secret_cluster: Cluster) -> None:
     admin = QueuedHttp(first.queued, headers={"Authorization": secret})
     wait_for(lambda: open_api("GET", "/queues").status == 401, "a token is needed")
     assert open_api("GET", "/healthz").status == 200
-    assert admin("PUT", "/api-key/k%2F1", {"prefix": "orders-"}).status == 200
-    assert admin.ok("GET", "/api-keys") == {"keys": [{"key": "k/1", "prefix": "orders-"}]}
-    holder = QueuedHttp(second.queued, headers={"Authorization": "k/1"})
+    assert admin("PUT", f"/api-key/{KEY_PATH}", {"prefix": "orders-"}).status == 200
+    listed = {"keys": [{"key": f"sha256:{hashlib.sha256(KEY.encode()).hexdigest()}", "prefix": "orders-"}]}
+    assert admin.ok("GET", "/api-keys") == listed
+    for short in ("k", "123456789012345"):
+        refused = admin("PUT", f"/api-key/{short}", {"prefix": "orders-"})
+        assert (refused.status, refused.value["error"]) == (400, "BadRequest")
+    holder = QueuedHttp(second.queued, headers={"Authorization": KEY})
     wait_for(lambda: holder("GET", "/queue/orders-1/suspend").status == 200, "the key is known everywhere")
     holder.push("orders-1", "x")
     assert len(holder.poll("orders-1")) == 1
@@ -389,13 +399,90 @@ def test_keys_and_tokens(secret_cluster: Cluster) -> None:
         ("PUT", "/queue/orders-2"),
         ("DELETE", "/queue/orders-1"),
         ("GET", "/api-keys"),
-        ("DELETE", "/api-key/k%2F1"),
+        ("DELETE", f"/api-key/{KEY_PATH}"),
         ("GET", "/queue/unknown/metrics"),
     ):
         assert holder(method, path).status == 401, path
-    assert QueuedHttp(second.http, headers={"Authorization": "Bearer k/1"})("GET", "/v1/queues").status == 401
-    assert admin("DELETE", "/api-key/k%2F1").status == 200
+    assert QueuedHttp(second.http, headers={"Authorization": f"Bearer {KEY}"})("GET", "/v1/queues").status == 401
+    assert admin("DELETE", f"/api-key/{KEY_PATH}").status == 200
     wait_for(lambda: holder("GET", "/queue/orders-1/suspend").status == 401, "the key is refused")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[NodeProcess, QueuedHttp]]:
+    """A node that logs requests and has a queue and one API key; and its administrator."""
+    secret = "the administrator's token"
+    token_file = tmp_path / "admin-token"
+    token_file.write_text(secret)
+    with NodeProcess(tmp_path, arguments=[f"--admin-token-file={token_file}", "--request-log=on"]) as node:
+        node.wait_upgraded()
+        admin = QueuedHttp(node.queued, headers={"Authorization": secret})
+        wait_for(lambda: admin("PUT", "/queue/orders-1").status in (200, 409), "the newest machine version")
+        assert admin("PUT", f"/api-key/{KEY_PATH}", {"prefix": "orders-"}).status == 200
+        yield node, admin
+
+
+@pytest.mark.parametrize("change", ["delete", "other prefix"])
+def test_a_poll_ends_with_its_key(guarded: tuple[NodeProcess, QueuedHttp], change: str) -> None:
+    node, admin = guarded
+    holder = QueuedHttp(node.queued, headers={"Authorization": KEY})
+    answers: list[Any] = []
+    body = {"count": 1, "visibility_timeout_secs": 60, "wait_secs": 3600}
+    waiting = threading.Thread(
+        target=lambda: answers.append(holder("POST", "/queue/orders-1/messages/poll", body)), daemon=True
+    )
+    waiting.start()
+    api = QueuedHttp(node.http, headers={"Authorization": f"Bearer {admin.headers['Authorization']}"})
+    wait_for(lambda: api.ok("GET", "/v1/consumers")["total"] == 1, "a poll that waits")
+    if change == "delete":
+        assert admin("DELETE", f"/api-key/{KEY_PATH}").status == 200
+    else:
+        assert admin("PUT", f"/api-key/{KEY_PATH}", {"prefix": "other-"}).status == 200
+    admin.push("orders-1", "not for it any more")
+    waiting.join(60)
+    assert [answer.value for answer in answers] == [{"messages": []}]
+    assert len(admin.poll("orders-1")) == 1
+
+
+def test_keys_are_kept_and_logged_nowhere(guarded: tuple[NodeProcess, QueuedHttp]) -> None:
+    node, admin = guarded
+    holder = QueuedHttp(node.queued, headers={"Authorization": KEY})
+    holder.push("orders-1", "x")
+    for path in (
+        f"/api-key/{KEY_PATH}/x",
+        f"/API-key/{KEY_PATH}",
+        f"/api%2Dkey/{KEY_PATH}",
+        f"/api-keys/{KEY_PATH}?x=1",
+    ):
+        admin("DELETE", path)
+    assert QueuedHttp(node.http, headers={"Authorization": f"Bearer {KEY}"})("GET", "/v1/queues").status == 401
+    api = QueuedHttp(node.http, headers={"Authorization": f"Bearer {admin.headers['Authorization']}"})
+    assert api("POST", "/v1/snapshots").status in (200, 201, 202)
+    wait_for(lambda: '"/api-key/..."' in node.log(), "the request is logged")
+    log = node.log()
+    assert '"/queue/orders-1/messages/push"' in log
+    files = [file.read_bytes() for file in node.data_dir.rglob("*") if file.is_file()]
+    assert files
+    for secret in (KEY, KEY_PATH, KEY[2:]):
+        assert secret not in log
+        assert not any(secret.encode() in content for content in files)
+
+
+def test_keys_cannot_be_guessed_by_trying(guarded: tuple[NodeProcess, QueuedHttp]) -> None:
+    node, _admin = guarded
+    with contextlib.closing(http.client.HTTPConnection(node.queued, timeout=60)) as connection:
+        codes = []
+        for number in range(300):
+            connection.request(
+                "GET", "/queue/orders-1/metrics", headers={"Authorization": f"a guess of the key {number}"}
+            )
+            answer = connection.getresponse()
+            answer.read()
+            codes.append(answer.status)
+            if answer.status == 429:
+                break
+    assert codes == [401] * (len(codes) - 1) + [429]
+    assert answer.headers["Retry-After"] == "1"
 
 
 def entries(node: NodeProcess) -> int:

@@ -33,7 +33,7 @@ NAME = st.one_of(
 LIMIT = st.one_of(
     _command(Op.SUSPEND_ENDPOINTS, QUEUES | st.just(b""), SWITCHES),
     _command(Op.THROTTLE, QUEUES | st.just(b""), st.sampled_from([None, 0, 1, 3]), WINDOWS_US),
-    _command(Op.SET_API_KEY, st.sampled_from([b"k", b"l"]), st.sampled_from([b"", b"a"])),
+    _command(Op.SET_API_KEY, st.sampled_from([b"k" * 32, b"l" * 32]), st.sampled_from([b"", b"a"])),
     _command(Op.DELETE_API_KEY, st.sampled_from([b"k", b"l"])),
 )
 PUT = st.one_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 
 import pytest
@@ -45,6 +46,9 @@ def test_every_call_of_the_client(shared_cluster: Cluster, queue_name: str) -> N
     assert queue_name not in second.list_queues()
 
 
+KEY = "a key of sixteen bytes"
+
+
 def test_keys_of_the_client(secret_cluster: Cluster) -> None:
     node = secret_cluster.nodes[0]
     node.wait_upgraded()
@@ -52,13 +56,15 @@ def test_keys_of_the_client(secret_cluster: Cluster) -> None:
     admin = client(node.queued, secret)
     wait_for(lambda: requests.get(f"http://{node.queued}/queues", timeout=30).status_code == 401, "a token is needed")
     admin.create_queue("mail")
-    admin.set_api_key("a key", "mail")
-    assert [(one.key, one.prefix) for one in admin.list_api_keys()] == [("a key", "mail")]
-    holder = client(node.queued, "a key")
+    admin.set_api_key(KEY, "mail")
+    # Nobody keeps the key itself.
+    listed = [(one.key, one.prefix) for one in admin.list_api_keys()]
+    assert listed == [("sha256:" + hashlib.sha256(KEY.encode()).hexdigest(), "mail")]
+    holder = client(node.queued, KEY)
     assert holder.queue("mail").push_messages([PushItem(1, 0)])
     with pytest.raises(QueuedUnauthorizedError):
         holder.list_queues()
-    admin.delete_api_key("a key")
+    admin.delete_api_key(listed[0][0])
     with pytest.raises(QueuedUnauthorizedError):
         holder.queue("mail").poll_messages(1, 1)
 

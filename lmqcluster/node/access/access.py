@@ -15,13 +15,23 @@ from pathlib import Path
 
 import structlog
 
-from ...core import EVERY_QUEUE, Role, Token, Tokens
+from ...core import EVERY_QUEUE, ApiKeys, Role, Token, Tokens
+from ...ports import Place
 from ...replication.storage.disk import Disk
 from ...wire.errors import LmqError
 from ..queues.patterns import compile_pattern
 from .permissions import Permission, Scope
 
-__all__ = ["NOBODY", "SECRET_BYTES_MIN", "Access", "Principal", "digest_of", "read_admin_token", "time_of_day_us"]
+__all__ = [
+    "NOBODY",
+    "SECRET_BYTES_MIN",
+    "Access",
+    "KeyHolder",
+    "Principal",
+    "digest_of",
+    "read_admin_token",
+    "time_of_day_us",
+]
 
 log = structlog.get_logger("lmq.access")
 
@@ -157,6 +167,24 @@ class Principal:
         return f"queues that match {self.pattern.decode('utf-8', 'backslashreplace')!r}"
 
 
+class KeyHolder(Principal):
+    """A client that shows an API key: everything with the messages and limits of some queues, and nothing else.
+
+    Attributes:
+        prefix: what the names of these queues begin with.
+    """
+
+    __slots__ = ("prefix",)
+
+    def __init__(self, prefix: bytes) -> None:
+        super().__init__("API key", Role.ADMIN, b"^")
+        self.prefix = prefix
+
+    def covers(self, queue: bytes) -> bool:
+        """Return whether a queue's name begins so."""
+        return queue.startswith(self.prefix)
+
+
 NOBODY = Principal("nobody", Role.READ, EVERY_QUEUE)
 """A client of whom nothing is known."""
 NOBODY.revoke()
@@ -168,19 +196,21 @@ class Access:
     Attributes:
         anonymous: who a client on this machine is that shows no token; None if everybody needs one.
         outside: why nobody is served, while the node belongs to no cluster.
-        revision: of the cluster's tokens, as last seen.
+        revision: of the cluster's tokens and API keys, as last seen.
         on_change: called when principals were revoked, or when `anonymous` has changed.
     """
 
     def __init__(self, admin_token: bytes | None) -> None:
         self.anonymous: Principal | None = None
         self.outside: LmqError | None = None
-        self.revision = -1
+        self.revision = (-1, -1)
         self.on_change: list[Callable[[], None]] = []
         self._disk: Disk | None = None
         self._marked = False
         self._uncertain = False
         self._principals: dict[bytes, tuple[Token, Principal]] = {}
+        self._api_keys = ApiKeys()
+        self._key_holders: dict[bytes, KeyHolder] = {}
         self._next_expiry_us = 0
         self._closed = False
         self._admin: Principal | None = None
@@ -225,9 +255,31 @@ class Access:
             self.outside = reason
             self._revise(changed=True)
 
-    def follow(self, tokens: Tokens, now_us: int) -> None:
-        """Take over the tokens of the replicated state, those that have expired excepted."""
-        self.revision = tokens.revision
+    def follow(self, tokens: Tokens, api_keys: ApiKeys, now_us: int) -> None:
+        """Take over the tokens and API keys of the replicated state, tokens that have expired excepted."""
+        self.revision = (tokens.revision, api_keys.revision)
+        gone = [*self._follow_tokens(tokens, now_us), *self._follow_keys(api_keys)]
+        for principal in gone:
+            principal.revoke()
+            log.info("token revoked", name=principal.name)
+        self._closed = len(tokens) > 0
+        if self._closed:
+            self._uncertain = False
+        self._mark()
+        self._revise(changed=bool(gone))
+
+    def _follow_keys(self, api_keys: ApiKeys) -> list[KeyHolder]:
+        """Return those who have shown a key that is not valid any more."""
+        self._api_keys = api_keys
+        gone = {
+            digest: holder for digest, holder in self._key_holders.items() if api_keys.prefix(digest) != holder.prefix
+        }
+        for digest in gone:
+            del self._key_holders[digest]
+        return list(gone.values())
+
+    def _follow_tokens(self, tokens: Tokens, now_us: int) -> list[Principal]:
+        """Return those whose tokens are not valid any more."""
         former = self._principals
         self._principals = {}
         self._next_expiry_us = 0
@@ -241,24 +293,16 @@ class Access:
                 name = token.name.decode("utf-8", "backslashreplace")
                 known = (token, Principal(name, token.role, token.pattern, token.name))
             self._principals[token.digest] = known
-        gone = [
+        return [
             principal
             for digest, (_, principal) in former.items()
             if self._principals.get(digest, _GONE)[1] is not principal
         ]
-        for principal in gone:
-            principal.revoke()
-            log.info("token revoked", name=principal.name)
-        self._closed = len(tokens) > 0
-        if self._closed:
-            self._uncertain = False
-        self._mark()
-        self._revise(changed=bool(gone))
 
     def expire(self, tokens: Tokens, now_us: int) -> None:
         """Revoke what has expired by this time of day."""
         if self._next_expiry_us and self._next_expiry_us <= now_us:
-            self.follow(tokens, now_us)
+            self.follow(tokens, self._api_keys, now_us)
 
     def set_admin_token(self, secret: bytes | None) -> None:
         """Reload the content of ``admin_token_file``; None if there is no such file."""
@@ -267,20 +311,46 @@ class Access:
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    def authenticate(self, secret: bytes) -> Principal:
-        """Who shows this secret.
+    def authenticate(self, secret: bytes, place: Place, *, takes_keys: bool = False) -> Principal:
+        """Return who shows this secret on a connection; with `takes_keys` it may be an API key.
 
         Raises:
-            LmqError: ``unauthorized`` if nobody does; ``no_leader`` if this node cannot know yet.
+            LmqError: ``unauthorized`` if nobody does; ``throttled`` if too many wrong ones came from there; ``no_leader`` if
+                this node cannot know yet.
         """
         digest = digest_of(secret)
-        if self._admin is not None and hmac.compare_digest(digest, self._admin_digest):
-            return self._admin
         # Finding a digest takes a time that tells nothing of the secret.
         found = self._principals.get(digest)
         if found is not None and hmac.compare_digest(digest, found[0].digest):
             return found[1]
-        raise self.refusal("the token is not known here: it is wrong, was deleted or has expired")
+        # Nobody guesses the random secret of a token; what people have chosen is another matter.
+        client, now_s = place.client, time.monotonic()
+        is_new = digest not in (place.shown, client.last_wrong)
+        if is_new and client.wrong_secrets.wait_s(now_s):
+            raise LmqError(
+                "throttled", "too many wrong tokens or API keys came from this address; try again in a second"
+            )
+        chosen = self._chosen(digest, takes_keys=takes_keys)
+        if chosen is None:
+            refusal = self.refusal("the token is not known here: it is wrong, was deleted or has expired")
+            if is_new and refusal.code == "unauthorized":
+                client.wrong_secrets.take(now_s)
+                client.last_wrong = digest
+            raise refusal
+        place.shown = digest
+        return chosen
+
+    def _chosen(self, digest: bytes, *, takes_keys: bool) -> Principal | None:
+        """Return who has a secret that people have chosen."""
+        if self._admin is not None and hmac.compare_digest(digest, self._admin_digest):
+            return self._admin
+        prefix = self._api_keys.prefix(digest) if takes_keys else None
+        if prefix is None:
+            return None
+        holder = self._key_holders.get(digest)
+        if holder is None:
+            holder = self._key_holders[digest] = KeyHolder(prefix)
+        return holder
 
     def named(self, name: str) -> Principal | None:
         """Who has the token of this name; None while there is no such token, or it has expired."""

@@ -30,8 +30,9 @@ class AccessUpkeep:
         self._settling: asyncio.Task[None] | None = None
 
     def follow(self) -> None:
-        """The tokens have changed, or the machine is another one."""
-        self._access.follow(self._machine().tokens, time_of_day_us())
+        """The tokens or API keys have changed, or the machine is another one."""
+        machine = self._machine()
+        self._access.follow(machine.tokens, machine.api_keys, time_of_day_us())
 
     def tend(self, service: QueueService) -> None:
         """To be called again and again: end what has expired, and find out whether there are tokens if that is uncertain."""

@@ -300,23 +300,19 @@ class PolledQueues:
     # --- API keys -------------------------------------------------------------------------------------------------
 
     async def api_keys(self) -> list[tuple[bytes, bytes]]:
-        """All keys, with what the names of the queues begin with that they open."""
+        """Return the digests of all keys, with what the names of the queues begin with that they open."""
         await self._service.look_up()
-        return [(key, prefix) for key, prefix in self._service.machine().api_keys]
+        return list(self._service.machine().api_keys)
 
-    async def set_api_key(self, key: bytes, prefix: bytes) -> None:
+    async def set_api_key(self, digest: bytes, prefix: bytes) -> None:
         """Add a key, or give it another prefix."""
         self._service.check_version(3)
-        await self._service.propose(layout.set_api_key(key, prefix), 64 + len(key) + len(prefix))
+        await self._service.propose(layout.set_api_key(digest, prefix), 64 + len(digest) + len(prefix))
 
-    async def delete_api_key(self, key: bytes) -> bool:
+    async def delete_api_key(self, digest: bytes) -> bool:
         """Delete a key; False if there is none."""
         self._service.check_version(3)
-        return bool(await self._service.propose(layout.delete_api_key(key), 64 + len(key)))
-
-    def prefix_of(self, key: bytes) -> bytes | None:
-        """What the names of the queues begin with that a key opens; None if it is not known here."""
-        return self._service.machine().api_keys.prefix(key)
+        return bool(await self._service.propose(layout.delete_api_key(digest), 64 + len(digest)))
 
 
 def _microseconds(seconds: int) -> int:

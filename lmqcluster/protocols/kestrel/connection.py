@@ -304,7 +304,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         Raises:
             LmqError: ``throttled``.
         """
-        if self.port.is_rated and self.place.client.take(self.loop.time()):
+        if self.port.is_rated and self.place.client.requests.take(self.loop.time()):
             raise LmqError("throttled", "this address sends more requests a second than it may; wait a little")
 
     async def noted(self, operation: str, queue: bytes, result: Awaitable[None], count: int = 1) -> None:

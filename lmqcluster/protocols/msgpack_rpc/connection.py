@@ -131,7 +131,7 @@ class Connection(Stream):
             return
         if self.node.access.outside is not None:
             raise self.node.access.outside
-        principal = self.node.access.authenticate(secret)
+        principal = self.node.access.authenticate(secret, self.place)
         if self.principal is not None and self.principal is not principal:
             # Its waiting pulls are the other one's.
             raise LmqError("conflict", "this connection has shown another token already", retryable=False)
@@ -203,7 +203,7 @@ class Connection(Stream):
         Raises:
             LmqError: ``overloaded`` if its address has used up what it may send.
         """
-        if self.place.client.take(self.loop.time()):
+        if self.place.client.requests.take(self.loop.time()):
             self.next_sequence += pushes_of(method, arguments)
             raise LmqError("overloaded", "this address sends more requests a second than it may; wait a little")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from ..http.server.port import HttpPort
 from ..http.server.reply import Reply
@@ -11,16 +13,20 @@ from ..http.server.target import split_target
 from .media import error_reply
 from .message_routes import MessageRoutes
 from .metrics_routes import MetricsRoutes
-from .permissions import KeyHolder, permissions_of
+from .permissions import permissions_of
 from .queue_routes import QueueRoutes
 
 if TYPE_CHECKING:
     from ...node.access.access import Principal
     from ...node.node import Node
+    from ...ports import Place
     from ...wire.errors import LmqError
     from ..http.server.request import Request
 
 __all__ = ["QueuedFrontEnd"]
+
+
+_KEY_PATH: Final = re.compile(r"(?is)(api[^/]*key[^/]*/).+")
 
 
 class QueuedFrontEnd(HttpPort):
@@ -29,7 +35,6 @@ class QueuedFrontEnd(HttpPort):
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""
         super().__init__(node, host, port, node.gates.queued, "queued", Router(permissions_of))
-        self._polled = node.service.polled
         MessageRoutes(node, self._waits).add_to(self.router)
         QueueRoutes(node).add_to(self.router)
         MetricsRoutes(node).add_to(self.router)
@@ -45,9 +50,13 @@ class QueuedFrontEnd(HttpPort):
         path, mark, query = target.partition("?")
         return split_target(path.replace("+", "%2B") + mark + query)
 
-    def _authenticate(self, value: bytes) -> Principal:
-        """A client shows a token, or an API key, bare or as a bearer."""
+    def _authenticate(self, value: bytes, place: Place) -> Principal:
+        """Return who shows a token, or an API key, bare or as a bearer."""
         scheme, _space, secret = value.partition(b" ")
         shown = secret.strip() if scheme.lower() == b"bearer" else value.strip()
-        prefix = self._polled.prefix_of(shown)
-        return self._access.authenticate(shown) if prefix is None else KeyHolder(prefix)
+        return self._access.authenticate(shown, place, takes_keys=True)
+
+    def _shown_path(self, request: Request) -> str:
+        """Return the path without an API key that is part of it, or of one mistyped."""
+        path = super()._shown_path(request)
+        return _KEY_PATH.sub(r"\1...", unquote(path)) if _KEY_PATH.search(unquote(path)) else path

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...core import Role
-from ...node.access.access import Principal
 from ...node.access.permissions import LOOK, LOOK_AT_ALL, LOOK_AT_QUEUE, MANAGE, MANAGE_QUEUE, OPEN, USE, Permission
 
-__all__ = ["PERMISSIONS", "KeyHolder", "permissions_of"]
+__all__ = ["PERMISSIONS", "opens_route", "permissions_of"]
 
 _QUEUE: Final = "/queue/{name}"
 
@@ -38,23 +36,6 @@ def permissions_of(path: str) -> Mapping[str, Permission]:
     return PERMISSIONS.get(path, {})
 
 
-class KeyHolder(Principal):
-    """Somebody who shows an API key: everything with the messages and limits of some queues, and nothing else.
-
-    Attributes:
-        prefix: what the names of these queues begin with.
-    """
-
-    __slots__ = ("prefix",)
-
-    def __init__(self, prefix: bytes) -> None:
-        super().__init__("API key", Role.ADMIN, b"^")
-        self.prefix = prefix
-
-    def covers(self, queue: bytes) -> bool:
-        """Whether a queue's name begins so."""
-        return queue.startswith(self.prefix)
-
-    def may_use(self, route: str) -> bool:
-        """Whether API keys are good for a route at all."""
-        return route.startswith(f"{_QUEUE}/")
+def opens_route(route: str) -> bool:
+    """Return whether API keys are good for a route at all."""
+    return route.startswith(f"{_QUEUE}/")

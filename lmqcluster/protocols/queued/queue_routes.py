@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from ...node.access.access import SECRET_BYTES_MIN, digest_of
 from ...wire.errors import LmqError
 from ..http.server.long_list import LongList, list_pieces
 from ..http.server.streamed import streamed
@@ -23,7 +25,9 @@ __all__ = ["QueueRoutes"]
 _ENDPOINTS = ("delete", "poll", "push", "update")
 _POLLS_MAX = (1 << 62) - 1
 _WINDOW_S_MAX = 1 << 39
-_KEY_BYTES_MAX = 255
+_KEY_BYTES_MAX = _PREFIX_BYTES_MAX = 255
+_DIGEST = re.compile(rb"sha256:([0-9a-f]{64})")
+"""As what a key is listed, because nobody keeps the key itself; it can be named so too."""
 
 
 class QueueRoutes:
@@ -103,25 +107,28 @@ class QueueRoutes:
     # --- API keys -------------------------------------------------------------------------------------------------
 
     async def keys(self, request: Request) -> Reply:
-        """All API keys."""
+        """Return all API keys, each by its digest."""
         self._check_keys()
-        media = reply_media(request)
-        rows = [{"key": media.text(key), "prefix": media.text(prefix)} for key, prefix in await self._polled.api_keys()]
+        media, keys = reply_media(request), await self._polled.api_keys()
+        rows = [{"key": f"sha256:{digest.hex()}", "prefix": media.text(prefix)} for digest, prefix in keys]
         return media.reply({"keys": rows})
 
     async def set_key(self, request: Request, key: bytes) -> Reply:
         """Add an API key, or give it another prefix."""
         self._check_keys()
         prefix = text_of(await read_object(request), "prefix")
-        if not 0 < len(key) <= _KEY_BYTES_MAX or len(prefix) > _KEY_BYTES_MAX:
-            raise LmqError("bad_request", f"a key has 1 to {_KEY_BYTES_MAX} bytes, and its prefix at most as many")
-        await self._polled.set_api_key(key, prefix)
+        if not SECRET_BYTES_MIN <= len(key) <= _KEY_BYTES_MAX:
+            text = f"an API key has {SECRET_BYTES_MIN} to {_KEY_BYTES_MAX} bytes: a short one can be guessed"
+            raise LmqError("bad_request", text)
+        if len(prefix) > _PREFIX_BYTES_MAX:
+            raise LmqError("bad_request", f"the prefix of an API key has at most {_PREFIX_BYTES_MAX} bytes")
+        await self._polled.set_api_key(_digest_of(key), prefix)
         return reply_media(request).reply(NOTHING)
 
     async def delete_key(self, request: Request, key: bytes) -> Reply:
         """Delete an API key."""
         self._check_keys()
-        if not await self._polled.delete_api_key(key):
+        if not await self._polled.delete_api_key(_digest_of(key)):
             raise QueuedError(404, "NotFound")
         return reply_media(request).reply(NOTHING)
 
@@ -129,6 +136,11 @@ class QueueRoutes:
         """There is nothing that a key could open as long as nobody needs one."""
         if self._access.anonymous is not None:
             raise QueuedError(404, "NotFound")
+
+
+def _digest_of(key: bytes) -> bytes:
+    listed = _DIGEST.fullmatch(key)
+    return digest_of(key) if listed is None else bytes.fromhex(listed[1].decode())
 
 
 def _subject(request: Request, name: bytes) -> bytes:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...node.access.access import KeyHolder
 from ...wire.errors import LmqError
 from ..http.server.reply import Reply
 from ..http.server.routing import Handler, Resource
 from .media import error_reply
-from .permissions import KeyHolder
+from .permissions import opens_route
 
 if TYPE_CHECKING:
     from ..http.server.request import Request
@@ -26,7 +27,7 @@ class QueuedResource(Resource):
         """Run the handler of the request's method, unless the client shows an API key that is not good for the route."""
         holder = request.principal
         is_closed = request.method in self.methods and not self.is_open_to(request.method)
-        if is_closed and isinstance(holder, KeyHolder) and not holder.may_use(self.path):
+        if is_closed and isinstance(holder, KeyHolder) and not opens_route(self.path):
             return self.refused(request, LmqError("forbidden", "an API key is not good for this"))
         return await Resource.answer(self, request, values)
 

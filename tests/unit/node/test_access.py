@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.core import Role, Token, Tokens
+from lmqcluster.core import ApiKeys, Role, Token, Tokens
 from lmqcluster.node.access.access import Access, Principal, digest_of, read_admin_token
 from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.ports import Bounds, Gate, Memory, Place
+from lmqcluster.ports.clients import WRONG_SECRETS_PER_S, Client
 from lmqcluster.replication.storage.disk import Folder
 from lmqcluster.wire.address import is_loopback
 from lmqcluster.wire.errors import LmqError
@@ -27,17 +29,30 @@ def worker(expires_us: int = 0) -> Token:
     return Token(b"worker", digest_of(SECRET), Role.WRITE, b"^jobs", 1, expires_us)
 
 
+def keys(**more: bytes) -> ApiKeys:
+    found = ApiKeys()
+    for key, prefix in more.items():
+        found.set(digest_of(key.encode()), prefix)
+    return found
+
+
+def connection(client: Client | None = None) -> Place:
+    """A connection, of a client that has sent nothing before unless it is given."""
+    gate = Gate("http", Bounds(10, 10), Memory(0), lambda _address: True)
+    return Place(gate, client or Client("10.0.0.1", 0), ("10.0.0.1", 1), 0.0)
+
+
 def code_of(error: pytest.ExceptionInfo[LmqError]) -> str:
     return error.value.code
 
 
 def test_without_tokens_this_machine_may_do_everything() -> None:
     access = Access(None)
-    access.follow(tokens(), 0)
+    access.follow(tokens(), ApiKeys(), 0)
     assert access.anonymous is not None
     assert access.anonymous.is_root
     with pytest.raises(LmqError, match="lmq-admin token create") as refused:
-        access.authenticate(SECRET)
+        access.authenticate(SECRET, connection())
     assert code_of(refused) == "unauthorized"
 
 
@@ -45,23 +60,23 @@ def test_the_first_token_revokes_those_who_had_none() -> None:
     access = Access(None)
     changes: list[bool] = []
     access.on_change.append(lambda: changes.append(True))
-    access.follow(tokens(), 0)
+    access.follow(tokens(), ApiKeys(), 0)
     before = access.anonymous
-    access.follow(tokens(worker()), 0)
+    access.follow(tokens(worker()), ApiKeys(), 0)
     assert access.anonymous is None
     assert before is not None
     assert before.is_revoked
-    assert access.authenticate(SECRET).name == "worker"
+    assert access.authenticate(SECRET, connection()).name == "worker"
     assert len(changes) == 2
 
 
 def test_a_deleted_token_is_revoked_for_those_who_hold_it() -> None:
     access = Access(None)
-    access.follow(tokens(worker()), 0)
-    held = access.authenticate(SECRET)
-    access.follow(tokens(worker()), 0)
-    assert access.authenticate(SECRET) is held
-    access.follow(tokens(), 0)
+    access.follow(tokens(worker()), ApiKeys(), 0)
+    held = access.authenticate(SECRET, connection())
+    access.follow(tokens(worker()), ApiKeys(), 0)
+    assert access.authenticate(SECRET, connection()) is held
+    access.follow(tokens(), ApiKeys(), 0)
     assert held.is_revoked
     with pytest.raises(LmqError) as refused:
         held.require(Role.WRITE, b"jobs")
@@ -71,46 +86,90 @@ def test_a_deleted_token_is_revoked_for_those_who_hold_it() -> None:
 def test_a_token_expires_in_log_time_and_the_door_stays_shut() -> None:
     access = Access(None)
     found = tokens(worker(expires_us=100))
-    access.follow(found, 99)
-    held = access.authenticate(SECRET)
+    access.follow(found, ApiKeys(), 99)
+    held = access.authenticate(SECRET, connection())
     access.expire(found, 99)
     assert not held.is_revoked
     access.expire(found, 100)
     assert held.is_revoked
     assert access.anonymous is None
     with pytest.raises(LmqError):
-        access.authenticate(SECRET)
+        access.authenticate(SECRET, connection())
 
 
 def test_the_token_of_the_file_needs_no_cluster_and_can_be_changed() -> None:
     access = Access(b"a token of this node")
-    access.follow(tokens(), 0)
+    access.follow(tokens(), ApiKeys(), 0)
     assert access.anonymous is None
-    held = access.authenticate(b"a token of this node")
+    held = access.authenticate(b"a token of this node", connection())
     assert held.is_root
     access.set_admin_token(b"another token of it")
     assert held.is_revoked
-    assert access.authenticate(b"another token of it").is_root
+    assert access.authenticate(b"another token of it", connection()).is_root
     access.set_admin_token(None)
     assert access.anonymous is not None
+
+
+def test_an_api_key_is_known_where_keys_are_taken_and_revoked_as_a_token_is() -> None:
+    access = Access(None)
+    changes: list[bool] = []
+    access.follow(tokens(worker()), keys(first=b"a", second=b"b"), 0)
+    access.on_change.append(lambda: changes.append(True))
+    with pytest.raises(LmqError):
+        access.authenticate(b"first", connection())
+    first, second = (access.authenticate(key, connection(), takes_keys=True) for key in (b"first", b"second"))
+    assert access.authenticate(b"first", connection(), takes_keys=True) is first
+    assert (first.covers(b"abc"), first.covers(b"bc")) == (True, False)
+    # One is deleted, and the other gets another prefix.
+    access.follow(tokens(worker()), keys(second=b"c"), 0)
+    assert first.is_revoked
+    assert second.is_revoked
+    assert changes == [True]
+    assert access.authenticate(b"second", connection(), takes_keys=True).covers(b"c")
+    with pytest.raises(LmqError) as refused:
+        access.authenticate(b"first", connection(), takes_keys=True)
+    assert code_of(refused) == "unauthorized"
+
+
+def test_guesses_are_limited_and_tokens_and_connections_that_were_right_are_not() -> None:
+    access = Access(b"a token of this node")
+    access.follow(tokens(worker()), keys(key=b"a"), 0)
+    client = Client("10.0.0.1", 0)
+    right = connection(client)
+    held = access.authenticate(b"key", right, takes_keys=True)
+    codes = []
+    for number in range(10 * WRONG_SECRETS_PER_S):
+        with pytest.raises(LmqError) as refused:
+            access.authenticate(b"guess %d" % number, connection(client), takes_keys=True)
+        codes.append(code_of(refused))
+    # However busy the machine is, those that were looked up came from a bucket that fills slowly.
+    assert codes[:WRONG_SECRETS_PER_S] == ["unauthorized"] * WRONG_SECRETS_PER_S
+    assert codes.count("throttled") > WRONG_SECRETS_PER_S
+    for guess in (b"key", b"a token of this node"):
+        with pytest.raises(LmqError) as refused:
+            access.authenticate(guess, connection(client), takes_keys=True)
+        assert code_of(refused) == "throttled"
+    assert access.authenticate(b"key", right, takes_keys=True) is held
+    assert access.authenticate(SECRET, connection(client)).name == "worker"
+    assert access.authenticate(b"a token of this node", connection()).is_root
 
 
 def test_a_restarted_node_serves_nobody_before_it_knows(tmp_path: Path) -> None:
     first = Access(None)
     first.open(Folder(tmp_path))
-    first.follow(tokens(worker()), 0)
+    first.follow(tokens(worker()), ApiKeys(), 0)
     second = Access(None)
     second.open(Folder(tmp_path))
-    second.follow(tokens(), 0)
+    second.follow(tokens(), ApiKeys(), 0)
     assert second.anonymous is None
     with pytest.raises(LmqError) as refused:
-        second.authenticate(SECRET)
+        second.authenticate(SECRET, connection())
     assert code_of(refused) == "no_leader"
     second.settle()
     assert second.anonymous is not None
     third = Access(None)
     third.open(Folder(tmp_path))
-    third.follow(tokens(), 0)
+    third.follow(tokens(), ApiKeys(), 0)
     assert third.anonymous is not None
 
 

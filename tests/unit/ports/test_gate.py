@@ -37,14 +37,14 @@ def enter(port: Gate, host: str, ended: Ended, *, known: bool = False) -> Place:
 
 def test_a_client_uses_up_what_it_may_send_and_gets_it_again() -> None:
     client = Client("10.0.0.1", 10)
-    assert [client.take(100.0) for _ in range(10)] == [0.0] * 10
-    assert client.take(100.0) == 0.1
-    assert client.take(100.0625) > 0
-    assert client.take(100.125) == 0.0
-    assert client.take(100.125) > 0
+    assert [client.requests.take(100.0) for _ in range(10)] == [0.0] * 10
+    assert client.requests.take(100.0) == 0.1
+    assert client.requests.take(100.0625) > 0
+    assert client.requests.take(100.125) == 0.0
+    assert client.requests.take(100.125) > 0
     # A quiet time does not add up to more than a second's worth.
-    assert [client.take(1000.0) for _ in range(10)] == [0.0] * 10
-    assert client.take(1000.0) > 0
+    assert [client.requests.take(1000.0) for _ in range(10)] == [0.0] * 10
+    assert client.requests.take(1000.0) > 0
 
 
 @pytest.mark.parametrize(
@@ -202,11 +202,11 @@ def test_to_connect_anew_gives_nobody_more_than_his_share() -> None:
         port, ended = make(10, 10, requests_per_s=1), Ended()
         place = enter(port, "10.0.0.1", ended)
         now_s = asyncio.get_running_loop().time()
-        assert place.client.take(now_s) == 0.0
+        assert place.client.requests.take(now_s) == 0.0
         place.ended()
         again = enter(port, "10.0.0.1", ended)
         assert again.client is place.client
-        assert again.client.take(now_s) > 0
+        assert again.client.requests.take(now_s) > 0
 
     run(main)
 

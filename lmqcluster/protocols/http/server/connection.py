@@ -208,7 +208,9 @@ class Connection(RequestHandler):
             status = _status_of(exc)
             _log.debug("request refused", status=status, reason=message)
         else:
-            _log.error("request failed", method=request.method, path=request.raw_path, exc_info=exc)
+            # The path may hold a secret; the request log shows it where that is not so.
+            route = request.route if isinstance(request, Request) else ""
+            _log.error("request failed", method=request.method, route=route, exc_info=exc)
         return Reply(status, close=True)
 
 

@@ -25,7 +25,7 @@ from .waits import Waits
 if TYPE_CHECKING:
     from ....node.access.access import Principal
     from ....node.node import Node
-    from ....ports import Gate
+    from ....ports import Gate, Place
     from .request import Request
 
 __all__ = ["HttpPort"]
@@ -118,16 +118,15 @@ class HttpPort(ABC):
         """
         return split_target(target)
 
-    def _authenticate(self, value: bytes) -> Principal:
-        """Who sends this header ``Authorization``.
+    def _authenticate(self, value: bytes, place: Place) -> Principal:
+        """Return who sends this header ``Authorization``.
 
-        Raises:
-            LmqError: ``unauthorized``, or ``no_leader`` if that cannot be known yet.
+        Raises: as `Access.authenticate`.
         """
         scheme, _space, secret = value.partition(b" ")
         if scheme.lower() != b"bearer":
             raise self._access.refusal("a token is sent as Authorization: Bearer TOKEN")
-        return self._access.authenticate(secret.strip())
+        return self._access.authenticate(secret.strip(), place)
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -156,17 +155,19 @@ class HttpPort(ABC):
                 reply.force_close()
         return reply
 
+    def _shown_path(self, request: Request) -> str:
+        """Return the path for the log. Queries may hold what is nobody's business."""
+        return request.raw_path.partition("?")[0]
+
     def _note(self, request: Request, status: int, seconds: float) -> None:
         method = request.method if request.method in KNOWN_METHODS else "other"
         self._observed.request_done(self._protocol, f"{method} {request.route or 'unknown'}", str(status), seconds)
         if self._logs_requests:
-            # Queries may hold what is nobody's business.
-            path = request.raw_path.partition("?")[0]
             _log.info(
                 "request",
                 protocol=self._protocol,
                 method=request.method,
-                path=path,
+                path=self._shown_path(request),
                 status=status,
                 seconds=round(seconds, 6),
                 client=request.remote,
@@ -200,7 +201,10 @@ class HttpPort(ABC):
                     request.protocol.place.admit()
                     request.protocol.place.user = request.principal.name
             except LmqError as exc:
-                return self._refused(request, exc) if resource is None else resource.refused(request, exc)
+                reply = self._refused(request, exc) if resource is None else resource.refused(request, exc)
+                if exc.code == "throttled":
+                    reply.head += b"retry-after: 1\r\n"
+                return reply
         else:
             # Nobody is refused here; who is known may be told more.
             with contextlib.suppress(LmqError):
@@ -214,7 +218,7 @@ class HttpPort(ABC):
         connection = request.protocol
         if not isinstance(connection, Connection):
             return 0.0
-        return connection.place.client.take(asyncio.get_running_loop().time())
+        return connection.place.client.requests.take(asyncio.get_running_loop().time())
 
     def _principal(self, request: Request) -> Principal:
         """Who asks.
@@ -229,4 +233,4 @@ class HttpPort(ABC):
         value = request.raw_header(hdrs.AUTHORIZATION)
         if value is None:
             raise self._access.refusal()
-        return self._authenticate(value)
+        return self._authenticate(value, request.place)
