@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.simulation.clock import Clock
     from tests.simulation.host import Host
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Checkers", "Violation"]
 
 VIOLATIONS_KEPT = 200
+MEMBERSHIP = b"\x02"
+"""The first byte of entries that change the members."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ class _Committed:
 
 
 class Checkers:
-    """Watches all hosts of one run; collects violations and what was applied and acknowledged."""
+    """Watches all hosts of one run; collects violations and what was applied and acknowledged.
+
+    Attributes:
+        on_election: called, once each, with the next node that begins to lead.
+    """
 
     def __init__(self, clock: Clock, *, retries: bool) -> None:
         self._clock = clock
@@ -77,6 +83,7 @@ class Checkers:
         self.awaited: dict[str, set[bytes]] = {}
         self.acknowledged: dict[bytes, int] = {}
         self.elections = 0
+        self.on_election: list[Callable[[Host], None]] = []
         self.trace: list[str] | None = None
 
     def report(self, kind: str, detail: str) -> None:
@@ -153,6 +160,8 @@ class Checkers:
 
     def appended(self, host: Host, command: bytes, index: int, term: int, previous_term: int | None) -> None:
         """Log matching: index and term name one entry and, by induction, everything before it."""
+        if command[:1] == MEMBERSHIP:
+            self._changes_members(host, index, term)
         known = self._entries.get((index, term))
         if known is None:
             self._entries[index, term] = (command, previous_term)
@@ -166,6 +175,14 @@ class Checkers:
             elif known_previous != previous_term:
                 detail = f"{host.id}: before index {index} term {term} stand terms {known_previous} and {previous_term}"
                 self.report("log matching", detail)
+
+    def _changes_members(self, host: Host, index: int, term: int) -> None:
+        """A leader changes the members only when something of its term is committed (Ongaro, 2015)."""
+        replica = host.replica
+        if replica is not None and replica.is_leader and replica.term == term:
+            log = replica.journal.view
+            if log.first < replica.commit_index and log.term_at(replica.commit_index) != term:
+                self.report("members changed too soon", f"{host.id} in term {term} at index {index}")
 
     def truncated(self, host: Host, first_index: int, terms: Sequence[int]) -> None:
         """An entry leaves a log only if the leader of the node's term does not have it."""
@@ -245,7 +262,10 @@ class Checkers:
         for index, committed in self.committed.items():
             if committed.by_term < term and index >= log.first and log.term_at(index) != committed.term:
                 self.report("leader lacks committed entry", f"{host.id} of term {term} lacks index {index}")
-                return
+                break
+        strikes, self.on_election = self.on_election, []
+        for strike in strikes:
+            strike(host)
 
     def _commits(self, host: Host, replica: Replica, first: int, last: int, *, led: bool) -> None:
         """A leader commits what a majority holds; the others only what a leader has committed."""
@@ -271,6 +291,11 @@ class Checkers:
                 return
             self.committed[index] = _Committed(term, replica.term)
             self.commit_index = max(self.commit_index, index)
+            if index == last and term != replica.term:
+                # An entry of an earlier term is committed only with one of the leader's own (Raft, figure 8).
+                self.report(
+                    "earlier term committed", f"{host.id} of term {replica.term} commits index {index} of {term}"
+                )
 
     def _held_by_majority(self, members: Sequence[str], index: int, term: int) -> bool:
         return 2 * sum(self._holds(member, index, term) for member in members) > len(members)

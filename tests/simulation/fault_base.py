@@ -16,7 +16,11 @@ __all__ = ["FaultBase"]
 
 
 class FaultBase:
-    """Draws from the run's seed."""
+    """Draws from the run's seed.
+
+    Attributes:
+        is_over: nothing may strike any more.
+    """
 
     def __init__(self, simulation: Simulation, rng: random.Random) -> None:
         self._simulation = simulation
@@ -27,6 +31,7 @@ class FaultBase:
         self._profile = simulation.profile
         self._subject = simulation.subject
         self._rng = rng
+        self.is_over = False
 
     def _duration(self) -> float:
         """Mostly around a second, sometimes long enough for elections and lost connections."""

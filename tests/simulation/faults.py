@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.ambushes import Ambushes
 from tests.simulation.disk_faults import DiskFaults
-from tests.simulation.member_faults import MemberFaults
-from tests.simulation.network_faults import NetworkFaults
 
 if TYPE_CHECKING:
     import random
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Nemesis"]
 
 
-class Nemesis(NetworkFaults, DiskFaults, MemberFaults):
+class Nemesis(DiskFaults, Ambushes):
     """One fault about every `profile.fault_every_s`, of the kinds and weights of `profile.faults`, until `until`."""
 
     def __init__(self, simulation: Simulation, rng: random.Random) -> None:
@@ -38,7 +37,9 @@ class Nemesis(NetworkFaults, DiskFaults, MemberFaults):
     def heal(self) -> None:
         """End all faults at once."""
         self._checkers.note("heal", "")
+        self.is_over = True
         self._network.heal()
+        self._checkers.on_election.clear()
         for host in self._hosts.values():
             host.resume()
             host.spare_the_disk()

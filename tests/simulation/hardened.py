@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.replication import messages
@@ -201,10 +202,10 @@ class CoreReplica(RaftState):
         self.core.destroy()
 
 
-def core_settings(log_entries: int | None) -> RaftSettings:
+def core_settings(log_entries: int | None, quorum_lost_s: float | None = None) -> RaftSettings:
     """The settings of production, but for sizes, which are scaled down as the commands are."""
     soft = ENTRY_BYTES * log_entries if log_entries else 1 << 40
-    return RaftSettings(
+    settings = RaftSettings(
         append_bytes_max=1024,
         log_bytes_soft=soft,
         log_bytes_hard=3 * soft,
@@ -212,6 +213,7 @@ def core_settings(log_entries: int | None) -> RaftSettings:
         learner_lag_max=ADMISSION_LAG,
         backlog_bytes=0,
     )
+    return replace(settings, quorum_lost_s=quorum_lost_s) if quorum_lost_s else settings
 
 
 class CoreSubject:
@@ -224,8 +226,10 @@ class CoreSubject:
     retries = False
     wants_steps = True
 
-    def __init__(self, *, log_entries: int | None = None, durability: str = "memory") -> None:
-        self._settings = core_settings(log_entries)
+    def __init__(
+        self, *, log_entries: int | None = None, durability: str = "memory", quorum_lost_s: float | None = None
+    ) -> None:
+        self._settings = core_settings(log_entries, quorum_lost_s)
         self._durability = durability
 
     def forgets(self, *, power: bool) -> bool:

@@ -164,7 +164,9 @@ class Host:
             return
         self.replica = replica
         self.checkers.reopened(self, replica)
-        self.may_forget = self.disk_lost = False
+        self.may_forget = False
+        # Until the member is trusted again, it is not told from one that has lost its disk.
+        self.disk_lost = self.disk_lost and replica.recovering
         self.checkers.observe(self)
         self._clock.after(self.rng.uniform(0.0, self._subject.tick_s), self._tick, self.life)
 

@@ -17,6 +17,8 @@ ASK_EVERY_S = 0.3
 JOIN_PATIENCE_S = 20.0
 RETIRE_AFTER_S = 3.0
 ROLL_EVERY_S = 2.5
+FORGETTING = {"usurp", "witness", "late"}
+"""Faults after which a member lacks what it has acknowledged, whatever its durability."""
 
 
 class MemberFaults(FaultBase):
@@ -25,13 +27,16 @@ class MemberFaults(FaultBase):
     def _membership(self) -> None:
         """Ask the leader to add or remove a node, or for two changes at once, without asking whether that is wise."""
         leaders = self._leaders()
-        if not leaders:
-            return
-        leader = self._rng.choice(leaders)
+        if leaders:
+            self._change_members(self._rng.choice(leaders))
+
+    def _change_members(self, leader: Host) -> None:
         assert leader.replica is not None
         members = leader.replica.members
         smallest = 2
-        if self._subject.forgets(power=False) and "restart" in self._profile.faults:
+        if (self._subject.forgets(power=False) and "restart" in self._profile.faults) or (
+            FORGETTING & self._profile.faults.keys()
+        ):
             smallest = 3
             if self._weak([self._hosts[name] for name in members]):
                 return

@@ -348,8 +348,10 @@ class NodeSubject:
     retries = True
     wants_steps = False
 
-    def __init__(self, *, log_entries: int | None = None, durability: str = "memory") -> None:
-        self._settings = core_settings(log_entries)
+    def __init__(
+        self, *, log_entries: int | None = None, durability: str = "memory", quorum_lost_s: float | None = None
+    ) -> None:
+        self._settings = core_settings(log_entries, quorum_lost_s)
         self._durability = durability
         self._ledger: Ledger | None = None
 

@@ -39,6 +39,8 @@ class Profile:
     durability: str = "memory"
     spares: int = 0
     """Machines that are not members at first."""
+    quorum_lost_s: float | None = None
+    """How long a leader goes on without a majority; None: as in production. No promise may depend on it."""
 
 
 def _on_disk(name: str, faults: dict[str, float], **options: Any) -> Profile:
@@ -64,7 +66,7 @@ PROFILES = {
         # In durability process: the log survives the end of the process, but not that of the machine.
         Profile(
             "process",
-            faults={**SOME_NET_FAULTS, "restart": 3.0, "crash_in_writing": 2.0, "power": 3.0},
+            faults={**SOME_NET_FAULTS, "restart": 3.0, "crash_in_writing": 2.0, "power": 3.0, "witness": 3.0},
             durability="process",
             log_entries=60,
         ),
@@ -73,6 +75,12 @@ PROFILES = {
             "clockall",
             faults={**SOME_NET_FAULTS, "clock_jump": 2.0, "restart_all": 2.0, "restart": 1.0},
             durability="process",
+        ),
+        # Leaders that do not notice for long that they are none, slow answers, and members that forget, several at once.
+        Profile(
+            "forgetful",
+            faults={"slow": 1.0, "late": 4.0, "usurp": 2.0, "witness": 4.0, "at_election": 2.0, "restart": 1.0},
+            quorum_lost_s=6.0,
         ),
         # In durability disk.
         _on_disk("disk", NET_FAULTS),
@@ -90,11 +98,36 @@ PROFILES = {
         _on_disk("clock", {"clock_jump": 4.0, "restart": 2.0, "restart_all": 1.0, "transfer": 2.0, "power": 1.0}),
         _on_disk("join", {"join": 5.0, "leave": 4.0, "crash_in_writing": 2.0, "snapshot": 1.0}, spares=5),
         _on_disk("members", {"membership": 6.0, **CRASHES, **POWER}, spares=2),
+        # Logs that conflict over many entries, and changes, crashes and lost disks at the moments that matter.
+        Profile(
+            "rivals",
+            faults={
+                "rival": 6.0,
+                "usurp": 4.0,
+                "witness": 1.0,
+                "at_election": 3.0,
+                "restart": 1.0,
+                "crash_in_writing": 1.0,
+            },
+            durability="disk",
+            log_entries=15,
+            spares=2,
+            quorum_lost_s=6.0,
+        ),
         _on_disk("transfer", {"transfer": 6.0, "snapshot": 2.0, "crash_in_writing": 1.0}),
         _on_disk("rolling", {"rolling": 1.0, "snapshot": 1.0}, fault_every_s=2.0),
         _on_disk(
             "five",
-            {"damage": 2.0, "lose_disk": 1.0, "power_all": 0.5, "slow_disk": 1.0, "full": 1.0, **CRASHES, **POWER},
+            {
+                "damage": 2.0,
+                "lose_disk": 1.0,
+                "power_all": 0.5,
+                "slow_disk": 1.0,
+                "full": 1.0,
+                "rival": 4.0,
+                **CRASHES,
+                **POWER,
+            },
             nodes=5,
             fault_every_s=0.6,
         ),

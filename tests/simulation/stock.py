@@ -114,7 +114,9 @@ class StockSubject:
     retries = False
     wants_steps = True
 
-    def __init__(self, *, log_entries: int | None = None, durability: str = "memory") -> None:
+    def __init__(
+        self, *, log_entries: int | None = None, durability: str = "memory", quorum_lost_s: float | None = None
+    ) -> None:
         """Whatever the durability, the library's log is in memory here."""
         self._settings = {"appendEntriesBatchSizeBytes": 1024, "logCompactionMinEntries": log_entries or 1 << 40}
 

@@ -27,4 +27,6 @@ SUBJECTS: dict[str, Callable[..., Subject]] = {
 
 def subject(name: str, profile: Profile) -> Subject:
     """The subject `name` with the settings that `profile` asks for."""
-    return SUBJECTS[name](log_entries=profile.log_entries, durability=profile.durability)
+    return SUBJECTS[name](
+        log_entries=profile.log_entries, durability=profile.durability, quorum_lost_s=profile.quorum_lost_s
+    )

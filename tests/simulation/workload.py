@@ -35,6 +35,7 @@ class Workload:
         self._size_bytes = size_bytes
         self.until = float("inf")
         self.proposed = 0
+        self._quiet_until = 0.0
 
     def start(self) -> None:
         self._clock.after(self._every_s, self._next)
@@ -43,9 +44,15 @@ class Workload:
         if self._clock.now >= self.until:
             return
         self._clock.after(self._rng.expovariate(1.0 / self._every_s), self._next)
+        if self._clock.now < self._quiet_until:
+            return
         running = [host for host in self._hosts.values() if host.running]
         if running:
             self.propose(self._rng.choice(running), self._rng.randint(*self._size_bytes))
+
+    def pause(self, duration_s: float) -> None:
+        """Propose nothing by itself for so long."""
+        self._quiet_until = self._clock.now + duration_s
 
     def propose(self, host: Host, size_bytes: int = 10) -> bytes:
         """Propose the next number through `host`; returns the command."""
