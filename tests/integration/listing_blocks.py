@@ -24,6 +24,7 @@ from typing import Self
 
 from lmqcluster import AsyncClient, Client
 from lmqcluster.client import BatchColumns
+from lmqcluster.node.turns import SLICE_ITEMS
 
 from .cluster import Cluster, NodeProcess, ports
 from .kestrel_ports import Lines, with_kestrel_ports
@@ -44,10 +45,18 @@ class Listing:
 
     Attributes:
         call: makes it, and returns how many bytes the answer has.
+        passes: how often it goes through all queues at least.
+        rows: how many further rows it makes.
     """
 
     name: str
     call: Callable[[NodeProcess], int]
+    passes: int = 0
+    rows: int = 0
+
+    def slices_min(self, queues: int) -> int:
+        """How many slices it takes at least, however fast the machine is."""
+        return (self.passes * queues + self.rows) // SLICE_ITEMS
 
 
 @dataclass(frozen=True)
@@ -145,18 +154,19 @@ def _get(path: str, node: NodeProcess, port: str = "", accept: str = "applicatio
         connection.close()
 
 
-def _http(path: str, accept: str = "application/json") -> Listing:
-    return Listing(f"http {path}{' (MessagePack)' if 'msgpack' in accept else ''}", partial(_get, path, accept=accept))
+def _http(path: str, passes: int = 0, accept: str = "application/json") -> Listing:
+    name = f"http {path}{' (MessagePack)' if 'msgpack' in accept else ''}"
+    return Listing(name, partial(_get, path, accept=accept), passes)
 
 
-def _queued(path: str, accept: str = "application/json") -> Listing:
+def _queued(path: str, passes: int = 0, accept: str = "application/json") -> Listing:
     def call(node: NodeProcess) -> int:
         return _get(path, node, node.arguments[node.arguments.index("--queued") + 1], accept)
 
-    return Listing(f"queued {path}{' (MessagePack)' if 'msgpack' in accept else ''}", call)
+    return Listing(f"queued {path}{' (MessagePack)' if 'msgpack' in accept else ''}", call, passes)
 
 
-def _line(protocol: str, request: bytes, ending: bytes) -> Listing:
+def _line(protocol: str, request: bytes, ending: bytes, passes: int = 0, rows: int = 0) -> Listing:
     def call(node: NodeProcess) -> int:
         with Lines(node, protocol) as lines:
             lines.sock.settimeout(600)
@@ -170,10 +180,10 @@ def _line(protocol: str, request: bytes, ending: bytes) -> Listing:
             return size
 
     shown = request[:40].decode().strip()
-    return Listing(f"{protocol} {shown}{' ...' if len(request) > 40 else ''}", call)
+    return Listing(f"{protocol} {shown}{' ...' if len(request) > 40 else ''}", call, passes, rows)
 
 
-def _rpc(method: str, *arguments: object) -> Listing:
+def _rpc(method: str, *arguments: object, passes: int = 0) -> Listing:
     def call(node: NodeProcess) -> int:
         rpc = Rpc(node.rpc)
         try:
@@ -181,7 +191,7 @@ def _rpc(method: str, *arguments: object) -> Listing:
         finally:
             rpc.close()
 
-    return Listing(f"rpc {method}", call)
+    return Listing(f"rpc {method}", call, passes)
 
 
 def _peek(node: NodeProcess) -> int:
@@ -196,35 +206,30 @@ def _peek(node: NodeProcess) -> int:
 
 MSGPACK = "application/x-msgpack"
 LISTINGS = [
-    *map(
-        _http,
-        ("/stats", "/stats.json", "/stats.json?namespace=a", "/stats.txt", "/v1/queues", "/v1/queues?offset=90000"),
-    ),
-    _http("/v1/queues", MSGPACK),
-    _http("/v1/queues?offset=90000&sort=size"),
-    _http("/v1/queues?sort=bytes&limit=100"),
-    _http("/v1/queues?order=desc&limit=100"),
-    _http("/v1/queues?name=7&fields=ready"),
-    _http("/v1/queues?pattern=7%24"),
-    *map(
-        _http, ("/metrics", "/metrics/queues", "/metrics/queues?limit=100000", "/metrics/queues?name=9%24&limit=100000")
-    ),
+    _http("/stats", 1),
+    *(_http(path, 2) for path in ("/stats.json", "/stats.json?namespace=a", "/stats.txt")),
+    *(_http(path, 1) for path in ("/v1/queues", "/v1/queues?offset=90000", "/v1/queues?offset=90000&sort=size")),
+    _http("/v1/queues", 1, MSGPACK),
+    *(_http(f"/v1/queues?{query}", 1) for query in ("sort=bytes&limit=100", "order=desc&limit=100")),
+    *(_http(f"/v1/queues?{query}", 1) for query in ("name=7&fields=ready", "pattern=7%24")),
+    *(_http(path, 1) for path in ("/metrics", "/metrics/queues", "/metrics/queues?name=9%24&limit=100000")),
+    _http("/metrics/queues?limit=100000", 20),
     *map(_http, ("/v1/overview", "/v1/cluster/check", "/v1/subscriptions", "/v1/sessions", "/v1/locks", "/v1/leases")),
     *map(_http, ("/v1/connections", "/v1/consumers", "/v1/queues/peeked/messages?limit=1000")),
-    _queued("/queues"),
-    _queued("/queues", "application/msgpack"),
-    _queued("/metrics", "text/plain"),
-    _line("memcache", b"stats\r\n", b"\r\nEND\r\n"),
-    _line("memcache", b"dump_stats\r\n", b"\r\nEND\r\n"),
-    _line("memcache", b"dump_stats" + b" a0" * NAMES_IN_A_LINE + b"\r\n", b"\r\nEND\r\n"),
+    _queued("/queues", 2),
+    _queued("/queues", 2, "application/msgpack"),
+    _queued("/metrics", 0, "text/plain"),
+    _line("memcache", b"stats\r\n", b"\r\nEND\r\n", 1),
+    _line("memcache", b"dump_stats\r\n", b"\r\nEND\r\n", 1),
+    _line("memcache", b"dump_stats" + b" a0" * NAMES_IN_A_LINE + b"\r\n", b"\r\nEND\r\n", rows=NAMES_IN_A_LINE),
     _line("text", b"status\n", b"\n"),
     _rpc("subscriptions"),
     _rpc("jobs"),
     _rpc("bindings", "a0"),
-    _rpc("backlog", ".", True),
+    _rpc("backlog", ".", True, passes=1),
     _rpc("get_default_props"),
     Listing("rpc peek", _peek),
-    _line("memcache", b"flush_all\r\n", b"Flushed all queues.\r\n"),
+    _line("memcache", b"flush_all\r\n", b"Flushed all queues.\r\n", 1),
 ]
 """All that answers with more than a few rows; what empties the queues comes last."""
 

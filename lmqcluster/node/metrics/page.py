@@ -163,6 +163,7 @@ class _Scrape:
         page.value("lmq_disk_free_bytes", disk.free)
         page.value("lmq_disk_size_bytes", disk.total)
         page.histogram("lmq_event_loop_lag_seconds", node.observed.loop_lag)
+        page.value("lmq_event_loop_slices_total", node.turns.given_total)
         page.value("lmq_log_lines_dropped_total", dropped_lines())
 
     def _events(self) -> None:

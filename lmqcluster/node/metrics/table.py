@@ -275,6 +275,11 @@ SECTIONS: Final = (
                 "How late a timer fires that runs four times a second.",
             ),
             Definition(
+                "lmq_event_loop_slices_total",
+                "counter",
+                "Slices of long work, such as a list of all queues: about a millisecond each, one a turn.",
+            ),
+            Definition(
                 "lmq_log_lines_dropped_total",
                 "counter",
                 "Lines of the node's log that were not written, because their reader did not take them in time.",
