@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .commands import Match
@@ -16,6 +16,7 @@ __all__ = [
     "checked_properties",
     "effective",
     "inheritable",
+    "matching",
     "settings_of",
 ]
 
@@ -107,22 +108,22 @@ def inheritable(own: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in own.items() if name not in _NOT_INHERITED}
 
 
-def effective(
-    own: Mapping[str, Any], rules: Sequence[Rule], name: bytes, inherited: Mapping[str, Any] = _NOTHING
-) -> dict[str, Any]:
-    """The effective properties of the queue `name`, keys in alphabetical order; ``hooks`` only if set.
-
-    Only the first rule that matches is looked at, even for properties that it does not mention. What is `inherited` comes
-    before it, and what the queue has of its `own` before everything.
-    """
-    found = dict(SYSTEM_DEFAULTS)
+def matching(rules: Iterable[Rule], name: bytes) -> Mapping[str, Any]:
+    """Return the properties of the first rule that matches a queue's name; later rules do not count, whatever it omits."""
     for rule in rules:
         if rule.matches(name):
-            found.update(rule.properties)
-            break
-    found.update(inherited)
-    found.update(own)
-    return dict(sorted(found.items()))
+            return dict(rule.properties)
+    return _NOTHING
+
+
+def effective(
+    own: Mapping[str, Any], defaults: Mapping[str, Any], inherited: Mapping[str, Any] = _NOTHING
+) -> dict[str, Any]:
+    """Return the effective properties of a queue, keys in alphabetical order; ``hooks`` only if set.
+
+    A queue's own value comes before the inherited one, that before the default, and that before the system's.
+    """
+    return dict(sorted({**SYSTEM_DEFAULTS, **defaults, **inherited, **own}.items()))
 
 
 def settings_of(properties: Mapping[str, Any]) -> Settings:

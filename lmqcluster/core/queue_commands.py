@@ -156,12 +156,12 @@ class QueueCommands:
         return True
 
     def set_defaults(self, rules: list[Any]) -> bool:
-        """Replace the default rules."""
+        """Replace the default rules; see `DefaultRules` for when a queue takes them over."""
         compiled, version = self._state.compile, self._state.version
         checked = [(pattern, tuple(checked_properties(pairs, version))) for pattern, pairs in rules]
         if any(value is None for _, properties in checked for _, value in properties):
             raise ValueError("a rule cannot take a property away")
-        self._state.set_rules([Rule(pattern, properties, compiled(pattern)) for pattern, properties in checked])
+        self._state.defaults.replace([Rule(pattern, properties, compiled(pattern)) for pattern, properties in checked])
         return True
 
     def create_for(self, name: bytes, owner: bytes) -> bool:

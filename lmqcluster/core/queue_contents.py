@@ -74,8 +74,7 @@ class QueueContents(QueueCounters):
         created_us: log time of its making.
         settings: effective properties; kept up to date by the machine.
         special: whether its options or bindings ask for more than to append what is pushed.
-        revision: the machine's revision when it last looked after the queue.
-        rules_revision: revision of the default rules that `settings` reflects.
+        revision: the machine's revision when the queue was last touched, see `QueueState.touched`.
         stock: sums over all queues, to which this one adds its own.
         ready: messages without traits that are due; empty only if there is no backlog.
         backlog: those that are due behind them; None if there are none.
@@ -111,7 +110,6 @@ class QueueContents(QueueCounters):
         "ready",
         "revision",
         "rich",
-        "rules_revision",
         "settings",
         "special",
         "stock",
@@ -133,7 +131,6 @@ class QueueContents(QueueCounters):
         self.settings = settings
         self.special = settings.options is not None
         self.revision = 0
-        self.rules_revision = 0
         self.stock = stock
         self.backlogs = backlogs
         self.ready: deque[Message] = deque()

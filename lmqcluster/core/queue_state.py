@@ -9,6 +9,7 @@ from .backlogs import Backlogs
 from .bindings import Bindings
 from .claims import Claims
 from .commands import Compile, Delivered, RefusedError, shown
+from .default_rules import DefaultRules
 from .exits import MessageExits
 from .expiry import Expiry
 from .hooked_names import HookedNames
@@ -23,7 +24,7 @@ from .notices import Notice
 from .past_deliveries import PastDeliveries
 from .patterns import PatternIndex
 from .poll_limits import PollLimits
-from .properties import SYSTEM_DEFAULTS, Rule, Settings, effective, inheritable, settings_of
+from .properties import SYSTEM_DEFAULTS, Settings, effective, inheritable, settings_of
 from .queue import PASSES_MAX, Queue
 from .queue_counters import COUNTERS
 from .quotas import Kind, Quotas
@@ -64,7 +65,7 @@ class QueueState:
         names: the queues' names in order.
         stock: how much the queues hold.
         backlogs: how much of it stands in long lines.
-        rules: the default properties.
+        defaults: the default properties.
         retired: counters of deleted queues, so that totals never fall.
         last_delivery: number of the last delivery.
         last_sequence: number of the last message stored.
@@ -95,7 +96,6 @@ class QueueState:
         self.now_us = 0
         self.last_delivery = 0
         self.last_sequence = 0
-        self.rules: list[Rule] = []
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
         self.stock = Stock()
@@ -122,20 +122,20 @@ class QueueState:
         self.locks = Locks(self, self.quotas)
         self.sessions = Sessions(self)
         self.waiting_pushes = WaitingPushes(self)
+        self.defaults = DefaultRules(self)
         self.view: OpenView | None = None
-        # Grows with every change of the rules and every snapshot view: a queue with another one has to be looked after.
+        # Grows with every snapshot view: a queue with another one has not been touched since the view was opened.
         self.revision = 0
-        self._rules_revision = 0
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def queue(self, name: bytes) -> Queue:
-        """The queue of that name with current settings, created if need be."""
+        """The queue of that name, ready to be changed, created if need be."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.create(name)
         elif queue.revision != self.revision:
-            self._look_after(queue)
+            self._keep_for_view(queue)
         return queue
 
     def create(self, name: bytes, owner: bytes = b"") -> Queue:
@@ -153,13 +153,13 @@ class QueueState:
         """As `create`, whatever the owner has."""
         if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
             raise ValueError("a queue name must have 1 to 255 bytes")
-        # Without rules all queues begin alike, and share one object.
-        settings = self._settings({}, name) if self.rules else _PLAIN
+        # Most queues begin alike, and share one object. A child may find its binding here already, in a snapshot.
+        settings = self._settings({}, name) if self.defaults or self.bindings.parent(name) else _PLAIN
         queue = IndexedQueue(name, settings, self.endings, self.stock, self.backlogs, self.exits)
         queue.owner = owner
         queue.created_us = self.now_us
         self.quotas.take(Kind.QUEUES, owner)
-        queue.revision, queue.rules_revision = self.revision, self._rules_revision
+        queue.revision = self.revision
         self.queues[name] = queue
         self._note_special(queue)
         self.names.add(name)
@@ -170,32 +170,29 @@ class QueueState:
     def touched(self, queue: Queue) -> Queue:
         """The queue, ready to be changed. A command changes no queue that it did not get from here, `queue` or `existing`."""
         if queue.revision != self.revision:
-            self._look_after(queue)
+            self._keep_for_view(queue)
         return queue
 
-    def _look_after(self, queue: Queue) -> None:
-        """Do what was put off for a queue until it is used: keep it for an open snapshot view, resolve its properties."""
-        view = self.view
-        if view is not None and queue.revision < view.revision:
-            view.freeze(queue)
-        if queue.rules_revision != self._rules_revision:
-            self._resolve(queue)
+    def _keep_for_view(self, queue: Queue) -> None:
+        """Keep a queue that has not been touched since a snapshot view was opened, if it is open still."""
+        if self.view is not None:
+            self.view.freeze(queue)
         queue.revision = self.revision
 
     def refresh(self, queue: Queue) -> None:
-        """Resolve the properties of the queue and of its children again."""
-        self._resolve(queue)
+        """Work out the effective properties of the queue and of its children again."""
+        self.resolve(queue)
         self._refresh_children(queue.name)
 
     def _refresh_children(self, name: bytes) -> None:
         for one in self.bindings.children(name):
-            child = self.existing(one)
+            child = self.queues.get(one)
             if child is not None:
-                self._resolve(child)
+                self.resolve(child)
 
-    def _resolve(self, queue: Queue) -> None:
-        queue.settings = self._settings(queue.own, queue.name)
-        queue.rules_revision = self._rules_revision
+    def resolve(self, queue: Queue) -> None:
+        """Work out the effective properties of a queue again."""
+        self.touched(queue).settings = self._settings(queue.own, queue.name)
         self._note_special(queue)
         self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
 
@@ -226,16 +223,16 @@ class QueueState:
         """
         bound = self.bindings.bind(source.name, target.name)
         self._note_special(source)
-        self._resolve(target)
+        self.resolve(target)
         return bound
 
     def unbind(self, source: bytes, target: bytes) -> bool:
         """End a binding; False if there is none."""
         ended = self.bindings.unbind(source, target)
         self._unbound([source])
-        bound = self.existing(target)
+        bound = self.queues.get(target)
         if bound is not None:
-            self._resolve(bound)
+            self.resolve(bound)
         return ended
 
     def _unbound(self, sources: list[bytes]) -> None:
@@ -245,7 +242,7 @@ class QueueState:
                 self._note_special(source)
 
     def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
-        settings = settings_of(effective(own, self.rules, name, self._inherited(name)))
+        settings = settings_of(effective(own, self.defaults.of(name), self._inherited(name)))
         if settings.deliveries < 1 and self.version >= 2:
             # Front ends refuse a negative retry; older ones took it, and every push would be dropped.
             return settings._replace(deliveries=1)
@@ -257,10 +254,10 @@ class QueueState:
         return {} if queue is None else inheritable(queue.own)
 
     def existing(self, name: bytes) -> Queue | None:
-        """The queue of that name with current settings, None if there is none."""
+        """The queue of that name, ready to be changed, None if there is none."""
         queue = self.queues.get(name)
         if queue is not None and queue.revision != self.revision:
-            self._look_after(queue)
+            self._keep_for_view(queue)
         return queue
 
     def set_own(self, queue: Queue, own: dict[str, Any]) -> None:
@@ -293,17 +290,6 @@ class QueueState:
             for counter in COUNTERS:
                 self.retired[counter] += getattr(queue, counter)
         return queue is not None
-
-    def set_rules(self, rules: list[Rule]) -> None:
-        """Replace the default properties; queues take them over when they are used next."""
-        self.rules = rules
-        self.outdate_settings()
-        self.waiting_pushes.note_all()
-
-    def outdate_settings(self) -> None:
-        """Let every queue's properties be resolved again when it is used next."""
-        self.revision += 1
-        self._rules_revision += 1
 
     def view_closed(self, view: OpenView) -> None:
         """Called by a view when it is closed."""
@@ -427,7 +413,7 @@ class QueueState:
         """Effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
         queue = self.queues.get(name)
         # An empty queue is false.
-        return effective({} if queue is None else queue.own, self.rules, name, self._inherited(name))
+        return effective({} if queue is None else queue.own, self.defaults.of(name), self._inherited(name))
 
     def totals(self) -> dict[str, int]:
         """Sums of the queues' counters, those of deleted queues included."""

@@ -167,7 +167,7 @@ class Restoration(Generic[S]):
             raise ValueError(f"the snapshot has format {version}, this program reads {' and '.join(map(str, FORMATS))}")
         self._format = version
         header = from_format(version, "header", ["lmqcluster", version, *state])
-        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more = header[2:]
+        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more, spreading = header[2:]
         as_ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
         machine = self._machine
         if machine_version > machine.VERSION_MAX:
@@ -183,9 +183,16 @@ class Restoration(Generic[S]):
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
         machine.batches.last_session, machine.releases.seen_us = as_ints(more)[:2]
         machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = more[2:]
-        machine.rules = [
-            Rule(as_bytes(pattern), tuple(checked_properties(pairs, machine_version)), machine.compile(pattern))
-            for pattern, pairs in rules
+        if spreading:
+            reached, before, current = spreading
+            spreading = [as_bytes(reached), self._rules(before), [self._rules(one) for one in current]]
+        machine.defaults.load(self._rules(rules), spreading)
+
+    def _rules(self, rows: list[Any]) -> list[Rule]:
+        machine = self._machine
+        return [
+            Rule(as_bytes(pattern), tuple(checked_properties(pairs, machine.version)), machine.compile(pattern))
+            for pattern, pairs in rows
         ]
 
     def _take_sessions(self, rows: list[Any]) -> None:

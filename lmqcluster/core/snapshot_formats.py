@@ -50,7 +50,7 @@ _6_TO_5: Mapping[str, _Convert] = {
     "leased": lambda row: row[:8],
 }
 _5_TO_6: Mapping[str, _Convert] = {
-    "header": lambda row: [*row[:9], [*row[9], *_NEW_COUNTERS], [*row[10], *[0] * (5 - len(row[10]))]],
+    "header": lambda row: [*row[:9], [*row[9], *_NEW_COUNTERS], [*row[10], *[0] * (5 - len(row[10]))], []],
     "queue": lambda row: [*row[:4], [*row[4], *_NEW_COUNTERS], *row[5:], 0, 0],
     "ready": lambda row: [*row, [], [], []],
     "delayed": lambda row: [*row, [], [], []],

@@ -366,9 +366,10 @@ def _header(machine: State) -> list[Any]:
         machine.last_delivery,
         machine.last_sequence,
         machine.endings.floor,
-        [[rule.pattern, [list(pair) for pair in rule.properties]] for rule in machine.rules],
+        machine.defaults.rows(),
         [machine.retired[counter] for counter in COUNTERS],
         [machine.batches.last_session, machine.releases.seen_us, *_last_numbers(machine)],
+        machine.defaults.row(),
     ]
 
 

@@ -8,6 +8,7 @@ from .api_keys import ApiKeys
 from .batch_leases import BatchLeases
 from .batch_sessions import BatchSessions
 from .commands import Compile, Op
+from .default_rules import SPREAD_STEPS
 from .expiry import Limited
 from .key_scopes import KeyScopes
 from .keys import IdempotencyKeys
@@ -54,6 +55,7 @@ class State(QueueState):
         self.api_keys = ApiKeys()
         self.expiry.watch(
             [
+                Limited(self.defaults, SPREAD_STEPS),
                 Limited(self.lease_watch, 1_000),
                 Limited(self.timers, 1_000),
                 Limited(self.keys, 2_000),
@@ -71,7 +73,9 @@ class State(QueueState):
     def begin_version_2(self, *, rebuild: bool) -> None:
         """Go on as machine version 2: what ends by log time ends by itself; see `LeaseWatch.begin`."""
         self.patterns.retire()
-        self.outdate_settings()
+        if rebuild:
+            for queue in self.queues.values():
+                self.resolve(queue)
         self.lease_watch.begin(rebuild=rebuild)
         self.expiry.begin()
 

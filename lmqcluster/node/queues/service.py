@@ -442,10 +442,19 @@ class QueueService(Proposals):
         """Delete a queue with its messages and properties; False if it does not exist. Waiting pulls stay."""
         return len(queue) <= NAME_BYTES_MAX and bool(await self.ask(requests.delete(queue)))
 
-    async def set_defaults(self, rules: Rules) -> None:
-        """Replace the default rules. Raises ``bad_pattern``, and ``bad_property`` if they are too many."""
+    def set_defaults(self, rules: Rules) -> Coroutine[Any, Any, None]:
+        """Replace the default rules; await what this returns until all queues have taken them over.
+
+        Raises:
+            LmqError: at once: ``bad_pattern``, and ``bad_property`` if they are too many.
+        """
         check_rules(rules)
-        await self.ask(requests.set_defaults(self, rules))
+        return self._spread(self.send(*requests.set_defaults(self, rules)))
+
+    async def _spread(self, begun: asyncio.Future[Any]) -> None:
+        await begun
+        while self.machine().defaults.is_spreading():
+            await self.barrier()
 
     # --- local reads ----------------------------------------------------------------------------------------------
 
@@ -456,7 +465,8 @@ class QueueService(Proposals):
     def defaults(self) -> Rules:
         """The default rules as they were set."""
         return [
-            (rule.pattern.decode(), [(name, value) for name, value in rule.properties]) for rule in self.machine().rules
+            (rule.pattern.decode(), [(name, value) for name, value in rule.properties])
+            for rule in self.machine().defaults.rules
         ]
 
     def each_queue(self, client: bytes) -> AsyncIterator[Queue]:
@@ -481,8 +491,9 @@ class QueueService(Proposals):
     def preserved_headers(self) -> tuple[HookedNames, frozenset[bytes]]:
         """Lower-case names of request headers that the hooks of any queue, and those of any rule, ask to keep."""
         machine = self.machine()
-        if machine.rules is not self._hooked_rules:
-            self._hooked_rules, self._hooked_by_rules = machine.rules, _hooked_by(machine.rules)
+        rules = machine.defaults.rules
+        if rules is not self._hooked_rules:
+            self._hooked_rules, self._hooked_by_rules = rules, _hooked_by(rules)
         return machine.hooked, self._hooked_by_rules
 
     def check_pattern(self, pattern: bytes) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from ...node.access.named_queues import check_named_queues
 from ...node.queues import requests
-from ...node.queues.rules import check_rules
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import pack
 from ...wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
@@ -74,13 +73,18 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
 def _set_default_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 1)
     rules = parse_rules(arguments[0])
-    request = requests.set_defaults(connection.service, rules)
+    connection.slow.check()
     try:
-        check_rules(rules)
+        spread = connection.service.set_defaults(rules)
     except LmqError as exc:
         # LMQ's clients know one text for every invalid rule list.
         raise LmqError("bad_property", exc.message) from exc
-    propose(connection, msgid, request, say_ok)
+
+    async def answer() -> str:
+        await spread
+        return "ok"
+
+    connection.run_packed(msgid, answer)
 
 
 def _get_default_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lmqcluster.core import Op
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.default_rules import SPREAD_STEPS
 from lmqcluster.core.queue import PASSES_MAX, REPEATS_MAX
 from lmqcluster.wire import limits
 from tests.property.driver import Driver, bodies, numbers
@@ -175,16 +176,16 @@ def test_pull_any_costs_little_more_over_ten_thousand_queues() -> None:
     assert many.lines <= few.lines * 1.5
 
 
-def test_changing_default_rules_does_not_visit_the_queues() -> None:
-    """Spec 3.1: resolution is dynamic; a queue resolves its properties when it is next used."""
-    driver = Driver()
+def test_changing_default_rules_visits_a_bounded_number_of_queues_with_each_batch() -> None:
+    driver = Driver(version=Machine.VERSION_MAX)
     for index in range(2000):
         driver.push(b"q%d" % index)
     with counted() as work:
         driver.defaults((b"q", {"retry": 0}))
-    assert work.lines < 200
-    driver.push(b"q7", b"x")
-    assert driver.pull_one(b"q7")[2] == 0
+    assert work.lines < 100 * SPREAD_STEPS
+    with counted() as work:
+        driver.tick()
+    assert work.lines < 100 * SPREAD_STEPS
 
 
 def test_deleting_a_full_queue_is_one_step() -> None:

@@ -1,0 +1,14 @@
+"""Replicas that write snapshots, or are restored from them, answer as one that applies the log alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from .restored_replicas import check, small_bounds
+
+
+@pytest.mark.parametrize("first", range(0, 600, 100))
+def test_replicas_do_not_depend_on_snapshots(first: int) -> None:
+    with small_bounds():
+        for seed in range(first, first + 100):
+            check(seed)
