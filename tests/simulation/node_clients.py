@@ -50,6 +50,8 @@ class Ledger:
         self._leases: dict[bytes, list[_Lease]] = collections.defaultdict(list)
         self._leased_us: dict[int, int] = {}
         self._batches: dict[str, dict[bytes, tuple[int, int]]] = collections.defaultdict(dict)
+        # By entry, the names of the queues that came and went with it.
+        self._came_and_went: dict[int, tuple[list[bytes], list[bytes]]] = {}
         # By queue, the first entry that sets its properties; and what was pushed before that, which has few deliveries.
         self._set_at: dict[bytes, int] = {}
         self._mortal: set[bytes] = set()
@@ -69,6 +71,7 @@ class Ledger:
             self._leased_us,
             self._set_at,
             self._mortal,
+            self._came_and_went,
         ):
             book.clear()
 
@@ -88,6 +91,10 @@ class Ledger:
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
         """A replica has applied an entry at this log time."""
+        changed = [queue.name for queue in applied.created], [queue.name for queue in applied.deleted]
+        known = self._came_and_went.setdefault(index, changed)
+        if known != changed:
+            self._checkers.report("queues differ", f"entry {index} made and deleted {changed}, elsewhere {known}")
         for command in commands:
             if command[0] == Op.SET_PROPERTIES:
                 self._set_at[command[1]] = min(index, self._set_at.get(command[1], index))

@@ -42,6 +42,8 @@ QUEUES: dict[bytes, list[list[Any]]] = {
 }
 """By name, the properties."""
 PULLED = tuple(QUEUES)
+IDLE, IDLE_PARENT, IDLE_CHILD = (b"idle-1", b"idle-2", b"idle-3"), b"idle", b"idle+child"
+"""Queues that end by their age, and one that inherits its age: whether they end must not depend on snapshots."""
 
 
 class Requests:
@@ -94,8 +96,8 @@ class QueueClient:
     def _act(self) -> None:
         if self._requests.is_at_rest():
             return
-        actions = [self._push, self._push_to_source, self._withdraw, self._redrive, self._bind]
-        self._rng.choices(actions, [10, 2, 1, 1, 1])[0]()
+        actions = [self._push, self._push_to_source, self._withdraw, self._redrive, self._bind, self._let_age]
+        self._rng.choices(actions, [10, 2, 1, 1, 1, 2])[0]()
         self._later(PAUSE_S, self._act)
 
     def _push(self) -> None:
@@ -128,6 +130,20 @@ class QueueClient:
 
     def _bind(self) -> None:
         self._send([self._rng.choice([Op.BIND, Op.BIND, Op.UNBIND]), SOURCE, COPY])
+
+    def _let_age(self) -> None:
+        rng = self._rng
+        age = [b"max_queue_age", rng.choice([1, 2, 4, 8])]
+        queue = rng.choice(IDLE)
+        steps: list[list[list[Any]]] = [
+            [[Op.PUSH, queue, None, [b"x"], None, 0], [Op.PURGE, queue, 0]],
+            [[Op.PUSH, IDLE_PARENT, None, [b"x"], None, 0], [Op.BIND, IDLE_PARENT, IDLE_CHILD]],
+            [[Op.SET_PROPERTIES, IDLE_PARENT, [age]]],
+            [[Op.SET_DEFAULTS, [[b"^idle-", [age]]]]],
+            [[Op.SET_DEFAULTS, []]],
+        ]
+        for command in rng.choice(steps):
+            self._send(command)
 
     # --- pulling ----------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,9 @@ class QueueJudge:
         for command, result in zip(commands, results, strict=False):
             if command[0] in PUSHES:
                 self._note(command, result)
-            if command[0] == Op.TRANSACTION or (len(command) > 1 and command[1] in self._names):
+            if command[0] == Op.TRANSACTION or (
+                command[1:] and type(command[1]) is bytes and command[1] in self._names
+            ):
                 self._judge(command, result)
 
     def _note(self, command: list[Any], result: Any) -> None:
