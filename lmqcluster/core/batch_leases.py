@@ -32,7 +32,7 @@ __all__ = ["BatchLease", "BatchLeases", "BatchState", "Reserved", "Subscription"
 
 STEP_MAX = 10_000
 """Most messages that one command adds to a batch or puts back."""
-_SETTLE_STEP = 100_000
+_SETTLE_STEP = _RENEW_STEP = 100_000
 _RELEASE_STEP = 1_000
 _ROW_RUNS = 1_000
 _INT_MAX = 1 << 62
@@ -270,8 +270,11 @@ class BatchLeases:
         subscription.batches[epoch] = batch
         return Reserved(BatchState.LIVE, batch.count, batch.sealed, batch.deadline_us)
 
-    def renew(self, name: bytes, lease_us: int, session: int = 0) -> int:
-        """Let all live batches end `lease_us` from now; returns how many there are.
+    def renew(self, name: bytes, lease_us: int, session: int = 0, from_epoch: int = 0) -> tuple[int, int]:
+        """Let the live batches from an epoch on end `lease_us` from now.
+
+        Returns:
+            How many there were, and the epoch from which on the command has to be repeated, 0 if it is done.
 
         Raises:
             ValueError: the lease is not a positive integer.
@@ -280,11 +283,17 @@ class BatchLeases:
         _checked(lease_us)
         subscription = self._found(name, session)
         if subscription is None:
-            return 0
+            return 0, 0
         self._touch(name, subscription)
         now_us = self._state.now_us
-        live = [batch for batch in subscription.batches.values() if batch.deadline_us > now_us]
-        for batch in live:
+        renewed = messages = 0
+        for epoch, batch in subscription.batches.items():
+            if epoch < from_epoch or batch.deadline_us <= now_us:
+                continue
+            if messages >= _RENEW_STEP:
+                return renewed, epoch
+            renewed += 1
+            messages += batch.count
             batch.deadline_us = now_us + lease_us
             for queue_name, first, count in batch.runs:
                 queue = self._state.existing(queue_name)
@@ -293,7 +302,7 @@ class BatchLeases:
                     # The lease may end earlier than before.
                     self._state.note_due(queue)
                     self._state.lease_watch.note(queue, batch.deadline_us)
-        return len(live)
+        return renewed, 0
 
     def settle(self, name: bytes, epoch: int, session: int = 0, owner: bytes = b"") -> tuple[list[int], bool]:
         """Ack all batches up to an epoch.

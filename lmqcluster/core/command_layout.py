@@ -92,6 +92,7 @@ _STORES: Final[dict[int, int]] = {
 }
 """Where pushes have what they store."""
 _MOVED_MAX: Final = 10_000
+_ONLY_BYTES: Final = {bytes}
 _GIVES_BACK: Final = frozenset((Op.NACK, Op.GIVE_BACK))
 _SESSION_AT: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2, Op.PULL_IN_SESSION: 4}
 """Where a command names the session whose deliveries it gives back."""
@@ -121,6 +122,12 @@ def stored_in(command: Command) -> tuple[bytes, int]:
         return b"", 0
     rows = command[place]
     return command[QUEUE], len(rows) if type(rows) is list else 0
+
+
+def copied_to(command: Command) -> Sequence[bytes]:
+    """The queues into each of which a command puts one and the same message."""
+    names = command[1] if command[OP] == Op.PUSH_EACH and len(command) > 1 else ()
+    return names if type(names) is list and set(map(type, names)) <= _ONLY_BYTES else ()
 
 
 def steps_of(command: Command) -> list[Command]:
@@ -508,9 +515,9 @@ def claim(name: bytes, owner: bytes) -> Command:
     return [Op.CLAIM, name, owner]
 
 
-def renew(name: bytes, lease_us: int, *used: bytes | int) -> Command:
-    """Let batches live on."""
-    return [Op.RENEW, name, lease_us, *used]
+def renew(name: bytes, lease_us: int, session: int, from_epoch: int) -> Command:
+    """Let batches from an epoch on live on."""
+    return [Op.RENEW, name, lease_us, session, from_epoch]
 
 
 def settle_batches(name: bytes, epoch: int, *used: bytes | int) -> Command:

@@ -63,7 +63,7 @@ class Op(IntEnum):
     RESERVE = (
         17  # subscription, epoch, queue or pattern, whether pattern, count, lease us, v2: session, owner -> Reserved
     )
-    RENEW = 18  # subscription, lease us, v2: session -> how many batches live
+    RENEW = 18  # subscription, lease us, v2: session, first epoch -> (how many batches live, epoch to go on with or 0)
     SETTLE_BATCHES = 19  # subscription, epoch, v2: session, owner -> ([expired epoch], whether to repeat)
     ABANDON_BATCHES = 20  # subscription, v2: session -> whether to repeat
     FORGET_KEYS = 21  # [scope], v2: owner -> how many keys they held

@@ -17,8 +17,11 @@ __all__ = ["PLAIN_PUSH", "Intake", "Push", "Room", "preserved_headers", "refuse"
 
 TARGETS_MAX = 1_000
 """Most names of destinations and bound queues that are looked at for one push, and so most queues that it reaches."""
-COPIES_MAX = 100_000
-"""Most messages that one command stores where queues are bound or aliases; each name that is looked at counts as a copy."""
+COPIES_MAX = 25_000
+"""Most messages that one command stores where queues are bound or aliases; each name that is looked at counts as a copy.
+
+A copy takes about 4 us, and a node that applies a command for longer than an election timeout loses the lead.
+"""
 COPY_BYTES_MAX = 256 * 1024 * 1024
 """Most bytes that the copies of one body have together."""
 
@@ -66,6 +69,7 @@ class IntakeState(Protocol):
     now_us: int
     last_sequence: int
     bindings: Bindings
+    queues: dict[bytes, Queue]
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name, created if need be."""
@@ -172,8 +176,22 @@ class Intake:
         return first
 
     def reach(self, queue: Queue) -> int:
-        """As `Targets.reach`."""
-        return self.targets(queue).reach if queue.special else 1
+        """Return `Targets.reach` of a push to the queue, without creating anything."""
+        if not queue.special:
+            return 1
+        pending, seen, reach = deque((queue,)), {queue.name}, 1
+        while pending:
+            one = pending.popleft()
+            options = one.settings.options
+            if options is None or not options.destinations:
+                reach += len(self._state.bindings.targets(one.name)[: TARGETS_MAX - reach])
+                continue
+            names = options.destinations[: TARGETS_MAX - reach]
+            reach += len(names)
+            found = [self._state.queues.get(name) for name in names if name not in seen]
+            seen.update(names)
+            pending.extend(destination for destination in found if destination is not None)
+        return reach
 
     def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
         for queue in targets.deciding:

@@ -8,6 +8,7 @@ from typing import Any
 from .applied import Applied
 from .bodies import HasName
 from .cluster_commands import ClusterCommands
+from .command_copies import copies_of
 from .commands import Command, Compile, Fault, IncompatibleVersionError, Op, RefusedError
 from .keyed_pushes import KeyedPushes
 from .marked_pushes import MarkedPushes
@@ -172,6 +173,10 @@ class Machine(State):
         Pages that are read for nothing do no harm; one that is needed and not named here is read when it is.
         """
         return pages_ahead(self, max(self.now_us, now_us), commands)
+
+    def copies_of(self, command: Command) -> int:
+        """Return about how many copies of its messages a command stores, for bound queues and aliases; see `copies_of`."""
+        return copies_of(self, command)
 
     def _touch(self, queue: HasName) -> None:
         self.touched(self.queues[queue.name])

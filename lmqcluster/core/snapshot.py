@@ -98,6 +98,7 @@ class Restoration(Generic[S]):
             "locks": self._take_locks,
             "lock_tokens": self._take_lock_tokens,
             "waiting_pushes": self._take_waiting_pushes,
+            "gaining": self._take_gaining,
             "waiting": lambda *columns: self._take_rich("waiting", *columns),
             "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
             "held": lambda *columns: self._take_rich("held", *columns),
@@ -279,6 +280,9 @@ class Restoration(Generic[S]):
         self._machine.waiting_pushes.load(
             (*row[:5], checked_item([row[9], *row[5:8]]), Push(*row[8])) for row in map(tuple, rows)
         )
+
+    def _take_gaining(self, rows: list[Any]) -> None:
+        self._machine.waiting_pushes.gaining.update(name for (name,) in _typed(rows, (bytes,)))
 
     def _take_poll_limits(self, rows: list[Any]) -> None:
         (row,) = rows

@@ -79,6 +79,7 @@ class SnapshotView:
             ("locks", machine.locks.rows()),
             ("lock_tokens", machine.locks.token_rows()),
             ("waiting_pushes", machine.waiting_pushes.rows()),
+            ("gaining", iter([[name] for name in sorted(machine.waiting_pushes.gaining)])),
             ("poll limits", iter([machine.poll_limits.row()] if machine.version >= 3 else [])),
             ("api keys", machine.api_keys.rows()),
         ]

@@ -17,7 +17,7 @@ from .waiting_pushes import WaitingPush
 __all__ = ["SERVED_MAX", "WaitingPushCommands", "Waits"]
 
 SERVED_MAX = 1_000
-"""Most messages of waiting pushes that are stored with one batch."""
+"""Most messages of waiting pushes that are stored with one batch, copies included, but for those of the last push."""
 
 _Items = list[tuple[Item, Push]]
 
@@ -86,7 +86,7 @@ class WaitingPushCommands:
                     table.gaining.discard(name)
                     break
                 table.settle(push, result)
-                served += len(push.items)
+                served += len(push.items) * state.intake.reach(queue)
         if table.gaining:
             state.expiry.at(0)
 

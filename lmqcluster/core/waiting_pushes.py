@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from .commands import Fault, shown
@@ -47,7 +47,7 @@ class WaitingPush(NamedTuple):
     queue: bytes
     owner: bytes
     ends_us: int
-    items: Sequence[tuple[Item, Push]]
+    items: list[tuple[Item, Push]]
 
     def size_bytes(self) -> int:
         """About how much memory it takes."""
@@ -65,7 +65,8 @@ class WaitingPushes:
     Attributes:
         last: the last ticket.
         size_bytes: about how much memory all of them take.
-        gaining: queues that may have got room since their first push was tried.
+        gaining: queues that may have got room since their first push was tried; part of the state, because a push that is
+            tried again may be refused for something other than room.
     """
 
     def __init__(self, state: WaitingState) -> None:
@@ -79,11 +80,13 @@ class WaitingPushes:
         self.last = 0
         self.size_bytes = 0
         self.gaining: set[bytes] = set()
+        # The last push of a snapshot so far, of which further rows may come.
+        self._loading: WaitingPush | None = None
 
     def __len__(self) -> int:
         return len(self._pushes)
 
-    def add(self, queue: Queue, owner: bytes, wait_us: int, items: Sequence[tuple[Item, Push]]) -> int:
+    def add(self, queue: Queue, owner: bytes, wait_us: int, items: list[tuple[Item, Push]]) -> int:
         """Let a push wait; returns its ticket.
 
         Raises:
@@ -177,10 +180,6 @@ class WaitingPushes:
         if queue in self._lines:
             self.gaining.add(queue)
 
-    def note_all(self) -> None:
-        """Any queue may have."""
-        self.gaining.update(self._lines)
-
     def deleted(self, queue: bytes) -> None:
         """The queue is gone, and nobody can tell whether what comes after it is what these pushes were for."""
         while (push := self.first(queue)) is not None:
@@ -214,22 +213,25 @@ class WaitingPushes:
         return (_row(push, repetitions, *one) for push, repetitions in pushes for one in push.items)
 
     def load(self, rows: Iterable[tuple[int, bytes, bytes, int, int, Item, Push]]) -> None:
-        """Add the rows of a snapshot, those of one push one after the other."""
+        """Add the rows of a snapshot, those of one push one after the other; `begin` must follow."""
         for ticket, queue, owner, ends_us, repetitions, item, options in rows:
-            before = self._pushes.get(ticket)
-            items = [(item, options)]
-            if before is not None:
-                self._take_out(before)
-                items = [*before.items, *items]
-            self._put(WaitingPush(ticket, queue, owner, ends_us, items))
-            if repetitions:
-                self._repetitions[ticket] = repetitions
+            if self._loading is None or self._loading.ticket != ticket:
+                self._put_loaded()
+                self._loading = WaitingPush(ticket, queue, owner, ends_us, [])
+                if repetitions:
+                    self._repetitions[ticket] = repetitions
+            self._loading.items.append((item, options))
+
+    def _put_loaded(self) -> None:
+        if self._loading is not None:
+            self._put(self._loading)
+            self._loading = None
 
     def begin(self) -> None:
-        """All queues of a snapshot are there."""
+        """All rows and queues of a snapshot are there."""
+        self._put_loaded()
         for name, line in self._lines.items():
             self._state.queues[name].pushes_waiting = len(line)
-        self.note_all()
 
 
 def _row(push: WaitingPush, repetitions: int, item: Item, options: Push) -> list[object]:

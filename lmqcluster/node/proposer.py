@@ -30,6 +30,16 @@ log = structlog.get_logger("lmq.proposer")
 
 GROUP_ITEMS_MAX = 512
 BATCH_BYTES = 256 * 1024
+BATCH_COPIES = 5_000
+"""A batch that stores so many copies of messages, for bound queues and aliases, takes no further command.
+
+Copies take no bytes in the log, but each takes about 4 us when the batch is applied.
+"""
+FEW_COPIES = 10
+"""A command that makes more copies than this may not grow."""
+COPIES_HELD = 50_000
+"""While commands that make so many copies wait, connections that make more of them wait too."""
+PENDING_COPIES_MAX = 250_000
 BATCHES_INFLIGHT_MAX = 3
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 NO_LEADER_AFTER_S = 6.0
@@ -65,18 +75,36 @@ class Carrier(Protocol):
     def has_leader(self) -> bool:
         """Whether there is somebody to send to."""
 
+    def copies_of(self, command: Command) -> int:
+        """Return about how many copies of its messages a command stores beyond what its bytes show."""
+
     def batch_bytes_max(self) -> int:
         """The largest batch that all members take."""
 
 
-class Group:
-    """One command and the tickets of those who share it, in the order of its items."""
+class Holdable(Protocol):
+    """A connection that can be made to wait."""
 
-    __slots__ = ("answered", "command", "since_s", "sink", "size_bytes", "tickets")
+    def hold(self) -> None:
+        """Carry out no further request until `go_on`."""
+
+    def go_on(self) -> None:
+        """Carry out requests again."""
+
+
+class Group:
+    """One command and the tickets of those who share it, in the order of its items.
+
+    Attributes:
+        copies: about how many copies it stores, see `Carrier.copies_of`; set when it is added.
+    """
+
+    __slots__ = ("answered", "command", "copies", "since_s", "sink", "size_bytes", "tickets")
 
     def __init__(self, command: Command, tickets: list[Any], sink: Sink) -> None:
         self.answered = False
         self.command = command
+        self.copies = 0
         self.size_bytes = 0
         self.tickets = tickets
         self.sink = sink
@@ -126,6 +154,8 @@ class Proposer:
         self._own: deque[Group] = deque()
         self._pending: deque[Group] = deque()
         self._pending_bytes = 0
+        self._pending_copies = 0
+        self._held: list[Holdable] = []
         self._inflight: deque[_Batch] = deque()
         self._inflight_bytes = 0
         self._patience_s = RESEND_AFTER_S
@@ -143,8 +173,8 @@ class Proposer:
         """Queue a command.
 
         Raises:
-            LmqError: ``overloaded`` if too much is pending already, ``shutting_down``, ``too_large`` if not all members take so
-                much yet; nothing was queued.
+            LmqError: ``overloaded`` if too much is pending already, be it bytes or copies to make, ``shutting_down``,
+                ``too_large`` if not all members take so much yet; nothing was queued.
         """
         if self._refusing is not None:
             raise self._refusing
@@ -155,10 +185,23 @@ class Proposer:
                 "overloaded",
                 f"{self._pending_bytes} bytes of requests wait at this node to be replicated; try again later",
             )
+        group.copies = self._carrier.copies_of(group.command)
+        if group.copies and self._pending_copies > PENDING_COPIES_MAX:
+            raise LmqError(
+                "overloaded",
+                f"{self._pending_copies} copies for bound queues wait at this node to be replicated; try again later",
+            )
+        self._pending_copies += group.copies
         self._pending.append(group)
-        self.tail = group
+        self.tail = group if group.copies <= FEW_COPIES else None
         self.grew(group, size_bytes)
         self._flush_soon()
+
+    def pace(self, group: Group, connection: Holdable) -> None:
+        """Hold a connection whose group was added as long as too many copies wait to be made, if the group makes some."""
+        if group.copies and self._pending_copies > COPIES_HELD:
+            connection.hold()
+            self._held.append(connection)
 
     def _check_size(self, size_bytes: int) -> None:
         """Refuse what members of an older program could not take: it would be sent to them for ever."""
@@ -226,9 +269,15 @@ class Proposer:
         groups = list(self._own)
         self._own.clear()
         commands = [group.command for group in groups]
-        size = 0
-        while self._pending and size < BATCH_BYTES and not (groups and len(groups[-1].tickets) >= GROUP_ITEMS_MAX):
+        size = copies = 0
+        while (
+            self._pending
+            and size < BATCH_BYTES
+            and copies < BATCH_COPIES
+            and not (groups and len(groups[-1].tickets) >= GROUP_ITEMS_MAX)
+        ):
             group = self._pending.popleft()
+            copies += group.copies
             self.items_total += len(group.tickets)
             groups.append(group)
             commands.append(group.command)
@@ -236,6 +285,7 @@ class Proposer:
         if not self._pending:
             self.tail = None
         self._pending_bytes -= size
+        self._made_room(copies)
         payload = self._encode(commands, size)
         if len(payload) > OLD_BATCH_BYTES_MAX and len(payload) > self._carrier.batch_bytes_max():
             # Front ends bound what they add, so this is a second line of defence.
@@ -245,6 +295,14 @@ class Proposer:
             return None
         self.batches_total += 1
         return self._number(groups, payload, min(oldest))
+
+    def _made_room(self, copies: int) -> None:
+        """So many copies wait no more."""
+        self._pending_copies -= copies
+        if self._held and self._pending_copies <= COPIES_HELD:
+            held, self._held = self._held, []
+            for connection in held:
+                connection.go_on()
 
     def _encode(self, commands: list[Command], size_bytes: int) -> bytes:
         batch = [self.origin, self.incarnation, self.last_sequence + 1, commands]
@@ -427,6 +485,7 @@ class Proposer:
             self._pending = deque(group for group in self._pending if producer_of(group.command) not in producers)
         for group in refused:
             self._pending_bytes -= group.size_bytes
+            self._made_room(group.copies)
             if group is self.tail:
                 self.tail = None
             error = LmqError(

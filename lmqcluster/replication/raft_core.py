@@ -525,12 +525,13 @@ class RaftCore(CoreContact):
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
         """D15, D16, D17, D28: raw bytes to our state machine, which is total; membership took effect when it was appended.
 
-        A long log is applied in pieces, one a tick, so that heartbeats go on.
+        A long log is applied in pieces, one a tick, so that heartbeats go on; so are entries that take long.
         """
         if self.is_installing() or self.commit_index() <= self.applied_index():
             return False
+        ends_s = library.monotonicTime() + self._settings.apply_s_max
         for command, index, term in self._journal.entries(self.applied_index() + 1, self._settings.apply_bytes_max):
-            if index > self.commit_index() or self.is_throttled:
+            if index > self.commit_index() or self.is_throttled or library.monotonicTime() > ends_s:
                 break
             # What is large is not copied for it.
             content = command[1:] if len(command) < LARGE_BYTES else memoryview(command)[1:]

@@ -468,6 +468,10 @@ class Replica:
         self.wake()
         return sent
 
+    def copies_of(self, command: Command) -> int:
+        """Return about how many copies of its messages a command stores beyond what its bytes show."""
+        return self.machine.copies_of(command)
+
     def batch_bytes_max(self) -> int:
         """The largest batch that all members take."""
         return BATCH_BYTES_MAX if self.machine.version >= _LARGE_MESSAGES else OLD_BATCH_BYTES_MAX

@@ -27,7 +27,8 @@ class RaftSettings:
             needs them; beyond the hard limit they are dropped always, and the follower gets a snapshot.
         backlog_bytes: so much of the queues' backlogs is kept in memory, besides the next messages of each; the rest in pages.
         snapshot_log_bytes: a durable log that has grown by so much, and by as much as its last snapshot takes, is worth a
-        new one. apply_bytes_max: about how many bytes of entries one step applies. learner_lag_max: a learner that lacks no
+        new one. apply_bytes_max: about how many bytes of entries one step applies. apply_s_max: after so many seconds a step
+        applies no further entry, because heartbeats wait for it. learner_lag_max: a learner that lacks no
         more entries than this becomes a member. learner_patience_s: a learner that nobody has asked for during this time is
         forgotten.
     """
@@ -44,6 +45,7 @@ class RaftSettings:
     snapshot_log_bytes: int = 64 * 1024 * 1024
     backlog_bytes: int = BACKLOG_BYTES
     apply_bytes_max: int = 1024 * 1024
+    apply_s_max: float = 0.05
     learner_lag_max: int = 100
     learner_patience_s: float = 30.0
 

@@ -120,6 +120,10 @@ class MemoryNode:
         """Always (`Carrier`)."""
         return True
 
+    def copies_of(self, command: Command) -> int:
+        """As of a real node (`Carrier`)."""
+        return self._machine.copies_of(command)
+
     def batch_bytes_max(self) -> int:
         """As of a real node (`Carrier`)."""
         return BATCH_BYTES_MAX

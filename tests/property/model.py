@@ -528,7 +528,7 @@ class Model:
             taken += self.take(min(heads)[1], min(self.block, limit - taken), batch)
         return taken
 
-    def renew(self, name: bytes, lease_us: int) -> int:
+    def renew(self, name: bytes, lease_us: int) -> tuple[int, int]:
         subscription = self.subscriptions.get(name, Subscription())
         live = [batch for batch in subscription.batches.values() if batch.deadline_us > self.now_us]
         for batch in live:
@@ -537,7 +537,7 @@ class Model:
                 entry = self.leased(queue, number) if queue in self.queues else None
                 if entry is not None:
                     entry.place = (batch.deadline_us, LEASES_NEXT, number)
-        return len(live)
+        return len(live), 0
 
     def settle_batches(self, name: bytes, epoch: int) -> Any:
         subscription = self.subscriptions.setdefault(name, Subscription())

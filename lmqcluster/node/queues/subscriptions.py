@@ -147,8 +147,13 @@ class Subscriptions:
     async def renew(self, name: bytes, lease_s: float, session: int | None = None) -> int:
         """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
         _check_name(name)
-        command = layout.renew(name, _microseconds(lease_s), *self._used(session))
-        renewed: int = await self._proposals.propose(command, 64)
+        if session is not None:
+            self._proposals.check_version()
+        lease_us, renewed, epoch, more = _microseconds(lease_s), 0, 0, True
+        while more:
+            command = layout.renew(name, lease_us, session or 0, epoch)
+            live, epoch = await self._proposals.propose(command, 64)
+            renewed, more = renewed + live, epoch > 0
         return renewed
 
     async def settle(self, name: bytes, epoch: int, session: int | None = None, owner: bytes = b"") -> list[int]:

@@ -270,7 +270,13 @@ class Connection(Stream):
             return
         service.check_name(name, self.kept_for())
         command = push(name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner)
-        proposer.add(Group(command, [msgid], self), size + 64)
+        self.add(Group(command, [msgid], self), size + 64)
+
+    def add(self, group: Group, size_bytes: int) -> None:
+        """Send a command, and nothing behind it as long as too many copies wait to be made. Raises as `Proposer.add`."""
+        proposer = self.service.proposer
+        proposer.add(group, size_bytes)
+        proposer.pace(group, self)
 
     def pull(self, msgid: Any, arguments: list[Any]) -> None:
         """``pull(name[, timeout[, options]])``."""

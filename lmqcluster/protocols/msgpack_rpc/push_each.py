@@ -84,7 +84,7 @@ class _Outcomes:
         request = requests.push_plain(self._name, CONTENT_TYPE, bodies, producer, number, owned)
         group = Group(request.command, list(range(start, start + len(bodies))), self)
         try:
-            connection.service.proposer.add(group, request.size_bytes)
+            connection.add(group, request.size_bytes)
         except LmqError as exc:
             self.failed(group, exc)
 

@@ -46,7 +46,7 @@ class _Call:
 
 def propose(connection: Connection, msgid: Any, request: Request, render: Callable[[Any], bytes]) -> None:
     """Send a request now, and answer with what `render` makes of its result; it may raise `LmqError`."""
-    connection.service.proposer.add(Group(request.command, [msgid], _Call(connection, render)), request.size_bytes)
+    connection.add(Group(request.command, [msgid], _Call(connection, render)), request.size_bytes)
 
 
 def say_ok(_result: Any) -> bytes:

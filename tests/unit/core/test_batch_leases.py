@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Fault, Op
+from lmqcluster.core import Fault, Op, batch_leases
 from lmqcluster.core.batch_leases import BatchLeases, BatchState
 from tests.property.driver import SECOND, Driver, bodies, copied, records
 
@@ -25,7 +25,7 @@ def test_a_batch_that_is_renewed_for_less_time_ends_in_time() -> None:
     assert driver.machine.patterns.view(Q).earliest() is not None
     reserve(driver, 1)
     assert driver.pull_any(Q) == []
-    assert driver.do(Op.RENEW, S, SECOND) == 1
+    assert driver.do(Op.RENEW, S, SECOND) == (1, 0)
     assert driver.ready == [Q]
     driver.wait(2)
     assert bodies(driver.pull_any(Q)) == [b"m"]
@@ -147,3 +147,15 @@ def test_deleting_puts_everything_back_in_bounded_steps(monkeypatch: pytest.Monk
         _reserve_2(driver, 1, session)
     assert [driver.do(Op.DELETE_SUBSCRIPTION, b"s") for _ in range(4)] == [True, True, False, None]
     assert len(driver.drain(b"q")) == 7
+
+
+def test_a_renewal_touches_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_leases, "_RENEW_STEP", 4)
+    driver = Driver(version=2)
+    driver.push(Q, *[b"m"] * 12)
+    for epoch in range(1, 5):
+        driver.do(Op.RESERVE, S, epoch, Q, False, 3, SECOND, 0, b"")
+    assert driver.do(Op.RENEW, S, 60 * SECOND) == (2, 3)
+    assert driver.do(Op.RENEW, S, 60 * SECOND, 0, 3) == (2, 0)
+    driver.wait(2)
+    assert [driver.machine.batches.state(S, epoch) for epoch in range(1, 5)] == [BatchState.LIVE] * 4

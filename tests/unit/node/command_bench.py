@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 
 from lmqcluster.core import Machine
+from lmqcluster.core.commands import Command
 from lmqcluster.node.proposer import Group, Proposer
 from lmqcluster.node.queues.pattern_views import PatternViews
 from lmqcluster.node.queues.patterns import compile_pattern
@@ -79,6 +80,9 @@ class Bench:
 
     def has_leader(self) -> bool:
         return self.leader
+
+    def copies_of(self, command: Command) -> int:
+        return self.machine.copies_of(command)
 
     def batch_bytes_max(self) -> int:
         return self.batch_limit

@@ -76,6 +76,31 @@ def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> No
     run(scenario)
 
 
+def test_a_batch_ends_with_the_command_that_makes_many_copies() -> None:
+    """Few bytes, but they take as long to apply as many."""
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        for number in range(100):
+            bench.proposer.add(Group([Op.BIND, b"q", b"copy-%d" % number], [None], sink), 64)
+        bench.proposer.add(Group([Op.UPGRADE, 4], [None], sink), 64)
+        await bench.turn()
+        bench.apply(0)
+        for number in range(100):
+            bench.proposer.add(Group([Op.BIND, b"q", b"copy-%d" % number], [None], sink), 64)
+        await bench.turn()
+        bench.apply(1)
+        for number in range(4):
+            bench.proposer.add(Group([Op.PUSH, b"q", None, [b"x"] * 200, None, 0], [number], sink), 300)
+        for position in range(2, 6):
+            await bench.turn()
+            bench.apply(position)
+        commands = [msgpack.unpackb(payload)[3] for _sequence, payload in bench.sent[2:]]
+        assert [len(batch) for batch in commands] == [1, 1, 1, 1]
+        assert bench.machine.last_sequence == 4 * 200 * 101
+
+    run(scenario)
+
+
 def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     # A machine that stands still for a moment must not have them sent again.
     monkeypatch.setattr(module, "RESEND_AFTER_S", 600.0)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmqcluster.core import Machine, Op
+from lmqcluster.core.commands import Command
 from lmqcluster.node import proposer as module
 from lmqcluster.node.proposer import Group, Proposer
 from lmqcluster.node.queues.patterns import compile_pattern
@@ -87,6 +88,9 @@ class Bench:
 
     def has_leader(self) -> bool:
         return self.leader
+
+    def copies_of(self, command: Command) -> int:  # noqa: ARG002
+        return 0
 
     def batch_bytes_max(self) -> int:
         return BATCH_BYTES_MAX

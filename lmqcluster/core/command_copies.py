@@ -1,0 +1,28 @@
+"""How many messages a command stores beyond those that it carries: it costs more to apply than its bytes show."""
+
+from __future__ import annotations
+
+from .command_layout import QUEUE, copied_to, steps_of, stored_in
+from .commands import Command
+from .queue_state import QueueState
+
+__all__ = ["copies_of"]
+
+
+def copies_of(state: QueueState, command: Command) -> int:
+    """Return about how many messages a command stores in queues with bindings or options; 0 for all other commands."""
+    if len(command) > 1 and type(command[QUEUE]) is bytes:
+        return _reach(state, command[QUEUE]) * stored_in(command)[1] if _is_special(state, command[QUEUE]) else 0
+    return sum(copies_of(state, step) for step in steps_of(command) if step is not command) + sum(
+        _reach(state, name) for name in copied_to(command)
+    )
+
+
+def _is_special(state: QueueState, name: bytes) -> bool:
+    queue = state.queues.get(name)
+    return queue is not None and queue.special
+
+
+def _reach(state: QueueState, name: bytes) -> int:
+    queue = state.queues.get(name)
+    return 1 if queue is None else state.intake.reach(queue)

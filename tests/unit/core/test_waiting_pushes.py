@@ -1,0 +1,73 @@
+"""Pushes that wait for room, over snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.waiting_push_commands import SERVED_MAX, Waits
+from tests.property.driver import SECOND, Driver, copied, records
+from tests.property.work import counted
+
+Q = b"q"
+
+
+def _row(body: bytes, key: bytes | None = None) -> list[Any]:
+    return [body, None, [], key, []]
+
+
+def _full_queue() -> Driver:
+    driver = Driver(version=Machine.VERSION_MAX)
+    driver.set(Q, max_items=1)
+    driver.push(Q, b"first")
+    return driver
+
+
+@pytest.fixture
+def few_keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 5})
+    yield
+
+
+@pytest.mark.usefixtures("few_keys")
+def test_a_push_waits_over_a_restore_though_its_owner_has_used_up_the_keys() -> None:
+    driver = _full_queue()
+    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"waits", b"k")], 60 * SECOND, b"") == Waits(1)
+    for number in range(5):
+        driver.push_item(b"other", b"x", key=b"%d" % number)
+    restored = Driver(copied(driver.machine))
+    for one in (driver, restored):
+        one.tick()
+    assert len(restored.machine.waiting_pushes) == len(driver.machine.waiting_pushes) == 1
+    assert records(restored.machine) == records(driver.machine)
+
+
+def _load_work(messages: int) -> int:
+    driver = _full_queue()
+    rows = [_row(b"x") for _ in range(messages)]
+    driver.do(Op.PUSH_OR_WAIT, Q, rows, 60 * SECOND, b"")
+    with counted() as work:
+        restored = copied(driver.machine)
+    assert records(restored) == records(driver.machine)
+    return work.lines
+
+
+def test_loading_a_large_push_that_waits_costs_in_proportion_to_it() -> None:
+    assert _load_work(4_000) < 9 * _load_work(500)
+
+
+def test_a_batch_stores_a_bounded_number_of_copies_of_waiting_pushes() -> None:
+    driver = _full_queue()
+    for number in range(50):
+        driver.do(Op.BIND, Q, b"copy-%d" % number)
+    for _ in range(60):
+        driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"x")], 60 * SECOND, b"")
+    before = driver.machine.last_sequence
+    driver.set(Q, max_items=1_000)
+    assert 0 < driver.machine.last_sequence - before <= SERVED_MAX + 51
+    driver.tick(4)
+    assert len(driver.machine.waiting_pushes) == 0
