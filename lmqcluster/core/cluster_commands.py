@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from .commands import IncompatibleVersionError
+from .contents_digest import part_of_contents
+from .quotas import Kind
 from .state import State
 from .tokens import Role, Token, TokenResult
 
@@ -44,15 +46,26 @@ class ClusterCommands:
         return True
 
     def digest(self, token: bytes) -> bytes:
-        """Equal on equal replicas; what differs in the numbers shows up without looking at every queue."""
+        """Return a digest that is equal on equal replicas: of all that is counted, and of some queues and messages.
+
+        Which ones follows from the token, so that comparisons with other tokens compare others.
+        """
         state = self._state
         if state.version < 2:
             raise ValueError("the machine's version has no such command")
+        if type(token) is not bytes:
+            raise ValueError("a token must be bytes")
         counted = (
             *(token, state.version, state.now_us, state.salt, state.last_delivery, state.last_sequence),
-            *(len(state.queues), state.stock.messages, state.stock.body_bytes, len(state.producers), len(state.keys)),
+            *(len(state.queues), state.stock.messages, state.stock.body_bytes, state.stock.property_bytes),
+            *(len(state.bindings), len(state.tokens), sorted(state.waiting_pushes.gaining), state.defaults.row()),
+            *(state.sessions.last, state.locks.last_token, state.waiting_pushes.last, state.batches.last_session),
+            *(state.quotas.total(kind) for kind in Kind),
         )
-        return hashlib.blake2b(repr(counted).encode(), digest_size=16).digest()
+        digest = hashlib.blake2b(repr(counted).encode(), digest_size=16)
+        for text in part_of_contents(state, int.from_bytes(token, "big")):
+            digest.update(text)
+        return digest.digest()
 
     def report_digest(self, token: bytes, member: bytes, digest: bytes) -> bool:
         """Change nothing: the nodes read it in the log."""

@@ -67,6 +67,17 @@ class SortedNames:
         place = bisect_left(self._firsts, name) - 1
         return [] if place < 0 else self._blocks[place][: bisect_left(self._blocks[place], name)]
 
+    def from_place(self, place: int, limit: int) -> list[bytes]:
+        """Return up to `limit` names in order, beginning with the one that has so many before it."""
+        found: list[bytes] = []
+        for block in self._blocks:
+            if place < len(block):
+                found += block[place : place + limit - len(found)]
+                if len(found) >= limit:
+                    break
+            place = max(0, place - len(block))
+        return found
+
     def frozen(self) -> list[list[bytes]]:
         """The names as they are now, in blocks of their own."""
         return [block.copy() for block in self._blocks]

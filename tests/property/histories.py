@@ -184,7 +184,7 @@ class History:
             [Op.REDRIVE, pick((b"b", b"dead")), pick((b"", self._queue())), pick(_LABELS), count],
             [Op.CREATE_FOR, queue, pick(_OWNERS)],
             [Op.BARRIER],
-            [Op.DIGEST, b"token"],
+            [Op.DIGEST, self.random.randbytes(8)],
         ]
         return pick(commands)
 

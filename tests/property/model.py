@@ -452,10 +452,10 @@ class Model:
         return taken
 
     def purge(self, name: bytes, limit: int) -> Any:
-        if name not in self.queues:
-            return None
         if limit == 0 and self.version < WHOLE_LINES:
             return REFUSED
+        if name not in self.queues:
+            return None
         taken = self.withdraw(name, limit or 1 << 30, float("inf"))
         self.queues[name].purged += len(taken)
         return len(taken)

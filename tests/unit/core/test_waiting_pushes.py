@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,9 +27,8 @@ def _full_queue() -> Driver:
 
 
 @pytest.fixture
-def few_keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 5})
-    yield
 
 
 @pytest.mark.usefixtures("few_keys")

@@ -89,7 +89,7 @@ class Bench:
     def has_leader(self) -> bool:
         return self.leader
 
-    def copies_of(self, command: Command) -> int:  # noqa: ARG002
+    def copies_of(self, command: Command) -> int:
         return 0
 
     def batch_bytes_max(self) -> int:
