@@ -452,11 +452,7 @@ class Replica:
     # --- proposing and applying -----------------------------------------------------------------------------------
 
     def submit(self, sequence: int, batch: bytes) -> bool:
-        """Bring a batch of this node to the leader; False if none is known or reachable now.
-
-        The outcome shows when the batch is applied here. Until then the caller sends it again whenever `leader_changed` or
-        `batch_refused` tells it to; the machine applies it once.
-        """
+        """Send a batch of this node to the leader, once or, until it is applied here, again; False if none can be reached."""
         if self.core.is_leader():
             accepted = self._propose(batch)
             self.wake()

@@ -115,7 +115,7 @@ _COUNTED = ("pushed", "acked", "nacked", "redelivered", "dropped", "purged", "mo
 pytestmark = pytest.mark.usefixtures("keep_idle_queues")
 
 
-class BrokenCommandError(Exception):
+class BrokenCommandError(AssertionError):
     """A command was not refused, but ended with an error of the program."""
 
 
