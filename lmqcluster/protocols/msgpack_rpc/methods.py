@@ -73,7 +73,6 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
 def _set_default_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 1, 1)
     rules = parse_rules(arguments[0])
-    connection.slow.check()
     try:
         spread = connection.service.set_defaults(rules)
     except LmqError as exc:
