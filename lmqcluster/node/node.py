@@ -499,6 +499,6 @@ class Node:
         except (OSError, ValueError, DamagedFileError) as exc:
             raise LmqError("overloaded", f"the snapshot cannot be written: {exc}") from exc
 
-    def snapshot_block(self, index: int, number: int) -> bytes | None:
-        """A block of the snapshot of entry `index` that was taken by `take_snapshot`; None if it is not at hand any more."""
-        return self.replica.snapshots.portable_block(index, number)
+    async def snapshot_block(self, index: int, number: int) -> bytes | None:
+        """Read a block of the snapshot of entry `index` that `take_snapshot` took; None if it is not at hand any more."""
+        return await self.replica.snapshots.portable_block(index, number)

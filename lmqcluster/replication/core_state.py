@@ -114,7 +114,15 @@ class CoreState(SyncObj):
 
     def is_installing(self) -> bool:
         """Whether a snapshot of the leader is being loaded, or what this node's own snapshot lacks."""
-        return self._intake.is_installing or self.is_held_back
+        return self.is_loading() or self.is_held_back
+
+    def is_loading(self) -> bool:
+        """Whether a snapshot of the leader has come and is being loaded."""
+        return self._intake.is_installing
+
+    def received_blocks(self) -> int:
+        """How many blocks of snapshots of leaders have come so far."""
+        return self._intake.received_blocks
 
     def is_routine(self, node: PeerNode, message: Message) -> bool:
         """Whether a follower's answer changes nothing but what is known of that follower."""

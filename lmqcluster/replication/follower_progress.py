@@ -24,19 +24,27 @@ class SnapshotTransfer:
     Attributes:
         info: the snapshot.
         sent, acknowledged: how many of its blocks.
+        read: by number, blocks that have been read and not been sent yet.
+        is_reading: whether more are being read.
     """
 
     info: SnapshotInfo
     sent: int = 0
     acknowledged: int = 0
     beats: int = 0
+    read: dict[int, bytes] = field(default_factory=dict)
+    is_reading: bool = False
 
     WINDOW: ClassVar[int] = 8
     STALLED_BEATS: ClassVar[int] = 10
 
-    def may_send(self) -> bool:
-        """Whether another block may be sent before an answer."""
-        return self.sent < min(self.info.blocks, self.acknowledged + self.WINDOW)
+    def sendable(self) -> range:
+        """Numbers of the blocks that may be sent before an answer."""
+        return range(self.sent, min(self.info.blocks, self.acknowledged + self.WINDOW))
+
+    def have_read(self, blocks: dict[int, bytes]) -> None:
+        """What was being read has come."""
+        self.read, self.is_reading = blocks, False
 
     def acknowledge(self, count: int) -> None:
         """The follower holds the first `count` blocks, be it from an earlier connection."""

@@ -280,19 +280,24 @@ class LogSender:
     def _send_snapshot(
         self, node: PeerNode, progress: Progress, transfer: SnapshotTransfer, *, heartbeat: bool
     ) -> None:
-        while transfer.may_send():
-            number = transfer.sent
-            transfer.sent += 1
-            heartbeat = False
-            self._send_block(node, progress, transfer, number)
-        if heartbeat and transfer.is_stalled():
+        if heartbeat and not transfer.sendable() and transfer.is_stalled():
             # An answer, or blocks behind a lost one, may have been lost: go on from what is known to be there.
             transfer.sent = min(transfer.acknowledged, transfer.info.blocks - 1)
-            self._send_snapshot(node, progress, transfer, heartbeat=False)
-        elif heartbeat:
+        has_sent = False
+        while numbers := transfer.sendable():
+            block = transfer.read.pop(transfer.sent, None)
+            if block is None:
+                if transfer.is_reading:
+                    break
+                transfer.is_reading = True
+                self._snapshots.read_blocks(transfer.info, numbers, transfer.have_read)
+                continue
+            has_sent = True
+            self._send_block(node, progress, transfer, block)
+        if heartbeat and not has_sent:
             self._send_empty(node, progress)
 
-    def _send_block(self, node: PeerNode, progress: Progress, transfer: SnapshotTransfer, number: int) -> None:
+    def _send_block(self, node: PeerNode, progress: Progress, transfer: SnapshotTransfer, block: bytes) -> None:
         self._number(progress)
         self._carrier.send(
             node,
@@ -302,12 +307,13 @@ class LogSender:
                 "seq": progress.sequence,
                 "index": transfer.info.index,
                 "index_term": transfer.info.term,
-                "number": number,
+                "number": transfer.sent,
                 "count": transfer.info.blocks,
                 "last": self._journal.last_index,
-                "data": self._snapshots.read_block(transfer.info, number),
+                "data": block,
             },
         )
+        transfer.sent += 1
 
 
 def _is_bulk(entries: list[Entry]) -> bool:

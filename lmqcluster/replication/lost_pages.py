@@ -7,7 +7,10 @@ the node starts may be needed by the next entry of the log, so nothing is applie
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import structlog
@@ -22,6 +25,8 @@ __all__ = ["LostPages", "MissingPagesError"]
 log = structlog.get_logger("lmq.pages")
 
 RETRY_S = 0.5
+ROUND_PAGES = 64
+"""Most damaged pages that are asked for at once: one that is needed now waits for no more."""
 AGAIN_S = 5.0
 """From one round of questions for a damaged page to the next."""
 PATIENCE_S = 60.0
@@ -74,8 +79,12 @@ class LostPages:
         self._exchange = exchange
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
-        # Damaged pages that others are asked for now, or will be.
-        self._replacing: set[bytes] = set()
+        # Damaged pages that others will be asked for, and are asked for now, each with the time up to which they are asked
+        # again as long as one of them has not answered; None before they are asked first.
+        self._due: OrderedDict[bytes, float | None] = OrderedDict()
+        self._asking: dict[bytes, float] = {}
+        # Those of which it was logged that nobody has them.
+        self._told: set[bytes] = set()
         # Those that were missing at the start are of no interest once a snapshot has been installed.
         self._starts = True
         self.on_replaced: Callable[[bytes], None] = _nothing
@@ -93,31 +102,59 @@ class LostPages:
         """The state is another one now, which lacks nothing; damaged pages that it needs as well are still asked for."""
         self._starts = False
 
-    def replace(self, page: bytes) -> None:
-        """Have a damaged page replaced; a member that does not have it now may have it later."""
-        if page not in self._replacing:
-            self._replacing.add(page)
-            self._replace(page, is_first=True)
+    def replace(self, page: bytes, *, is_urgent: bool = False) -> None:
+        """Have a damaged page replaced, before others if it is urgent; a member that does not have it now may have it later."""
+        if page in self._asking:
+            return
+        self._due.setdefault(page, None)
+        self._due.move_to_end(page, last=not is_urgent)
+        self._ask_round()
 
-    def _replace(self, page: bytes, *, is_first: bool) -> None:
-        def done(*, are_here: bool) -> None:
-            if are_here:
-                log.warning("damaged page replaced", file=self._pages.path(page))
-                self._replacing.discard(page)
-                self.on_replaced(page)
-                return
-            if is_first:
-                log.error("no other member has the page", file=self._pages.path(page))
-            self._later(lambda: self._replace_if_lost(page), AGAIN_S)
-            self.on_denied(page)
+    def _ask_round(self) -> None:
+        """Ask one member after the other for some of the pages, and then for the next ones."""
+        if self._asking or not self._due:
+            return
+        pages, until_s = [*islice(self._due, ROUND_PAGES)], self._loop.time() + PATIENCE_S
+        self._asking = {page: self._due.pop(page) or until_s for page in pages}
+        peers = self._owner.peers_now()
+        is_everybody_there = len(peers) >= self._owner.others_count()
 
-        self._try([page], self._loop.time() + PATIENCE_S, done)
+        def asked(*, are_here: bool | None) -> None:
+            asking, self._asking = self._asking, {}
+            for page, until_s in asking.items():
+                if page in self._pages:
+                    self._replaced(page)
+                elif (are_here is False and is_everybody_there) or self._loop.time() >= until_s:
+                    self._denied(page)
+                else:
+                    self._later(partial(self._put_off, page, until_s))
+            self._ask_round()
+
+        self._ask(pages, iter(peers), asked, are_here=False)
+
+    def _put_off(self, page: bytes, until_s: float) -> None:
+        """Ask again for a page for which not everybody has been asked yet."""
+        if page not in self._asking:
+            self._due.setdefault(page, until_s)
+            self._ask_round()
+
+    def _replaced(self, page: bytes) -> None:
+        log.warning("damaged page replaced", file=self._pages.path(page))
+        self._told.discard(page)
+        self.on_replaced(page)
+
+    def _denied(self, page: bytes) -> None:
+        if page not in self._told:
+            self._told.add(page)
+            log.error("no other member has the page", file=self._pages.path(page))
+        self._later(partial(self._replace_if_lost, page), AGAIN_S)
+        self.on_denied(page)
 
     def _replace_if_lost(self, page: bytes) -> None:
         if page in self._pages.lost:
-            self._replace(page, is_first=False)
+            self.replace(page)
         else:
-            self._replacing.discard(page)
+            self._told.discard(page)
 
     def _wait_for(self, pages: list[bytes]) -> None:
         """Have missing pages sent, and nothing applied until they are here."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -58,7 +59,7 @@ class PageExchange:
         self.fetched_total = 0
 
     def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
-        """Bring these pages from a member; then call `done`."""
+        """Bring as many of these pages from a member as it has; then call `done`."""
         fetch = _Fetch(node, deque(pages), self._backlogs().lows(), done, self._loop.time())
         self._fetches[fetch] = None
         self._go_on([fetch])
@@ -80,7 +81,9 @@ class PageExchange:
         """A member wants a page; it is told if it is not here. Its messages may be in memory only, until now."""
         if page not in self._pages:
             self._backlogs().save_chunk(low)
-        stored = self._pages.stored(page)
+        self._pages.give(page, partial(self._give, node, page))
+
+    def _give(self, node: PeerNode, page: bytes, stored: bytes | None) -> None:
         self._send(node, {"type": "page", "page": page, "data": stored or b""})
         if stored is None:
             self.on_denied(page)
@@ -101,11 +104,11 @@ class PageExchange:
             log.warning("page not received", page=page.hex(), peer=str(fetch.node.id), reason=str(exc))
             fetch.is_refused = True
         else:
-            fetch.asked.discard(page)
             self.fetched_total += 1
+        fetch.asked.discard(page)
 
     def _go_on(self, fetches: Iterable[_Fetch]) -> None:
-        """Ask for more where there is room; finish what is complete or hopeless.
+        """Ask for more where there is room; finish what is complete, or is not answered.
 
         Who is told that a fetch is over may begin another one, which waits for its turn: thousands may end at once.
         """
@@ -140,7 +143,7 @@ class PageExchange:
         if fetch.lacking:
             # Nothing else may come that has what could not be written tried again.
             self._pages.try_again()
-        while fetch.lacking and len(fetch.asked) < WINDOW and not self._pages.is_busy() and fetch.outcome:
+        while fetch.lacking and len(fetch.asked) < WINDOW and not self._pages.is_busy() and not fetch.is_unanswered:
             page = fetch.lacking.popleft()
             if page in self._pages:
                 continue
@@ -172,10 +175,10 @@ class _Fetch:
 
     @property
     def outcome(self) -> bool | None:
-        """What `Done` is told; true as long as nothing speaks against it."""
+        """What `Done` is told."""
         return None if self.is_unanswered else not self.is_refused
 
     @property
     def is_over(self) -> bool:
-        """Whether all has come, or will not come."""
-        return not self.outcome or not (self.lacking or self.asked)
+        """Whether all has come that the member has, or the member is not heard."""
+        return self.is_unanswered or not (self.lacking or self.asked)

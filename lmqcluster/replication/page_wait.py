@@ -88,6 +88,9 @@ class PageWait:
     def close(self) -> None:
         """Wait for nothing any more."""
         self._requests.end()
+        self._stop_patience()
+
+    def _stop_patience(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
 
@@ -98,7 +101,7 @@ class PageWait:
             self._came(page)
         else:
             log.warning("a damaged page is needed, waiting for another member to send it", file=self._pages.path(page))
-            self._lost.replace(page)
+            self._lost.replace(page, is_urgent=True)
 
     def _came(self, page: bytes) -> None:
         self._given_up.discard(page)
@@ -111,6 +114,8 @@ class PageWait:
     def _denied(self, page: bytes) -> None:
         """All members that could be asked have said that they do not have the page."""
         if page in self._awaited:
+            # From now on it counts how the newer state comes.
+            self._stop_patience()
             self._requests.begin(self._give_up)
 
     def _give_up(self) -> None:

@@ -29,6 +29,7 @@ class SnapshotIntake:
 
     Attributes:
         is_installing: whether a snapshot that is complete is being loaded.
+        received_blocks: counts the blocks that have come, each one once for each transfer.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class SnapshotIntake:
         self._incoming: tuple[int, int, SnapshotReceiver] | None = None
         self._last_block: tuple[PeerNode, Message] | None = None
         self.is_installing = False
+        self.received_blocks = 0
 
     def take(self, node: PeerNode, message: Message) -> None:
         """A block came from the leader of the present term."""
@@ -103,6 +105,7 @@ class SnapshotIntake:
         if message["number"] == receiver.next_block:
             try:
                 receiver.take(message["number"], message["data"])
+                self.received_blocks += 1
             except ValueError:
                 self._drop_incoming()
                 return None

@@ -264,9 +264,21 @@ class SnapshotKeeper:
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    def read_block(self, info: SnapshotInfo, number: int) -> bytes:
-        """A block of a snapshot, checked, ready to be sent."""
-        return self._store.read_block(info, number)
+    def read_blocks(self, info: SnapshotInfo, numbers: range, done: Callable[[dict[int, bytes]], None]) -> None:
+        """See `SnapshotPort.read_blocks`."""
+        stored, blocks = self._store.find(info), dict[int, bytes]()
+
+        def work() -> None:
+            blocks.update((number, stored.read_block(number)) for number in numbers)
+
+        def read(error: Exception | None) -> None:
+            if error is not None:
+                self._owner.failed(error)
+            else:
+                self._owner.in_step(lambda: done(blocks))
+
+        # The same thread closes the file when it is of no use any more.
+        self._worker.run(work, read)
 
     async def take_portable(self, seconds: float) -> SnapshotInfo:
         """Take a snapshot now that needs no pages, and keep it for so long at least, though a newer one may come.
@@ -296,13 +308,27 @@ class SnapshotKeeper:
     async def _copy(self, info: SnapshotInfo) -> StoredSnapshot:
         return await asyncio.to_thread(self._store.write_portable, info, self._pages.read)
 
-    def portable_block(self, index: int, number: int) -> bytes | None:
-        """A block of the portable snapshot of that log entry; None if there is none, or it is not kept any more."""
+    async def portable_block(self, index: int, number: int) -> bytes | None:
+        """Read a block of the portable snapshot of that log entry; None if there is none, or it is not kept any more."""
         stored = self._copied(index)
-        if stored is not None:
-            return stored.read_block(number) if number < stored.info.blocks else None
-        held = next((info for info in self._held if info.index == index and not self._pages_of.get(info)), None)
-        return None if held is None or number >= held.blocks else self.read_block(held, number)
+        if stored is None:
+            held = next((info for info in self._held if info.index == index and not self._pages_of.get(info)), None)
+            stored = None if held is None else self._store.find(held)
+        if stored is None or number >= stored.info.blocks:
+            return None
+        read: asyncio.Future[bytes] = self._loop.create_future()
+        box: list[bytes] = []
+
+        def have_read(error: Exception | None) -> None:
+            if read.done():
+                return
+            if error is None:
+                read.set_result(box[0])
+            else:
+                read.set_exception(error)
+
+        self._worker.run(lambda: box.append(stored.read_block(number)), have_read)
+        return await read
 
     def _copied(self, index: int) -> StoredSnapshot | None:
         copy = self._portable.get(index)

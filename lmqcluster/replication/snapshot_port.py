@@ -47,8 +47,8 @@ class SnapshotPort(Protocol):
     def request(self) -> None:
         """A follower needs one that the log goes on from: take one soon, unless one is being taken."""
 
-    def read_block(self, info: SnapshotInfo, number: int) -> bytes:
-        """A block, ready to be sent."""
+    def read_blocks(self, info: SnapshotInfo, numbers: range, done: Callable[[dict[int, bytes]], None]) -> None:
+        """Read some blocks, ready to be sent; `done` is called at once, or at the beginning of a later step."""
 
     def receive(self, index: int, term: int) -> SnapshotReceiver:
         """Begin to receive one."""

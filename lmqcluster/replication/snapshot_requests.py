@@ -22,7 +22,7 @@ log = structlog.get_logger("lmq.pages")
 ASK_S = 1.0
 """From one request to the next."""
 PATIENCE_S = 60.0
-"""After so long without a newer state the node stops."""
+"""After so long in which nothing of a newer state has come the node stops."""
 
 
 class SnapshotRequests:
@@ -43,11 +43,15 @@ class SnapshotRequests:
         self._in_step = in_step
         self._loop = asyncio.get_running_loop()
         self._until_s = 0.0
+        self._received_blocks = 0
         self._in_vain: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, in_vain: Callable[[], None]) -> None:
-        """Have a snapshot sent that is newer than the state; `in_vain` is called if none comes."""
+        """Have a snapshot sent that is newer than the state; `in_vain` is called if none comes.
+
+        It may take any time to arrive, as long as it does arrive.
+        """
         if self._in_vain is None:
             log.warning("no member has a page that is needed, asking the leader for its state")
             self._in_vain = in_vain
@@ -71,6 +75,10 @@ class SnapshotRequests:
         in_vain = self._in_vain
         if in_vain is None:
             return
+        received_blocks = self._core.received_blocks()
+        if received_blocks != self._received_blocks or self._core.is_loading():
+            self._received_blocks = received_blocks
+            self._until_s = self._loop.time() + PATIENCE_S
         if self._loop.time() >= self._until_s or len(self._core.members()) <= 1:
             self.end()
             in_vain()

@@ -77,8 +77,8 @@ class InlineSnapshots:
         self._store.adopt(writer)
         self._remove_older()
 
-    def read_block(self, info: SnapshotInfo, number: int) -> bytes:
-        return self._store.read_block(info, number)
+    def read_blocks(self, info: SnapshotInfo, numbers: range, done: Callable[[dict[int, bytes]], None]) -> None:
+        done({number: self._store.read_block(info, number) for number in numbers})
 
     def receive(self, index: int, term: int) -> SnapshotReceiver:
         return _Receiver(self._store.receive(index, term))

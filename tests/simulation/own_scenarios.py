@@ -113,7 +113,7 @@ def _snapshot_messages(leader: Host) -> list[dict[str, Any]]:
             "number": number,
             "count": info.blocks,
             "last": leader.replica.journal.last_index,
-            "data": core._snapshots.read_block(info, number),
+            "data": core._snapshots._store.read_block(info, number),
         }
         for number in range(info.blocks)
     ]
@@ -270,7 +270,7 @@ def snapshot_under_load(subject: Subject) -> set[str]:
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (follower, other) = stage.elect()
-        well, leader.disk_s = leader.disk_s, (1.0, 2.0)
+        well, leader.disk_s = leader.disk_s, (0.5, 1.0)
         stage.cut([follower], [leader, other])
         for _ in range(20):
             stage.propose(leader, 10)

@@ -39,11 +39,14 @@ WRITE_BYTES = 1024 * 1024
 WANTED_MAX = 64
 """Most pages that wait to be read ahead of need."""
 _DAMAGED = ".damaged"
+GIVEN_MAX = 1_000
+"""Most pages that wait to be read for peers; they ask again."""
 _READ_BYTES_MAX = 64 * 1024 * 1024
 """Most bytes of pages that were read ahead of need."""
 _ZSTD_LEVEL = 1
 
 Done = Callable[[Exception | None], None]
+Given = Callable[[bytes | None], None]
 
 
 def page_payload(stored: bytes, page: bytes) -> bytes:
@@ -93,6 +96,9 @@ class PageFiles:
         # Those of them that wait for the thread, which is given one at a time so that what is needed first comes first.
         self._to_read: deque[bytes] = deque()
         self._reading: bytes | None = None
+        # Those that peers have asked for.
+        self._to_give: deque[tuple[bytes, Given]] = deque()
+        self._is_giving = False
         self._read: OrderedDict[bytes, bytes] = OrderedDict()
         self._read_bytes = 0
         self._pack = msgpack.Packer().pack
@@ -144,7 +150,7 @@ class PageFiles:
 
     def __contains__(self, page: bytes) -> bool:
         """Whether the page is here."""
-        return (page in self._sizes or page in self._unwritten) and page not in self.lost
+        return page in self._unwritten or (page in self._sizes and page not in self.lost)
 
     # --- the core's store -----------------------------------------------------------------------------------------
 
@@ -293,18 +299,35 @@ class PageFiles:
         payload = self._unwritten.get(page)
         return self._payload(page) if payload is None else payload
 
-    def stored(self, page: bytes) -> bytes | None:
-        """The page as it stands in its file, for a peer; None if it is not here, or damaged."""
-        payload = self._unwritten.get(page)
-        if payload is not None:
-            return _stored(payload)
+    def give(self, page: bytes, done: Given) -> None:
+        """Call `done` with the page as it stands in its file, for a peer; with None if it is not here, or damaged.
+
+        One is read at a time. If too many wait, `done` is never called.
+        """
         if page not in self:
-            return None
-        try:
-            return self._checked(page)[0]
-        except (OSError, ValueError) as exc:
-            self._lose(page, exc)
-            return None
+            done(None)
+        elif len(self._to_give) < GIVEN_MAX:
+            self._to_give.append((page, done))
+            self._give_next()
+
+    def _give_next(self) -> None:
+        if self._is_giving or not self._to_give:
+            return
+        self._is_giving = True
+        page, done = self._to_give.popleft()
+        payload, box = self._unwritten.get(page), list[bytes]()
+
+        def work() -> None:
+            box.append(self._checked(page)[0] if payload is None else _stored(payload))
+
+        def given(error: Exception | None) -> None:
+            self._is_giving = False
+            self._give_next()
+            if error is not None:
+                self._lose(page, error)
+            done(box[0] if box else None)
+
+        self._reader.run(work, given)
 
     def add(self, page: bytes, stored: bytes) -> None:
         """Keep a page of a peer.

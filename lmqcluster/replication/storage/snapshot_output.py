@@ -55,6 +55,7 @@ class _Output(ABC):
         self._failed = False
         self._finished = False
         self._file: DiskFile | None = None
+        self._whole: StoredSnapshot | None = None
         self._offsets = array("Q", [len(PREFIX)])
         self._synced = 0
 
@@ -91,7 +92,9 @@ class _Output(ABC):
     def _complete(self) -> StoredSnapshot:
         if not self._finished or self._failed or self._abandoned or self._file is None:
             raise RuntimeError(f"the snapshot {self.name} is not complete")
-        return self._stored(self._file, self.name)
+        if self._whole is None:
+            self._whole = self._stored(self._file, self.name)
+        return self._whole
 
     @abstractmethod
     def _header(self) -> Header:

@@ -127,7 +127,7 @@ class SnapshotStore:
         Raises:
             LookupError: it has been removed.
         """
-        self._find(info)
+        self.find(info)
         self._pins[info] += 1
 
     def unpin(self, info: SnapshotInfo) -> None:
@@ -143,7 +143,7 @@ class SnapshotStore:
             DamagedFileError: it is damaged.
             LookupError: the snapshot has been removed, or there is no such block.
         """
-        return self._find(info).read_block(number)
+        return self.find(info).read_block(number)
 
     def records(self, info: SnapshotInfo) -> Iterator[Any]:
         """Yield the records, verifying all that is read, with one block in memory at a time.
@@ -152,7 +152,7 @@ class SnapshotStore:
             DamagedFileError: it is damaged, which may show after many records.
             LookupError: the snapshot has been removed.
         """
-        return self._find(info).records()
+        return self.find(info).records()
 
     def write_portable(self, info: SnapshotInfo, payload: Payload) -> StoredSnapshot:
         """Copy a snapshot into one that names no pages; may run on another thread while the snapshot is kept.
@@ -161,7 +161,7 @@ class SnapshotStore:
             OSError: it cannot be written.
             DamagedFileError, ValueError: the snapshot or a page is damaged.
         """
-        stored = self._find(info)
+        stored = self.find(info)
         header = Header(info.index, info.term, dict(info.members), info.created_us)
         return write_portable(self._disk, _portable_name(info), header, stored.records(), payload)
 
@@ -170,7 +170,12 @@ class SnapshotStore:
         stored.close()
         self._disk.remove(_portable_name(stored.info))
 
-    def _find(self, info: SnapshotInfo) -> StoredSnapshot:
+    def find(self, info: SnapshotInfo) -> StoredSnapshot:
+        """The open file of a snapshot, for as long as it is kept.
+
+        Raises:
+            LookupError: it has been removed.
+        """
         stored = self._stored.get(info)
         if stored is None:
             raise LookupError(f"the snapshot {info.file} has been removed")

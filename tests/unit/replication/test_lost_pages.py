@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,12 @@ from lmqcluster.replication import lost_pages, page_exchange
 from lmqcluster.replication.lost_pages import LostPages
 from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.page_exchange import PageExchange
+from lmqcluster.replication.storage import page_files
 from lmqcluster.replication.storage.disk import Folder
 from lmqcluster.replication.storage.page_files import PageFiles
 from lmqcluster.replication.storage.worker import ThreadWorker
+from tests.simulation.disk import SimDisk
+from tests.unit.replication.test_page_files import Turns
 
 A, B = PeerNode("a", "h:1"), PeerNode("b", "h:2")
 DEADLINE_S = 60.0
@@ -29,7 +33,7 @@ class Owner:
         self.worker = ThreadWorker("pages")
         theirs = PageFiles(Folder(folder / "theirs"), self.worker, sync=False)
         self.page = theirs.save([[1], [b"body"]])
-        self.stored = theirs.stored(self.page) or b""
+        self.stored = page_files._stored(theirs.read(self.page))
         self.pages = PageFiles(Folder(folder / "ours"), self.worker, sync=False)
         self.asked: asyncio.Queue[PeerNode] = asyncio.Queue()
         self.held: list[bool] = []
@@ -135,3 +139,54 @@ def test_who_is_asked_for_what_is_missing(
         owner.close()
 
     asyncio.run(main())
+
+
+COUNT = 300
+
+
+def test_hundreds_of_damaged_pages_are_asked_for_together(tmp_path: Path) -> None:
+    """The table of what is in memory is made a few times, and a page that is needed at once is among the first."""
+
+    async def scenario() -> None:
+        owner = Owner(tmp_path)
+        owner.close()
+        disk, tables, asked = SimDisk(random.Random(1)), [0], list[bytes]()
+        turns = Turns()
+        pages = PageFiles(disk, turns, sync=False)
+        wanted = [pages.save([[number]]) for number in range(COUNT)]
+        turns.all()
+        whole = {page: page_files._stored(pages.read(page)) for page in wanted}
+
+        def lows() -> dict[bytes, int]:
+            tables[0] += 1
+            return {}
+
+        def send(_node: PeerNode, message: dict[str, Any]) -> bool:
+            asked.append(message["page"])
+            return True
+
+        backlogs = SimpleNamespace(lows=lows)
+        exchange = PageExchange(pages, lambda: backlogs, send)  # type: ignore[arg-type,return-value]
+        lost = LostPages(owner, pages, exchange, [], owner.need_snapshot)
+        replaced: list[bytes] = []
+        lost.on_replaced = replaced.append
+        for page in wanted:
+            disk.lose(f"{page.hex()}.page")
+        pages.scrub()
+        turns.all()
+        assert pages.lost == set(wanted)
+        urgent = wanted[-1]
+        lost.replace(urgent, is_urgent=True)
+        for page in asked:
+            # What is answered has more asked for.
+            exchange.answered(A, page, whole[page])
+            turns.all()
+        assert sorted(replaced) == sorted(wanted)
+        assert not pages.lost
+        assert len(asked) == COUNT
+        assert asked.index(urgent) <= lost_pages.ROUND_PAGES + page_exchange.WINDOW
+        assert tables[0] <= COUNT / lost_pages.ROUND_PAGES + 2
+        lost.close()
+        exchange.close()
+
+    asyncio.run(scenario())

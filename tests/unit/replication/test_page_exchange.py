@@ -6,13 +6,17 @@ import asyncio
 import random
 from typing import Any
 
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.backlog import ChunkSizes
 from lmqcluster.core.backlogs import Backlogs
 from lmqcluster.core.stock import Stock
+from lmqcluster.replication import page_exchange
 from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.page_exchange import PageExchange
 from lmqcluster.replication.storage import page_files
 from lmqcluster.replication.storage.page_files import PageFiles
 from lmqcluster.replication.storage.worker import AtOnce
+from tests.property.driver import Driver
 from tests.simulation.disk import SimDisk
 
 PEER = PeerNode("a" * 32, "127.0.0.1:1")
@@ -48,7 +52,7 @@ def test_a_fetch_goes_on_when_a_disk_that_was_full_has_room_again() -> None:
         disk.full = False
         async with asyncio.timeout(5):
             assert (await asked)["page"] == wanted
-            exchange.answered(PEER, wanted, theirs.stored(wanted) or b"")
+            exchange.answered(PEER, wanted, page_files._stored(theirs.read(wanted)))
             assert await done
         exchange.close()
 
@@ -83,8 +87,86 @@ def test_thousands_of_pages_are_asked_of_the_next_member_when_one_is_gone() -> N
         exchange.link_changed(PEER)
         assert asked == [(OTHER, page) for page in wanted]
         for page in wanted:
-            exchange.answered(OTHER, page, theirs.stored(page) or b"")
+            exchange.answered(OTHER, page, page_files._stored(theirs.read(page)))
         assert outcomes == [True] * count
+        exchange.close()
+
+    asyncio.run(scenario())
+
+
+def test_messages_and_bodies_that_a_member_has_in_memory_become_pages_when_they_are_asked_for() -> None:
+    """Pages of messages and of bodies are called by numbers of different signs."""
+
+    async def scenario() -> None:
+        here, there = Holder(resident_bytes_max=0), Holder(resident_bytes_max=1 << 30)
+        wanted = set(here.machine.backlogs.pages())
+        assert {low > 0 for low in here.machine.backlogs.lows().values()} == {True, False}
+        assert not len(there.files)
+        _, files = _files()
+
+        def ask(_node: PeerNode, message: dict[str, Any]) -> bool:
+            asyncio.get_running_loop().call_soon(there.exchange.asked, PEER, message["page"], message["low"])
+            return True
+
+        def answer(_node: PeerNode, message: dict[str, Any]) -> bool:
+            asyncio.get_running_loop().call_soon(exchange.answered, PEER, message["page"], message["data"])
+            return True
+
+        exchange = PageExchange(files, lambda: here.machine.backlogs, ask)
+        there.exchange = PageExchange(there.files, lambda: there.machine.backlogs, answer)
+        done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        exchange.fetch(PEER, wanted, done.set_result)
+        async with asyncio.timeout(30):
+            assert await done
+        assert all(page in files for page in wanted)
+        exchange.close()
+
+    asyncio.run(scenario())
+
+
+class Holder:
+    """A member with a long line of messages, and long bodies of others with priorities."""
+
+    exchange: PageExchange
+
+    def __init__(self, *, resident_bytes_max: int) -> None:
+        _, self.files = _files()
+        driver = Driver(version=Machine.VERSION_MAX)
+        self.machine = driver.machine
+        backlogs = self.machine.backlogs
+        backlogs.store, backlogs.resident_bytes_max = self.files, resident_bytes_max
+        backlogs.sizes = ChunkSizes(
+            head_messages=4, head_messages_min=4, messages=3, bytes=200, body=1, gather_bytes=0, gather_bytes_all=0
+        )
+        for number in range(30):
+            driver.push(b"plain", b"%d" % number)
+            traits = [-1, 0, 0, 1, b"", b""]
+            driver.do(Op.PUSH_TRAITS, b"rich", [[b"%050d" % number, None, [], None, traits]])
+        backlogs.page_out(100)
+
+
+def test_what_a_member_does_not_have_keeps_nothing_else_from_coming() -> None:
+    """The questions are few, and the tables that they need are made once for all of them."""
+
+    async def scenario() -> None:
+        _, theirs = _files()
+        wanted = [theirs.save([[number]]) for number in range(20)]
+        _, files = _files()
+        asked: list[bytes] = []
+
+        def send(_node: PeerNode, message: dict[str, Any]) -> bool:
+            asked.append(message["page"])
+            return True
+
+        exchange = PageExchange(files, lambda: Backlogs(Stock()), send)
+        outcomes: list[bool | None] = []
+        exchange.fetch(PEER, wanted, outcomes.append)
+        for count, page in enumerate(wanted):
+            assert asked == wanted[: count + page_exchange.WINDOW]
+            data = b"" if count == 3 else page_files._stored(theirs.read(page))
+            exchange.answered(PEER, page, data)
+        assert outcomes == [False]
+        assert [page in files for page in wanted] == [number != 3 for number in range(20)]
         exchange.close()
 
     asyncio.run(scenario())

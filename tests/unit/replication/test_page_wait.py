@@ -16,12 +16,16 @@ from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.page_exchange import PageExchange
 from lmqcluster.replication.page_wait import PageWait
 from lmqcluster.replication.snapshot_requests import SnapshotRequests
+from lmqcluster.replication.storage import page_files
 from lmqcluster.replication.storage.page_files import PREFIX, SUFFIX, PageFiles
 from tests.simulation.disk import SimDisk
 from tests.unit.replication.test_page_files import Turns
 
 LEADER = PeerNode("leader", "h:1")
 DEADLINE_S = 30.0
+PATIENCE_S = 0.05
+ROUNDS = 50
+"""Ten times the patience in requests for a newer state."""
 
 
 class Core:
@@ -29,8 +33,8 @@ class Core:
 
     def __init__(self) -> None:
         self.needs_snapshot = False
-        self.leads = False
-        self.transfers = 0
+        self.leads = self.loads = False
+        self.transfers = self.blocks = 0
 
     def is_leader(self) -> bool:
         return self.leads
@@ -43,6 +47,12 @@ class Core:
 
     def applied_index(self) -> int:
         return 7
+
+    def received_blocks(self) -> int:
+        return self.blocks
+
+    def is_loading(self) -> bool:
+        return self.loads
 
     def transfer_leadership(self) -> bool:
         self.transfers += 1
@@ -59,7 +69,7 @@ class Member:
         self.pages = PageFiles(self.disk, self.turns, sync=False)
         self.page = self.pages.save([[b"body"]])
         self.turns.all()
-        self.stored = self.pages.stored(self.page) or b""
+        self.stored = page_files._stored(self.pages.read(self.page))
         self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.woken = asyncio.Event()
         self.core = Core()
@@ -188,6 +198,22 @@ async def no_state_comes(member: Member) -> None:
     assert not member.core.needs_snapshot
 
 
+async def state_comes_slowly(member: Member) -> None:
+    """As long as blocks of a newer state come, or it is being loaded, that is waited for."""
+    await member.waits_for_a_damaged_page()
+    member.exchange.answered(LEADER, member.page, b"")
+    for _ in range(ROUNDS):
+        assert (await member.sent.get())["type"] == "snapshot_request"
+        member.core.blocks += 1
+        assert member.wait.is_on
+    member.core.loads = True
+    for _ in range(ROUNDS):
+        assert (await member.sent.get())["type"] == "snapshot_request"
+        assert member.wait.is_on
+    member.core.loads = False
+    await member.woken.wait()
+
+
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -199,13 +225,17 @@ async def no_state_comes(member: Member) -> None:
         comes_after_all,
         leads,
         no_state_comes,
+        state_comes_slowly,
     ],
 )
 def test_what_is_waited_for(monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Member], Any]) -> None:
     monkeypatch.setattr(snapshot_requests, "ASK_S", 0.01)
+    if scenario in (no_state_comes, state_comes_slowly):
+        monkeypatch.setattr(snapshot_requests, "PATIENCE_S", PATIENCE_S)
     if scenario is no_state_comes:
-        monkeypatch.setattr(snapshot_requests, "PATIENCE_S", 0.05)
         monkeypatch.setattr(page_wait, "PATIENCE_S", DEADLINE_S)
+    if scenario is state_comes_slowly:
+        monkeypatch.setattr(page_wait, "PATIENCE_S", PATIENCE_S * ROUNDS / 5)
 
     async def main() -> None:
         member = Member()

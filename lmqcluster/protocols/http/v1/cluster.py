@@ -99,7 +99,7 @@ class ClusterRoutes:
         """One block of a snapshot that was asked for in the last ten minutes."""
         if not (index.isdigit() and number.isdigit() and len(index) < 20 and len(number) < 20):
             raise LmqError("bad_request", "a snapshot's index and a block's number are digits")
-        block = self._node.snapshot_block(int(index), int(number))
+        block = await self._node.snapshot_block(int(index), int(number))
         if block is None:
             raise LmqError("not_found", f"there is no block {int(number)} of a snapshot of entry {int(index)} at hand")
         return Reply(200, _BLOCK, block)
