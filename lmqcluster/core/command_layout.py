@@ -150,6 +150,11 @@ def taken_to(command: Command) -> tuple[bytes, bytes | None, int]:
     return command[QUEUE], label, max(0, min(command[place], _MOVED_MAX))
 
 
+def sent_to(command: Command) -> bytes:
+    """To which queue a `move` or `redrive` takes messages; empty for where each came from."""
+    return command[TARGET] if type(command[TARGET]) is bytes else b""
+
+
 def given_back(command: Command) -> tuple[bytes, list[int]]:
     """In which queue a command gives deliveries back, and which; an empty name for none."""
     is_one = isinstance(command[OP], int) and command[OP] in _GIVES_BACK and len(command) > NUMBERS
@@ -402,8 +407,8 @@ def withdraw(queue: bytes, label: bytes) -> Command:
     return [Op.WITHDRAW, queue, label]
 
 
-def redrive(queue: bytes, destination: bytes, label: bytes) -> Command:
-    """Send messages back; wants a limit."""
+def redrive(queue: bytes, destination: bytes | list[bytes], label: bytes) -> Command:
+    """Send messages back, those from a list of queues only if it is one; wants a limit."""
     return [Op.REDRIVE, queue, destination, label]
 
 

@@ -100,8 +100,8 @@ class Op(IntEnum):
     WITHDRAW = (
         64  # v3: queue, label, limit -> how many waiting messages were removed, or None if there is no such queue
     )
-    # v3: queue, destination or empty for where they came from, label or empty for all, limit -> how many were sent back, or
-    # None if there is no such queue
+    # v3: queue, destination, empty for where they came from, or list of queues of which the next must come from one, label or
+    # empty for all, limit -> how many were sent back, or None if there is no such queue
     REDRIVE = 65
     BIND = 66  # v3: source, target -> whether it is new; makes the target, and the source if need be
     UNBIND = 67  # v3: source, target -> whether there was a binding

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import Any
 
 from .commands import Delivered, Place, PushFlag
 from .intake import PLAIN_PUSH, Push
 from .items import Item, checked_item
+from .message import RichMessage
 from .numbered_pushes import checked_numbers, store_once
 from .operations import check_limit
 from .push_plan import PushPlan
@@ -146,30 +147,40 @@ class TraitCommands:
         queue.withdrawn_total += len(found)
         return len(found)
 
-    def redrive(self, name: bytes, destination: bytes, label: bytes, limit: int) -> int | None:
+    def redrive(self, name: bytes, destination: bytes | list[bytes], label: bytes, limit: int) -> int | None:
         """Send up to `limit` messages that the cluster has put here back, or elsewhere; None if there is no such queue.
 
-        Each goes as a fresh message, with its label, group and priority. Limits do not keep it out.
+        Each goes as a fresh message, with its label, group and priority. Limits do not keep it out. Where the destination is a
+        list, messages go back as long as they came from one of these queues.
 
         Raises:
             ValueError: an argument is out of range, or the destination is the queue itself.
         """
         check_limit(limit)
-        if destination == name:
+        sources = {_checked_text(one) for one in destination} if isinstance(destination, list) else None
+        target = destination if isinstance(destination, bytes) else b""
+        if target == name:
             raise ValueError("messages cannot be sent back to the queue in which they are")
         state = self._state
         queue = state.existing(name)
         if queue is None:
             return None
         found = [] if queue.rich is None else queue.rich.moved(_checked_text(label), limit)
-        if destination:
-            state.queue(destination)
+        if sources is not None:
+            found = list(takewhile(lambda message: _source(message) in sources, found))
+        if target:
+            state.queue(target)
         queue.remove(found, state.now_us)
         queue.moved_out_total += len(found)
         for message in found:
-            assert message.traits.origin is not None  # noqa: S101 - for the type checker
-            state.exits.send(queue, message, destination or message.traits.origin.queue)
+            state.exits.send(queue, message, target or _source(message))
         return len(found)
+
+
+def _source(message: RichMessage) -> bytes:
+    """Return from where the cluster has moved a message."""
+    assert message.traits.origin is not None  # noqa: S101 - for the type checker
+    return message.traits.origin.queue
 
 
 def _all_stored(first: int, count: int) -> list[tuple[int, int]]:
@@ -235,5 +246,5 @@ def checked_time(time_us: Any) -> int:
 
 def _checked_text(text: Any) -> bytes:
     if type(text) is not bytes or len(text) > _TEXT_BYTES_MAX:
-        raise ValueError(f"a label and a group must be at most {_TEXT_BYTES_MAX} bytes")
+        raise ValueError(f"a label, a group or the name of a queue must have at most {_TEXT_BYTES_MAX} bytes")
     return text

@@ -107,6 +107,45 @@ def test_deleting_a_token_ends_what_its_holders_wait_for(tmp_path: Path) -> None
     run(main)
 
 
+@pytest.mark.parametrize("protocol", ["http", "rpc"])
+def test_dead_letters_go_back_only_where_the_token_may_write(tmp_path: Path, protocol: str) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            tenant = await guarded.token("tenant", "admin", "^mine")
+            admin, rpc = await guarded.connect(ADMIN), await guarded.connect(tenant)
+
+            async def bury(queue: str) -> None:
+                for call in (
+                    ("update_props", queue, {"retry": 0, "dead_letter_queue": "mine.dead"}),
+                    ("push", queue, "x"),
+                ):
+                    assert await admin.call(*call) == (None, b"ok")
+                message_id = (await admin.call("pull", queue, 5))[1][b"id"]
+                assert (await admin.call("release", queue, message_id))[0] is None
+
+            async def send_back() -> str:
+                if protocol == "rpc":
+                    error, result = await rpc.call("redrive", "mine.dead")
+                    return f"sent {result}" if error is None else error.decode()
+                status, _, text = await guarded.ask("POST", "/v1/queues/mine.dead/redrive", tenant, json={})
+                return f"sent {json.loads(text)['redriven']}" if status == 200 else json.loads(text)["code"]
+
+            async def sizes() -> list[tuple[str, int]]:
+                queues = json.loads((await guarded.ask("GET", "/v1/queues", ADMIN))[2])["queues"]
+                return [(queue["name"], queue["ready"]) for queue in queues]
+
+            await bury("mine.jobs")
+            assert await send_back() == "sent 1"
+            assert await sizes() == [("mine.dead", 0), ("mine.jobs", 1)]
+            await bury("theirs")
+            assert (await send_back()).startswith("forbidden")
+            assert await sizes() == [("mine.dead", 1), ("mine.jobs", 1), ("theirs", 0)]
+            assert await admin.call("redrive", "mine.dead") == (None, 1)
+            assert (await sizes())[-1] == ("theirs", 1)
+
+    run(main)
+
+
 def test_a_token_expires(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:

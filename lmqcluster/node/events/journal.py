@@ -73,7 +73,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
-from ...core.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, TARGET
+from ...core.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, sent_to
 from ...core.commands import COPIES, PULLS, Command, Delivered
 from ...core.notices import Pushed as StoredLater
 from ...core.transactions import single_commands
@@ -194,7 +194,7 @@ class EventJournal:
                     others.append(Purged(command[QUEUE], result, _REMOVALS[op]))
             elif op in _MOVES:
                 if result:
-                    others.append(Moved(command[QUEUE], command[TARGET], result, _MOVES[op]))
+                    others.append(Moved(command[QUEUE], sent_to(command), result, _MOVES[op]))
             else:
                 _note_offers(offered, command, result)
         for notice in applied.notices:

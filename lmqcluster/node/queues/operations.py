@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ...core import Op, Queue
+from ...core import Op, Queue, Role
 from ...core import command_layout as layout
 from ...core.commands import Command
 from ...core.operations import STEP_MAX
@@ -17,6 +17,9 @@ from ...wire.limits import NAME_BYTES_MAX
 from .listing import each_queue
 from .naming import no_queue
 from .proposals import Proposals
+
+if TYPE_CHECKING:
+    from ..access.access import Principal
 
 __all__ = ["QueueOperations"]
 
@@ -134,23 +137,68 @@ class QueueOperations:
         *,
         label: bytes = b"",
         count: int | None = None,
-        owner: bytes = b"",
+        principal: Principal,
     ) -> Coroutine[Any, Any, int]:
         """Send up to `count` messages (None: all) that the cluster has put here back to where they came from, or elsewhere.
 
-        Only those with the label are sent, if one is given. Each goes as a fresh message, with its label, group and priority.
+        Only those with the label are sent, if one is given. Each goes as a fresh message, with its label, group and priority. The
+        principal has to be allowed to write where they go; one that covers only some queues sees what is known here first, so
+        its first command is sent a little later.
 
         Raises:
-            LmqError: at once: ``bad_name``, or ``bad_request`` if an argument is out of range or both queues are one.
+            LmqError: at once: ``bad_name``, ``forbidden``, or ``bad_request`` if an argument is out of range or both queues are
+                one.
         """
         if destination is not None:
-            self._proposals.check_name(destination, owner)
+            principal.require(Role.WRITE, destination)
+            self._proposals.check_name(destination, principal.owner)
         if queue == destination:
             raise LmqError("bad_request", "messages cannot be sent back to the queue in which they are")
         if label:
             _check_label(label)
         self._proposals.check_version(3)
+        if destination is None and not principal.everywhere:
+            return self._redrive_allowed(queue, label, _checked_count(count), principal)
         return self._repeat(layout.redrive(queue, destination or b"", label), _checked_count(count))
+
+    async def _redrive_allowed(self, queue: bytes, label: bytes, count: int, principal: Principal) -> int:
+        """Send messages back, each step after a look at where they would go.
+
+        Raises:
+            LmqError: ``forbidden``; ``unknown_outcome`` if some were sent before.
+        """
+        await self._proposals.look_up()
+        done, left = 0, min(count, self._size(queue))
+        while True:
+            step = min(left, STEP_MAX)
+            try:
+                sources = self._sources(queue, label, step)
+                for source in sources:
+                    principal.require(Role.WRITE, source)
+            except LmqError as exc:
+                if not done:
+                    raise
+                raise LmqError(
+                    "unknown_outcome", f"{done} messages were sent back before this: {exc.message}", retryable=False
+                ) from exc
+            command = layout.redrive(queue, sources, label)
+            gone = await self._next(command, step, done) if done else await self._first(command, step)
+            done, left = done + gone, left - gone
+            # One that came from elsewhere meanwhile stops it too.
+            if gone < step or left <= 0:
+                return self._told(command, done)
+
+    def _sources(self, queue: bytes, label: bytes, most: int) -> list[bytes]:
+        """Return from which queues the messages came that would be sent back next."""
+        found = self._proposals.machine().queues.get(queue)
+        moved = [] if found is None or found.rich is None else found.rich.moved(label, most)
+        return sorted({message.traits.origin.queue for message in moved if message.traits.origin is not None})
+
+    async def _first(self, command: Command, step: int) -> int:
+        gone = await self._send(layout.with_limit(command, max(1, step)))
+        if gone is None:
+            raise no_queue(command[layout.QUEUE])
+        return int(gone)
 
     def bind(self, source: bytes, target: bytes, owner: bytes = b"") -> Coroutine[Any, Any, bool]:
         """Have a copy of what is pushed to one queue stored in another in the same step; False if it was so before.

@@ -74,7 +74,7 @@ def _redrive(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any
         destination,
         label=label_of(options, b"label"),
         count=integer_of(options, b"max"),
-        owner=connection.kept_for(),
+        principal=connection.known_principal(),
     )
 
 

@@ -313,6 +313,20 @@ def test_an_exhausted_message_becomes_a_dead_letter_and_can_be_sent_back(driver:
     assert (again[3].content, again[3].traits) == (b"poison", (3, 0, b"l", b"g", None))
 
 
+def test_what_comes_from_elsewhere_ends_a_step_that_names_its_sources(driver: Driver) -> None:
+    for queue in (Q, Q, b"other", Q):
+        driver.set(queue, retry=0, dead_letter_queue="dead")
+        push(driver, b"letter", queue=queue)
+        driver.nack(queue, driver.pull_one(queue)[1])
+    assert driver.do(Op.REDRIVE, DEAD, [], b"", 10) == 0
+    assert driver.do(Op.REDRIVE, DEAD, [Q, b"unknown"], b"", 10) == 2
+    assert (driver.size(Q), driver.size(b"other"), driver.size(DEAD)) == (2, 0, 2)
+    assert b"unknown" not in driver.machine.queues
+    assert driver.do(Op.REDRIVE, DEAD, [Q, b"other"], b"", 10) == 2
+    (refused,) = driver.batch([Op.REDRIVE, DEAD, [[]], b"", 10])
+    assert isinstance(refused, Fault)
+
+
 def test_only_what_the_cluster_has_moved_is_sent_back(driver: Driver) -> None:
     driver.set(Q, retry=0, dead_letter_queue="dead")
     driver.push(Q, b"letter")

@@ -82,8 +82,8 @@ class QueueOperationRoutes:
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "label", "max"})
         destination = _other_queue(request, body, "to") if "to" in body else None
         label = text_of(body.get("label"), "label", TEXT_BYTES_MAX) or b""
-        owner = request.principal.owner
-        sent = await self._operations.redrive(name, destination, label=label, count=_count(body), owner=owner)
+        who = request.principal
+        sent = await self._operations.redrive(name, destination, label=label, count=_count(body), principal=who)
         return reply_media(request).reply({"redriven": sent})
 
     async def bind(self, request: Request, name: bytes) -> Reply:
