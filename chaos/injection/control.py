@@ -7,6 +7,7 @@ import mmap
 import struct
 from enum import IntEnum
 from pathlib import Path
+from typing import Literal
 
 __all__ = ["Control"]
 
@@ -23,6 +24,8 @@ class _Field(IntEnum):
     CLOCK_OFFSET_NS = 4
     SYNCS_LIE = 5
     SYNCS_SEEN = 6
+    READS_HANG = 7
+    READS_HUNG = 8
 
 
 class Control:
@@ -62,13 +65,24 @@ class Control:
     def mend(self) -> None:
         """Everything works again; a wall clock that has jumped is right again."""
         for field in _Field:
-            if field is not _Field.SYNCS_SEEN:
+            if field not in (_Field.SYNCS_SEEN, _Field.READS_HUNG):
                 self._set(field, 0)
 
     @property
     def syncs_seen(self) -> int:
         """Syncs that the node has asked for."""
         value: int = _FIELD.unpack_from(self._page, _Field.SYNCS_SEEN * _FIELD.size)[0]
+        return value
+
+    def hang_reads(self, kind: Literal["snapshots", "pages"] | None) -> None:
+        """Let reads of such files not end, and those of other kinds, or of all, go on."""
+        self._set(_Field.READS_HUNG, 0)
+        self._set(_Field.READS_HANG, {None: 0, "snapshots": 1, "pages": 2}[kind])
+
+    @property
+    def reads_hung(self) -> int:
+        """How many reads hang, or have hung, since `hang_reads`."""
+        value: int = _FIELD.unpack_from(self._page, _Field.READS_HUNG * _FIELD.size)[0]
         return value
 
     def _set(self, field: _Field, value: int) -> None:

@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 /* Fields of the shared page; control.py has the same order. */
-enum { SYNC_DELAY_US, SYNC_ERRNO, SPACE_LIMITED, SPACE_LEFT, CLOCK_OFFSET_NS, SYNCS_LIE, SYNCS_SEEN, FIELDS };
+enum { SYNC_DELAY_US, SYNC_ERRNO, SPACE_LIMITED, SPACE_LEFT, CLOCK_OFFSET_NS, SYNCS_LIE, SYNCS_SEEN, READS_HANG, READS_HUNG, FIELDS };
 
 /* Kinds of records in the undo log; power.py reads them. */
 enum { WRITE = 1, CREATE = 2, RENAME = 3, UNLINK = 4, SYNC = 5 };
@@ -432,6 +432,33 @@ int unlink(const char *path)
     int result = real_unlink(path);
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+/* --- reads ------------------------------------------------------------------------------------------------------------------- */
+
+ssize_t pread64(int fd, void *bytes, size_t count, off64_t offset)
+{
+    static ssize_t (*real_pread64)(int, void *, size_t, off64_t);
+    struct timespec pause = {0, 5000000};
+    if (!real_pread64) REAL(pread64);
+    /* 1 for reads of snapshots, 2 for reads of pages. */
+    int64_t kind = control[READS_HANG];
+    if (kind) {
+        char link[64], path[PATH_MAX];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, path, sizeof path - 1);
+        path[length < 0 ? 0 : length] = 0;
+        if (strstr(path, kind == 1 ? ".snap" : ".page")) {
+            __atomic_fetch_add((int64_t *)&control[READS_HUNG], 1, __ATOMIC_RELAXED);
+            while (control[READS_HANG] == kind) nanosleep(&pause, NULL);
+        }
+    }
+    return real_pread64(fd, bytes, count, offset);
+}
+
+ssize_t pread(int fd, void *bytes, size_t count, off_t offset)
+{
+    return pread64(fd, bytes, count, offset);
 }
 
 /* --- syncs ------------------------------------------------------------------------------------------------------------------- */

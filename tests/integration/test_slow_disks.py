@@ -13,7 +13,8 @@ from lmqcluster_chaos.injection.tools import interposer
 from lmqcluster import Client
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX
 
-from .cluster import Cluster, NodeProcess
+from .cluster import Cluster, NodeProcess, wait_for
+from .test_durability_restart import CUT_BYTES, snapshot
 
 TIMEOUT_S = 120.0
 SLOW_S = 1.5
@@ -23,6 +24,8 @@ PIECE_S = 0.25
 VOTE_S = 1.0
 """For one sync, of which a vote takes several."""
 HUNG_S = 15.0
+LINE_BODY_BYTES = 200_000
+BATCH = 20
 
 
 class Disks:
@@ -112,3 +115,25 @@ def test_a_leader_is_elected_though_a_vote_takes_longer_than_an_election_time(tm
             client.push("q", b"after")
             assert [message.content for message in client.pull_many("q", 2)] == [b"before", b"after"]
         disks.slow(0.0)
+
+
+def test_a_read_for_another_member_that_hangs_stops_nothing(disks: Disks) -> None:
+    """A member that was away gets blocks of the leader's snapshot, and then the pages that it names."""
+    leader, late = disks.cluster.leader(), disks.cluster.followers()[0]
+    others = [node for node in disks.cluster.nodes if node is not late]
+    control = disks.controls[leader.name]
+    late.kill()
+    with Client(leader.rpc, timeout_s=TIMEOUT_S) as client:
+        for _ in range(CUT_BYTES // (BATCH * LINE_BODY_BYTES)):
+            client.push_many("line", [bytes(LINE_BODY_BYTES)] * BATCH)
+        for node in others:
+            snapshot(node)
+        before = {node.get_json("/v1/cluster")["term"] for node in others}
+        control.hang_reads("snapshots")
+        late.start(wait=False)
+        for next_kind in ("pages", None):
+            wait_for(lambda: control.reads_hung, "a read that hangs")
+            client.push("q", b"meanwhile")
+            control.hang_reads(next_kind)
+    late.wait_ready()
+    assert disks.terms() == before
