@@ -8,7 +8,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +20,7 @@ from lmqcluster_cli.admin.program import cli
 from lmqcluster_cli.shared.errors import CliError
 
 from lmqcluster import Client, LmqError
+from lmqcluster.node.access.tls import ServerTls
 from lmqcluster.node.config import ConfigError
 from lmqcluster.node.config_load import load_config
 
@@ -195,6 +196,34 @@ def test_certificate_and_token_are_reloaded_without_a_restart(tmp_path: Path) ->
         wait_for(lambda: "keeping the old ones" in node.process.log(), "the node complains")
         assert node.serial(node.process.http) == renewed
         assert node.process.stop() == 0
+
+
+CBC = "ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA384"
+AEAD = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-CHACHA20-POLY1305"
+
+
+@pytest.mark.parametrize(
+    ("ciphers", "version"), [(CBC, None), (AEAD, "TLSv1.2"), (f"{CBC}:{AEAD}", "TLSv1.2"), ("AES256-GCM-SHA384", None)]
+)
+def test_version_1_2_has_authenticated_encryption_and_forward_secrecy(
+    tmp_path: Path, ciphers: str, version: str | None
+) -> None:
+    init("n1", "--dir", str(tmp_path))
+    served = ServerTls(tmp_path / "n1.crt", tmp_path / "n1.key", None).context
+    context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(ciphers)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    server = served.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for side in (client, server) * 3:
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    except ssl.SSLError:
+        assert version is None
+    else:
+        assert (client.version(), server.version()) == (version, version)
 
 
 def test_clients_can_be_asked_for_a_certificate_too(tmp_path: Path) -> None:

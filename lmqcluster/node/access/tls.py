@@ -52,6 +52,8 @@ class ServerTls:
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # For version 1.2, as in 1.3: forward secrecy, and encryption that is authenticated by itself.
+        context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
         # One host name in the certificate is as good as another; compression and renegotiation are off by default.
         try:
             context.load_cert_chain(self._cert, self._key, _no_password)
