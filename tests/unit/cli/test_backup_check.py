@@ -13,7 +13,7 @@ import msgpack
 import pytest
 from lmqcluster_cli.shared.errors import ExitCode
 
-from lmqcluster.core import Machine
+from lmqcluster.core import Machine, Op
 from lmqcluster.core.snapshot import with_salt
 from lmqcluster.replication import backup_check, offline
 from lmqcluster.replication.storage.disk import DamagedFileError, Folder
@@ -26,6 +26,7 @@ from lmqcluster.replication.storage.snapshot_file import (
     encode_block,
     parse_head,
 )
+from lmqcluster.wire.values import Scan
 
 ADDRESS_SPACE_MAX = 600 * 1024 * 1024
 """What a restore may take; the interpreter with its libraries takes half of it, and no sum of records counts."""
@@ -120,6 +121,43 @@ def test_a_small_file_that_stands_for_gigabytes_is_refused_in_little_memory(name
     assert done.returncode == ExitCode.BAD_DATA, done.stderr
     assert re.search(r"more than \d+ (values|bytes)", done.stderr), done.stderr
     assert not folder.parent.exists(), "what fails leaves no folders"
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (b"\x01", "a record is no array"),
+        (b"\xa1x", "a record is no array"),
+        (msgpack.packb(["x"]), "it holds more records than a file of this size can"),
+        (
+            msgpack.packb(["x", [0] * 1_000_000]),
+            "it holds more records than a file of this size can|more than [0-9]+ values",
+        ),
+    ],
+)
+def test_a_small_file_that_stands_for_very_many_records_is_refused_soon(
+    tmp_path: Path, record: bytes, reason: str
+) -> None:
+    raw = 8_000_000 // len(record) * record
+    path = backup(tmp_path / "bomb", (Kind.RECORDS, msgpack.packb(STATE[0])), *[(Kind.RECORDS, raw)] * 100)
+    assert path.stat().st_size < 200_000
+    with pytest.raises(DamagedFileError, match=reason):
+        verify(path)
+
+
+def test_the_bounds_leave_room_for_queues_that_are_alike(tmp_path: Path) -> None:
+    """Queues that are numbered, with one message each: what compresses best of all that clients can make."""
+    machine = Machine(lambda _pattern: lambda _name: False)
+    machine.apply(1, b"o", 1, 1, [[Op.FOUND, bytes(16)], [Op.UPGRADE, Machine.VERSION_MAX]])
+    machine.apply(2, b"o", 1, 2, [[Op.PUSH, b"queue-%05d" % number, None, [b"x"], None, 0] for number in range(20_000)])
+    records = [msgpack.packb(record) for record in machine.snapshot()]
+    path = backup(tmp_path / "file", (Kind.RECORDS, b"".join(records)), records=len(records))
+    size, scans = path.stat().st_size, [Scan(1_000_000) for _ in records]
+    for scan, record in zip(scans, records, strict=True):
+        scan.feed(record)
+    assert len(records) / size < backup_check.RECORDS_PER_BYTE / 4
+    assert sum(scan.count for scan in scans) / size < backup_check.VALUES_PER_BYTE / 4
+    verify(path)
 
 
 def test_the_bounds_leave_room_for_what_nodes_write() -> None:
