@@ -4,9 +4,22 @@ All ports of a node stand on this: HTTP, MessagePack-RPC and Raft.
 """
 
 from .gate import Bounds, Gate
+from .half_closed import HALF_CLOSED_S, has_taken_all, may_be_half_closed
 from .listener import Listener
 from .memory import VALUE_BYTES, Memory
 from .place import Ending, Place
 from .shares import Shares
 
-__all__ = ["VALUE_BYTES", "Bounds", "Ending", "Gate", "Listener", "Memory", "Place", "Shares"]
+__all__ = [
+    "HALF_CLOSED_S",
+    "VALUE_BYTES",
+    "Bounds",
+    "Ending",
+    "Gate",
+    "Listener",
+    "Memory",
+    "Place",
+    "Shares",
+    "has_taken_all",
+    "may_be_half_closed",
+]

@@ -239,6 +239,8 @@ def test_children_get_copies_from_their_first_reference_on(shared_cluster: Clust
         (b"flush_expired\r\n", b"CLIENT_ERROR"),
         (b"status down\r\n", b"CLIENT_ERROR"),
         (b"x" * 70_000, b"CLIENT_ERROR"),
+        # A get of the binary protocol.
+        (b"\x80\x00\x00\x01" + bytes(20) + b"x", b"CLIENT_ERROR"),
     ],
     ids=lambda one: one[:24].decode("latin-1").strip().replace(" ", "-"),
 )

@@ -225,8 +225,8 @@ def test_7_a_trailing_slash_is_ignored(node: NodeProcess, queue_name: str, path:
 
 
 _RESOURCES = [
-    ("/messages?qre=x", b"", "POST GET"),
-    ("/messages/q", b"", "POST GET"),
+    ("/messages?qre=x", b"GET, POST", "POST GET"),
+    ("/messages/q", b"GET, POST", "POST GET"),
     ("/messages/q/id?reply=ack", b"POST", "POST"),
     ("/queues/q", b"DELETE", "DELETE"),
     ("/properties", b"GET, PUT, DELETE", "GET PUT DELETE"),
@@ -264,6 +264,8 @@ def test_7_made_up_methods(node: NodeProcess, target: str, status: int, method: 
     answer = call(node.http, method, target)
     assert answer.status == status
     assert answer["content-length"] == b"0"
+    allow = b"POST" if "/id" in target else b"GET, POST"
+    assert answer.headers.get("allow") == (allow if status == 405 else None)
 
 
 def test_7_an_odd_accept_header_is_ignored(node: NodeProcess, queue_name: str) -> None:

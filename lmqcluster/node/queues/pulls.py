@@ -172,6 +172,11 @@ class Pulls:
                     return True
         return False
 
+    def is_looking(self, puller: Puller) -> bool:
+        """Whether a pull that neither has got messages nor stands in a line is not on its way to the log either."""
+        tickets = chain.from_iterable(chain((group.tickets for group in self._again), self._any.tickets()))
+        return any(who.waiting is puller.waiting for who, *_ in tickets)
+
     def abandon(self, puller: Puller) -> None:
         """The puller is gone with all its pulls; `closed` must be set. What is on its way is put back when it arrives."""
         for waiter in list(islice(puller.waiting, _ABANDONED_MAX)):

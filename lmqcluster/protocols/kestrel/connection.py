@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -14,7 +14,7 @@ import structlog
 from ...node.access.clients import client_of
 from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...node.turns import gathered
-from ...ports import Ending, Place
+from ...ports import HALF_CLOSED_S, Ending, Place, has_taken_all, may_be_half_closed
 from ...wire.errors import LmqError
 from .held import HeldReads
 from .pieces import Pieces
@@ -35,6 +35,9 @@ LINGER_S = 10.0
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
+Settle = Callable[[], Awaitable[object]]
+
+
 class ClosedError(Exception):
     """The connection is to be closed, after what was written has been sent."""
 
@@ -47,6 +50,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         place: what it counts for.
         held: its open reads.
         queues: what it may do; None before its first request.
+        gathers: whether items are held back for an answer that waits for more of them; if the client may be gone, they return.
         buffer: what has come and is not carried out yet.
         pieces: what has come behind that, of a large request that is not complete.
         wanted: how many bytes have to be there before `buffer` is looked at again.
@@ -72,9 +76,11 @@ class KestrelConnection(asyncio.Protocol, ABC):
         # Whether a request is under way without the worker, and what the worker has to do before the next one.
         self._is_direct = False
         self._rest: Callable[[], Awaitable[None]] | None = None
-        # Whether the client sends no more, and whether a request waits for something to happen.
-        self._has_stopped = False
-        self._waits = False
+        # When a client that sends no more has waited long enough for its answers; None as long as it sends.
+        self._end: asyncio.TimerHandle | None = None
+        # What becomes of items that such a client was sent, when they have arrived and when they have not.
+        self._sent: list[tuple[Settle | None, Settle | None]] = []
+        self.gathers = False
         self._paused = False
         self._closing = False
         self._closed = False
@@ -184,30 +190,43 @@ class KestrelConnection(asyncio.Protocol, ABC):
     def eof_received(self) -> bool:
         """The client sends no more, or is gone, which cannot be told apart.
 
-        What it has sent before is answered, as a script expects that closes its side; but for such a client nothing waits. The
-        result says whether the connection stays open until then.
+        What it has sent before is answered, as a script expects that closes its side. The result says whether the connection
+        stays open until then.
         """
         is_busy = self._is_direct or self._more is None or self._more.done()
-        self._has_stopped = is_busy and not self._waits and self._transport.get_extra_info("sslcontext") is None
-        return self._has_stopped
+        is_busy = is_busy and not self.gathers
+        if self._end is None and is_busy and not self._closing and may_be_half_closed(self._transport):
+            self._end = self.loop.call_later(HALF_CLOSED_S, self._transport.abort)
+        return self.has_stopped
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """A request waits for something to happen.
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the client sends no more, or is gone."""
+        return self._end is not None
 
-        Raises:
-            ClosedError: nobody may be there any more.
+    def settle_when_sent(self, confirm: Settle | None, lost: Settle | None = None) -> None:
+        """Settle items of the next answer, which goes to a client that may be gone.
+
+        Args:
+            confirm: called if the client's machine has them.
+            lost: called if not; the connection's open reads are aborted anyway.
         """
-        if self._has_stopped:
+        self._sent.append((confirm, lost))
+
+    async def _settle_sent(self) -> None:
+        sent, self._sent = self._sent, []
+        has_arrived = await has_taken_all(self._transport)
+        for settle in (confirm if has_arrived else lost for confirm, lost in sent):
+            if settle is not None:
+                await settle()
+        if not has_arrived:
+            self._transport.abort()
             raise ClosedError
-        self._waits = True
-        try:
-            yield
-        finally:
-            self._waits = False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._closed = self._closing = True
+        if self._end is not None:
+            self._end.cancel()
         if self._worker is not None:
             self._worker.cancel()
         if self._writable is not None and not self._writable.done():
@@ -273,11 +292,11 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._account()
         self._resume()
         self._look()
-        if self._has_stopped and not self._is_direct and self._more is not None and not self._more.done():
+        if self.has_stopped and not self._is_direct and self._more is not None and not self._more.done():
             self.close()
 
     async def _wait_for_more(self) -> None:
-        if self._has_stopped:
+        if self.has_stopped:
             raise ClosedError
         self._resume()
         self._more = self.loop.create_future()
@@ -295,7 +314,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         """Find out who the client is, and whether it may ask for something now."""
         if self.queues is None:
             principal = self.port.principal(self.place.address)
-            self.queues = KestrelQueues(self.port.node, self.port.status, principal, self.waiting)
+            self.queues = KestrelQueues(self.port.node, self.port.status, principal)
             self.place.admit()
 
     def charge(self) -> None:
@@ -346,6 +365,8 @@ class KestrelConnection(asyncio.Protocol, ABC):
         """Wait until the client has read enough for another answer."""
         if self._writable is not None:
             await asyncio.shield(self._writable)
+        if self._sent:
+            await self._settle_sent()
 
     async def write_all(self, pieces: AsyncIterable[bytes]) -> None:
         """Write a long answer as fast as the client reads it, and no faster than others are served beside it."""

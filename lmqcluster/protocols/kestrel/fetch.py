@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...core.commands import Delivered
 from ...wire.errors import LmqError
@@ -68,7 +69,11 @@ async def take_next(connection: KestrelConnection, queue: bytes, *, wait_ms: int
     # An item for a client that goes while it waits is the next one's, and several may be more than the client has room for. So
     # they are not removed before that is known.
     found = await open_next(connection, queue, wait_ms=wait_ms, closes=0, count=count)
-    await held.confirm(queue, len(found))
+    if found and connection.has_stopped:
+        # It may be gone by now; its next request comes after this.
+        connection.settle_when_sent(partial(held.confirm, queue, len(found)))
+    else:
+        await held.confirm(queue, len(found))
     return found
 
 

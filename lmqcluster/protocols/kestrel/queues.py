@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from ...core import Queue, Role
 from ...core.commands import Delivered
@@ -22,7 +20,6 @@ from .status import ServerStatus
 
 __all__ = ["FOREVER_MS", "KestrelQueues", "body_of"]
 
-Waiting = Callable[[], AbstractContextManager[None]]
 FOREVER_MS = (1 << 31) - 1
 """Kestrel's clients send this to wait for ever."""
 _SOON_S = 1e-6
@@ -43,12 +40,10 @@ class KestrelQueues:
         node: whose queues these are.
         status: what clients may do there.
         principal: who the client is.
-        waiting: a context in which the client waits.
     """
 
-    def __init__(self, node: Node, status: ServerStatus, principal: Principal, waiting: Waiting) -> None:
+    def __init__(self, node: Node, status: ServerStatus, principal: Principal) -> None:
         self._node = node
-        self._waiting = waiting
         self._service = node.service
         self._status = status
         self.principal = principal
@@ -168,8 +163,7 @@ class KestrelQueues:
         wait_s = None if wait_ms == FOREVER_MS else wait_ms / 1000
         ended = self._service.events.end(queue)
         try:
-            with self._waiting():
-                return await reads.take(queue, count=count, wait_s=wait_s, has_room=has_room, until=ended)
+            return await reads.take(queue, count=count, wait_s=wait_s, has_room=has_room, until=ended)
         except asyncio.CancelledError:
             self._node.observed.kestrel.waiters_aborted += 1
             raise
@@ -254,12 +248,11 @@ class KestrelQueues:
                 left_s = ends_s - loop.time()
                 if wait_ms <= 0 or left_s <= 0:
                     return None
-                with self._waiting():
-                    done, _ = await asyncio.wait(
-                        (gained, ended),
-                        timeout=None if wait_ms == FOREVER_MS else left_s,
-                        return_when=asyncio.FIRST_COMPLETED,
-                    )
+                done, _ = await asyncio.wait(
+                    (gained, ended),
+                    timeout=None if wait_ms == FOREVER_MS else left_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
                 if ended in done or not done:
                     return None
             finally:

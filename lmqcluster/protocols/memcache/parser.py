@@ -29,6 +29,10 @@ class Request(NamedTuple):
     body: bytes = b""
 
 
+_BINARY_REQUEST = b"\x80"
+"""With this byte requests of memcached's binary protocol begin."""
+
+
 class Parser:
     """Takes requests from a buffer, which it leaves alone until `drop`.
 
@@ -58,6 +62,8 @@ class Parser:
         if self._head is None:
             found = take_line(buffer, self.taken, self._looked)
             if found is None:
+                if buffer[self.taken : self.taken + 1] == _BINARY_REQUEST:
+                    raise LmqError("bad_request", "the binary protocol is not served; use the text protocol")
                 self._looked = len(buffer)
                 self.wanted = len(buffer) + 1
                 return None

@@ -26,6 +26,7 @@ from ...wire.limits import NAME_BYTES_MAX
 from ...wire.parts import LARGE_BYTES
 from . import replies
 from .arguments import arity, body_of, pushes_of, wait
+from .half_closed import answer_rest
 from .option_pulls import pull_with_options
 from .pullers import MANY_BYTES_MAX
 from .stream import UNREAD_BYTES_MAX, Stream, checked_msgid
@@ -100,6 +101,18 @@ class Connection(Stream):
             self.service.pulls.put_back(delivered)
         self._encoding.clear()
         self.owner.disconnected(self)
+
+    async def answer_rest(self) -> None:
+        await answer_rest(self)
+
+    @property
+    def has_unanswered(self) -> bool:
+        return super().has_unanswered or self.service.pulls.is_looking(self)
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether pulls wait whose client gets an answer."""
+        return any(waiter.token is not NOTIFICATION for waiter in self.waiting)
 
     def expel(self) -> None:
         """Send what is ready and close; a message on its way to a pull of this client is put back."""

@@ -17,6 +17,7 @@ from ...wire.values import VALUES_MAX, Scan, TooManyValuesError
 from .transcoding import DECODED_BYTES_MAX, Transcoder
 
 __all__ = [
+    "BEGINNING",
     "EMPTY",
     "FLAG_TEXTS",
     "OK",
@@ -34,7 +35,8 @@ OK = pack_raw(b"ok")
 EMPTY = pack_raw(b"empty")
 FLAG_TEXTS = (OK, pack_raw(b"packing started"), pack_raw(b"packed"))
 
-_HEAD = b"\x94\x01"
+BEGINNING = _HEAD = b"\x94\x01"
+"""With these bytes every response begins."""
 _OK_END = b"\xc0" + OK
 _BETWEEN_OKS = _OK_END + _HEAD
 _pack_msgid: Callable[[object], bytes] = msgpack.Packer(use_bin_type=False).pack

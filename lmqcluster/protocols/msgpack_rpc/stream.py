@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from ...node.gates import ARRIVAL_BYTES_PER_S
-from ...ports import VALUE_BYTES, Ending, Place
+from ...ports import VALUE_BYTES, Ending, Place, may_be_half_closed
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import make_unpacker, pack
 from ...wire.parts import LARGE_BYTES, joined
@@ -81,6 +81,9 @@ class Stream(asyncio.Protocol):
         self._paced_values = 0
         self._turn_began_s = 0.0
         self._refused = False
+        # Answers the rest for a client that sends no more, and whether `replies.BEGINNING` of the next response is sent.
+        self._end: asyncio.Task[None] | None = None
+        self._has_begun_answer = False
         self._out: list[bytes] = []
         self._out_bytes = 0
         # Responses that will be sent whatever happens, and wait for something else.
@@ -116,6 +119,8 @@ class Stream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.closed = True
         self._rest = None
+        if self._end is not None:
+            self._end.cancel()
         self.slow.cancel()
         self.place.ended()
 
@@ -137,6 +142,39 @@ class Stream(asyncio.Protocol):
             self._refuse(f"too_large: {exc}")
         except _NOT_A_REQUEST as exc:
             self._close(f"not a MessagePack-RPC request: {exc or type(exc).__name__}")
+
+    def eof_received(self) -> bool:
+        """Answer what a client has asked for that sends no more; the result says whether the connection stays open for that."""
+        if self._end is not None:
+            return True
+        self._flush()
+        if self.closed or self._refused or self.principal is None or not may_be_half_closed(self._transport):
+            return False
+        if not self.service.proposer.pending() and not self.has_unanswered:
+            return False
+        # The rest of an unfinished request will not come.
+        self.partial_since_s = None
+        self._end = self.loop.create_task(self.answer_rest())
+        return True
+
+    async def answer_rest(self) -> None:
+        """Close the connection when everything is answered."""
+        raise RuntimeError("a subclass knows what is not answered")
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Where responses go."""
+        return self._transport
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether requests that have arrived are not carried out yet."""
+        return self._working or bool(self._held)
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether responses are to come, apart from those to what is on its way to the log."""
+        return self.has_rest or bool(self.waiting or self.slow.tasks or self.promised_bytes)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -370,7 +408,16 @@ class Stream(asyncio.Protocol):
         self._out.append(data)
         self._out_bytes += len(data)
 
+    def begin_answer(self) -> None:
+        """Send the beginning of a response that will follow, to learn whether the client is there."""
+        self._flush()
+        self._transport.write(replies.BEGINNING)
+        self._has_begun_answer = True
+
     def _flush(self) -> None:
+        if self._out and self._has_begun_answer:
+            self._has_begun_answer = False
+            self._out[0] = self._out[0][len(replies.BEGINNING) :]
         if self._out and not self._transport.is_closing():
             for data in joined(self._out) if self._out_bytes >= LARGE_BYTES else (b"".join(self._out),):
                 self._transport.write(data)

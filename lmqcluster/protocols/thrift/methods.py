@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core import Role
@@ -64,8 +65,14 @@ async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]
         opened = rendered(receipts, found, node.service.pulls.clock.now_us())
         queues.opened(queue, len(found))
         node.timed_reads.begin(queue, opened, abort_ms / 1000, connection.opened)
+        if opened and connection.has_stopped:
+            connection.settle_when_sent(None, partial(node.timed_reads.abort, queue, [one.id for one in opened]))
         return [Item(body_of(message), id_of(receipts, number)) for _, number, _, message in found]
     numbers = [number for _, number, _, _ in found]
+    if found and connection.has_stopped:
+        connection.held.add(queue, found)
+        connection.settle_when_sent(partial(connection.held.confirm, queue, len(found)))
+        return [Item(body_of(message), 0) for _, _, _, message in found]
     try:
         done = (await node.open_reads.confirm_soon(queue, numbers) or []) if found else []
     except BaseException:
@@ -91,12 +98,16 @@ async def _collect(connection: ThriftConnection, queue: bytes, most: int, wait_m
             more = await queues.open(queue, count=most - len(found), wait_ms=left_ms, has_room=has_room)
             found += more
             size_bytes += sum(len(body_of(message)) for _, _, _, message in more)
-            if wait_ms <= 0 or not more or len(found) == most or size_bytes >= ANSWER_BYTES_MAX:
+            is_enough = len(found) == most or size_bytes >= ANSWER_BYTES_MAX or connection.has_stopped
+            if wait_ms <= 0 or not more or is_enough:
                 return found
+            connection.gathers = True
     except BaseException:
         if found:
             connection.port.node.open_reads.abort_numbers_soon({queue: [number for _, number, _, _ in found]})
         raise
+    finally:
+        connection.gathers = False
 
 
 # --- settle -------------------------------------------------------------------------------------------------------

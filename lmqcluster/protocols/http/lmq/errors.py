@@ -27,7 +27,7 @@ def on_error(error: LmqError) -> Reply:
     return Reply(status, head, close=error.code == "too_large")
 
 
-def refuse(allow: str | None = None) -> Callable[[int], Reply]:
-    """The answer to a wrong method, 405 or 501; `allow` lists the right ones, where LMQ lists them."""
-    line = f"allow: {allow}\r\n".encode() if allow else b""
+def refuse(allow: str) -> Callable[[int], Reply]:
+    """The answer to a wrong method, 405 or 501; `allow` lists the right ones."""
+    line = f"allow: {allow}\r\n".encode()
     return lambda status: Reply(status, line if status == 405 else b"")

@@ -62,12 +62,12 @@ class MessageRoutes:
             Resource(
                 {"GET": self.pull_any, "POST": self.push_all},
                 on_error,
-                refuse(),
+                refuse("GET, POST"),
                 guard=self._check_pattern,
                 any_method=True,
             ),
         )
-        queue = Resource({"GET": self.pull, "POST": self.push}, on_error, refuse(), any_method=True)
+        queue = Resource({"GET": self.pull, "POST": self.push}, on_error, refuse("GET, POST"), any_method=True)
         router.add("/messages/{name}", queue)
         router.add("/messages/{name}/{id}", Resource({"POST": self.reply}, on_error, refuse("POST"), any_method=True))
         router.add("/queues/{name}", Resource({"DELETE": self.delete}, on_error, refuse("DELETE")))

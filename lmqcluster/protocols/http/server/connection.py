@@ -15,11 +15,11 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from ....ports import Ending, Place
+from ....ports import HALF_CLOSED_S, Ending, Place, has_taken_all, may_be_half_closed
 from ....wire.address import is_loopback
 from .body import REQUEST_S
 from .framing import HEAD_BYTES_MAX, Framing
-from .reply import Reply
+from .reply import BEGINNING, Reply
 from .request import Request
 
 __all__ = ["HEADER_VALUE_BYTES_MAX", "REQUEST_LINE_BYTES_MAX", "Connection", "HttpServer"]
@@ -62,9 +62,14 @@ class Connection(RequestHandler):
         served: requests answered so far.
         is_local: whether the client is on this machine.
         place: what it counts for.
+        answered: answers that are begun.
+        has_begun_answer: whether `BEGINNING` of the next answer is sent already.
     """
 
-    __slots__ = ("_body", "_framing", "_head_bytes", "_is_over", "_rest", "_work_bytes", "is_local", "place", "served")
+    __slots__ = (
+        "_body", "_framing", "_head_bytes", "_is_over", "_rest", "_watch", "_work_bytes", "answered", "has_begun_answer",
+        "is_local", "place", "served",
+    )  # fmt: skip
 
     def __init__(self, manager: HttpServer, place: Place, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -87,6 +92,9 @@ class Connection(RequestHandler):
         self._body: StreamReader = EMPTY_PAYLOAD
         self._rest = b""
         self._is_over = False
+        self._watch: asyncio.Task[None] | None = None
+        self.answered = 0
+        self.has_begun_answer = False
         self._head_bytes = 0
         self._work_bytes = 0
 
@@ -173,6 +181,44 @@ class Connection(RequestHandler):
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's is asyncio's without a result
+        """Answer what a client has asked for that sends no more; the result says whether the connection stays open for that.
+
+        The beginning of the answer, which is the same for all, tells whether the client is there: nothing is taken for one that
+        is gone.
+        """
+        if self._watch is not None:
+            return True
+        transport = self.transport
+        is_asked = self._request_count > self.answered
+        if transport is None or not self._body.is_eof() or not may_be_half_closed(transport):
+            return False
+        if not is_asked and self._waiter is not None:
+            return False
+        if is_asked:
+            self.has_begun_answer = True
+            transport.write(BEGINNING)
+        self._watch = self._loop.create_task(self._watch_half_closed(transport))
+        return True
+
+    async def _watch_half_closed(self, transport: asyncio.Transport) -> None:
+        # Once the answer follows, that is what the client has to take.
+        if not self.has_begun_answer or await has_taken_all(transport) or not self.has_begun_answer:
+            await asyncio.sleep(HALF_CLOSED_S)
+        transport.abort()
+
+    def begin_answer(self) -> int:
+        """The next answer begins; returns how many bytes of it are sent already."""
+        self.answered += 1
+        sent = len(BEGINNING) if self.has_begun_answer else 0
+        self.has_begun_answer = False
+        return sent
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no request follows the one under way."""
+        return self._watch is not None and not self._messages and not self._rest
+
     def close(self) -> None:
         """End the connection: at once if it is idle, else when its request has been answered.
 
@@ -186,6 +232,8 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection has ended."""
         super().connection_lost(exc)
+        if self._watch is not None:
+            self._watch.cancel()
         self.place.ended()
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
@@ -204,28 +252,31 @@ class Connection(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what the parser refused, or a failure of ours, with an empty body, and end the connection."""
+        head = b""
         if isinstance(exc, HttpProcessingError):
-            status = _status_of(exc)
+            status, head = _refusal_of(exc)
             _log.debug("request refused", status=status, reason=message)
         else:
             # The path may hold a secret; the request log shows it where that is not so.
             route = request.route if isinstance(request, Request) else ""
             _log.error("request failed", method=request.method, route=route, exc_info=exc)
-        return Reply(status, close=True)
+        return Reply(status, head, close=True)
 
 
-def _status_of(exc: HttpProcessingError) -> int:
-    """The status for a request that could not be parsed."""
+def _refusal_of(exc: HttpProcessingError) -> tuple[int, bytes]:
+    """The status and header lines for a request that could not be parsed."""
     if isinstance(exc, HeadTooLargeError):
-        return 431
+        return 431, b""
     if isinstance(exc, LineTooLong) and exc.args[1] == REQUEST_LINE_BYTES_MAX:
-        return 414
+        return 414, b""
     if isinstance(exc, BadHttpMethod):
         made_up = _MADE_UP_METHOD.search(str(exc))
         if made_up is not None:
-            on_messages = made_up["path"].partition("?")[0].split("/")[1] == "messages"
-            return 405 if on_messages else 501
-    return 400
+            segments = made_up["path"].partition("?")[0].rstrip("/").split("/")[1:]
+            if segments[:1] != ["messages"]:
+                return 501, b""
+            return 405, b"allow: POST\r\n" if len(segments) > 2 else b"allow: GET, POST\r\n"
+    return 400, b""
 
 
 class HttpServer(web.Server):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 __all__ = [
+    "BEGINNING",
     "CONTINUE",
     "JSON",
     "REQUESTS_PER_CONNECTION_MAX",
@@ -31,6 +32,8 @@ __all__ = [
     "open_transport",
 ]
 
+BEGINNING = b"HTTP/1.1 "
+"""With these bytes every answer begins."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 JSON = b"content-type: application/json\r\n"
 REQUESTS_PER_CONNECTION_MAX = 10_000
@@ -171,8 +174,10 @@ class Reply(web.StreamResponse):
         self.content = b""
 
     def _compose(self, request: web.BaseRequest) -> bytes:
+        """The answer up to its body, without what is sent already; to be written at once."""
+        client = cast("Connection", request.protocol)
         # After an error the rest of the body is not awaited: the client may go on sending what nobody wants.
-        if not request.keep_alive or (self.code >= 400 and not request.content.is_eof()):
+        if client.is_last or not request.keep_alive or (self.code >= 400 and not request.content.is_eof()):
             self._closes = True
         if self._closes:
             connection = b"connection: close\r\n"
@@ -180,7 +185,8 @@ class Reply(web.StreamResponse):
             connection = b"connection: keep-alive\r\n"
         else:
             connection = b""
-        return b"".join((_STATUS_LINES[self.code], self.head, self._length(), _clock.lines(), connection, b"\r\n"))
+        line = _STATUS_LINES[self.code][client.begin_answer() :]
+        return b"".join((line, self.head, self._length(), _clock.lines(), connection, b"\r\n"))
 
     def _length(self) -> bytes:
         return b"content-length: %d\r\n" % len(self.content)
