@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import socket
+from typing import Final
 
+from lmqcluster.net.blocking import find
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.address import Address
 
 __all__ = ["check_free"]
+
+
+LOOKUP_S: Final = 30.0
+"""How long a node waits for the address of the name that it is to listen on, without which it is of no use."""
 
 
 def check_free(address: Address, purpose: str, advice: str) -> None:
@@ -19,14 +25,22 @@ def check_free(address: Address, purpose: str, advice: str) -> None:
         advice: what to do other than to stop the program in the way.
 
     Raises:
-        ConfigError: it could not.
+        ConfigError: it could not, or no address of its name came in time.
     """
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-        except (OSError, OverflowError) as exc:
-            why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
-            text = f"cannot listen on {address} ({purpose}): {why}; stop the program that is in the way, or {advice}"
-            raise ConfigError(text) from exc
+    try:
+        found = find(address.host or "0.0.0.0", LOOKUP_S)
+    except OSError as exc:
+        raise ConfigError(
+            f"cannot listen on {address} ({purpose}): {exc}; give an address in digits, or {advice}"
+        ) from exc
+    for one in found:
+        with socket.socket(one.family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(one.at(address.port))
+            except (OSError, OverflowError) as exc:
+                why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+                text = (
+                    f"cannot listen on {address} ({purpose}): {why}; stop the program that is in the way, or {advice}"
+                )
+                raise ConfigError(text) from exc

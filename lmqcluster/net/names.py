@@ -53,6 +53,13 @@ class SocketAddress(NamedTuple):
 Addresses = tuple[SocketAddress, ...]
 
 
+class NotResolvedError(socket.gaierror):
+    """A name has no address, or its name server fails; the text is for people, without the resolver's number."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 class Lookup(NamedTuple):
     """A look-up that is under way or done.
 
@@ -128,7 +135,7 @@ class Names:
         try:
             found = _addresses(self._resolve(host))
         except socket.gaierror as exc:
-            found = socket.gaierror(exc.errno, f"cannot look up {host}: {exc.strerror}")
+            found = NotResolvedError(exc.errno, f"cannot look up {host}: {exc.strerror}")
         except (OSError, ValueError) as exc:
             found = OSError(f"cannot look up {host}: {exc}")
         with self._lock:

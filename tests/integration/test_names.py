@@ -56,3 +56,17 @@ def test_clients_reach_a_node_whose_name_is_slow_and_has_a_dead_address(kind: st
             run_client(
                 cluster, kind, f"n1.drill:{http}" if kind == "lmq-admin" else f"hangs.drill:{rpc},n1.drill:{rpc}"
             )
+
+
+def test_a_node_listens_on_a_name_when_it_has_an_address(tmp_path: Path) -> None:
+    with NamedCluster(tmp_path, 1) as cluster:
+        [node] = cluster.nodes
+        node.raft = f"n1.drill:{cluster.port}"
+        cluster.names.delay(1)
+        node.start()
+        assert node.stop() == 0
+        cluster.names.set("n1.drill")
+        node.start(wait=False)
+        assert node.wait_exit() == 78
+        said = " ".join(node.log().split())
+        assert f"cannot listen on {node.raft} (raft): cannot look up n1.drill: Name or service not known" in said

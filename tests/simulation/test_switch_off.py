@@ -59,7 +59,7 @@ CASES = [
     Case("D9", "core", "log matching", profile="power", seed=2),
     Case("D10", "core", "term went back", script="reply of an earlier life"),
     Case("D11", "node", "commit without majority", profile="full", seed=3),
-    Case("D13", "core", "exception", profile="crash", seed=2),
+    Case("D13", "core", "log cut too far", profile="crash", seed=2),
     Case("D14", "core", "not converged", script="D14 a long term"),
     Case("D15", "node", "exception", script="D15 poisoned command"),
     Case("D16", "node", "exception", script="D16 raising callback"),

@@ -57,6 +57,9 @@ def impasse(status: ReplicaStatus) -> str | None:
             "this node was repaired and has heard from no other node yet: start the others. If there are none, restore a backup"
             " (lmq-admin restore) into an empty folder, or delete this one and start over"
         )
+    if any(status.reaches(one) and one not in status.about for one in members):
+        # It is about to say what it holds.
+        return None
     forgetful = [one for one in members if status.reaches(one) and status.has_forgotten(one)]
     others = [one for one in members if one not in forgetful]
     if 2 * len(others) > len(members):
