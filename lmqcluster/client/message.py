@@ -102,7 +102,8 @@ class Delivery:
     def delivery(self) -> int | None:
         """Which delivery of the message this is, from 1 on.
 
-        None where the node did not tell: of messages without any option it tells neither this nor `pushed_at`.
+        None where the node did not tell: of the first delivery of a message without any option it tells neither this nor
+        `pushed_at`.
         """
         return self._reply.get(b"delivery")
 

@@ -153,7 +153,9 @@ class QueueCalls(CallBase):
         """Let a suspended queue hand out messages again, to those first who wait. Result as `suspend`."""
         return self._call(Call, request_body(b"resume", [name_bytes(queue)]), ok)
 
-    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> Future[str]:
+    def update_props(
+        self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False
+    ) -> Future[str]:
         """Set some of a queue's own properties, or clear them all.
 
         Args:
@@ -161,6 +163,8 @@ class QueueCalls(CallBase):
             props: any of ``accum`` (also called ``pack``; seconds), ``retry``, ``timeout`` (seconds), ``hooks``, ``max_items``
                 and the like, see docs/properties.md; those not named are kept. None or empty: the queue goes back to the
                 defaults.
+            only_unset: leave those as they are that the queue has already, of its own, by a default rule or from its parent; so
+                a program gives a queue what it needs, and an operator decides otherwise.
 
         Returns:
             Awaited: ``"ok"``.
@@ -169,6 +173,8 @@ class QueueCalls(CallBase):
             LmqError: awaited: ``bad_property``.
         """
         arguments: list[Any] = [name_bytes(queue)] if props is None else [name_bytes(queue), dict(props)]
+        if only_unset:
+            arguments = [name_bytes(queue), dict(props or {}), {"only_unset": True}]
         return self._call(Call, request_body(b"update_props", arguments), ok)
 
     def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> Future[str]:

@@ -111,6 +111,11 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         await self._client.close(grace_s)
 
     @property
+    def timeout_s(self) -> float:
+        """How long a call may take."""
+        return self._client._timeout_s
+
+    @property
     def settlements_given_up(self) -> int:
         """How many acks, nacks and the like have ended without a known outcome, see `AsyncClient.settlements_given_up`."""
         return self._client.settlements_given_up
@@ -392,13 +397,21 @@ class Client(SyncSessionCalls, SyncQueueCalls):
             self._calling.discard(thread)
 
     def _run(self, call: Callable[[], Awaitable[T]]) -> T:
+        self._check_usable()
+        return self._thread.run(call)
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        """Have the client's event loop call a function."""
+        self._check_usable()
+        self._thread.loop.call_soon_threadsafe(call)
+
+    def _check_usable(self) -> None:
         if not self._end.alive:
             raise LmqError("unreachable", "the client is closed", retryable=False)
         if self._pid != os.getpid():
             raise RuntimeError(
                 "this process was forked from the one that made the client: make a client in each process"
             )
-        return self._thread.run(call)
 
 
 class SyncMessage(Delivery):

@@ -74,9 +74,9 @@ class SyncQueueCalls(ABC):
         """Let a suspended queue hand out messages again, see `AsyncClient.resume`."""
         return self._run(lambda: self._client.resume(queue))
 
-    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None) -> str:
+    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False) -> str:
         """Set some of a queue's own properties, or clear them all, see `AsyncClient.update_props`."""
-        return self._run(lambda: self._client.update_props(queue, props))
+        return self._run(lambda: self._client.update_props(queue, props, only_unset=only_unset))
 
     def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
         """Replace the list of default properties, see `AsyncClient.set_default_props`."""

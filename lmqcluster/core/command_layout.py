@@ -372,9 +372,9 @@ def create_indexed(queue: bytes, pairs: Pairs, owner: bytes) -> Command:
     return [Op.CREATE_INDEXED, queue, pairs, owner]
 
 
-def set_properties(queue: bytes, pairs: Pairs) -> Command:
-    """Set some properties."""
-    return [Op.SET_PROPERTIES, queue, pairs]
+def set_properties(queue: bytes, pairs: Pairs, *, only_unset: bool = False) -> Command:
+    """Set some properties, or those of them that nobody has chosen yet."""
+    return [Op.SET_PROPERTIES, queue, pairs, True] if only_unset else [Op.SET_PROPERTIES, queue, pairs]
 
 
 def clear_properties(queue: bytes) -> Command:

@@ -53,7 +53,7 @@ class Op(IntEnum):
     EXTEND = 7  # as ACK
     PUT_BACK = 8  # as ACK
     PUSH_ALL = 9  # pattern, item as in PUSH_ITEMS -> [(queue, flag)], sorted by queue
-    SET_PROPERTIES = 10  # queue, [[name, value]] -> True
+    SET_PROPERTIES = 10  # queue, [[name, value]][, only unset ones] -> True
     CLEAR_PROPERTIES = 11  # queue -> True
     DELETE = 12  # queue -> whether it existed
     SET_DEFAULTS = 13  # [[pattern, [[name, value]]]] -> True

@@ -128,10 +128,15 @@ class QueueCommands:
 
     # --- properties and existence ---------------------------------------------------------------------------------
 
-    def set_properties(self, name: bytes, pairs: list[Any]) -> bool:
-        """Set some of a queue's own properties; creates the queue if need be."""
+    def set_properties(self, name: bytes, pairs: list[Any], only_unset: bool = False) -> bool:
+        """Set some of a queue's own properties; creates the queue if need be.
+
+        With `only_unset` those stay as they are that the queue, its parent or a default rule has.
+        """
         state = self._state
         checked = checked_properties(pairs, state.version)
+        if only_unset:
+            checked = [pair for pair in checked if not state.is_chosen(name, pair[0])]
         if state.version >= 2:
             self._check_property_bytes(name, dict(checked))
         queue = state.queue(name)

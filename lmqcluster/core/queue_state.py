@@ -411,9 +411,16 @@ class QueueState:
 
     def properties(self, name: bytes) -> dict[str, Any]:
         """Effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
+        return effective(self._own(name), self.defaults.of(name), self._inherited(name))
+
+    def is_chosen(self, name: bytes, key: str) -> bool:
+        """Return whether a queue has a property of its own, from its parent or from a default rule."""
+        return any(key in chosen for chosen in (self._own(name), self._inherited(name), self.defaults.of(name)))
+
+    def _own(self, name: bytes) -> Mapping[str, Any]:
         queue = self.queues.get(name)
         # An empty queue is false.
-        return effective({} if queue is None else queue.own, self.defaults.of(name), self._inherited(name))
+        return {} if queue is None else queue.own
 
     def totals(self) -> dict[str, int]:
         """Sums of the queues' counters, those of deleted queues included."""

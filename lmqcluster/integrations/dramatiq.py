@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Unpack
 
 from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
@@ -21,13 +21,13 @@ from lmqcluster.client import Client, ClientOptions, PushOptions
 from lmqcluster.client import Message as Delivered
 from lmqcluster.wire.errors import LmqError
 
-from .acks import Acks
+from .settlements import Settlements
 from .worker_session import LEASE_S_MAX, WorkerSession
 
 __all__ = ["LmqBroker"]
 
 _DELIVERIES_MAX = 1 << 40
-"""A message comes again as often as workers die with it."""
+"""A message comes again as often as workers die with it, unless an operator has bounded its deliveries."""
 _DEAD_TTL_S = 7 * 86_400.0
 _PULL_S = 1.0
 """Longest wait of one pull."""
@@ -87,7 +87,7 @@ class LmqBroker(Broker):
         self._pulls: dict[str, int] = {}  # queue -> pulls that have ended
         self._consumers: dict[str, int] = {}  # queue -> consumers that are open
         self.session = WorkerSession(lambda: self.client, self._lease_s)
-        self.acks = Acks(lambda: self.client, self.session, self.logger)
+        self.settlements = Settlements(lambda: self.client, self.session, self.logger)
 
     @property
     def client(self) -> Client:
@@ -105,11 +105,9 @@ class LmqBroker(Broker):
     # --- the interface of brokers ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Send the last acks, and disconnect."""
+        """Wait until the last messages are settled, at most the client's ``timeout_s``, and disconnect."""
         if self._client is not None and self._pid == os.getpid():
-            self.acks.close()
-            self.session.close()
-            self._client.close()
+            self.settlements.close(self._client)
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30000) -> Consumer:
         """See `dramatiq.Broker.consume`."""
@@ -206,7 +204,8 @@ class LmqBroker(Broker):
 
     def _ensure(self, queue_name: str) -> None:
         if queue_name not in self._known:
-            self.client.update_props(self.stored_name(queue_name), {"retry": _DELIVERIES_MAX})
+            stored = self.stored_name(queue_name)
+            self.client.update_props(stored, {"retry": _DELIVERIES_MAX}, only_unset=True)
             self._known.add(queue_name)
 
     def _waiting(self, queue_name: str) -> int:
@@ -235,11 +234,9 @@ class LmqBroker(Broker):
         return messages
 
     def bury(self, queue_name: str, receipt: str, body: object) -> None:
-        """Move a message to the dead letters, in one step."""
-        name = self.stored_name(queue_name)
-        with self.client.transaction() as transaction:
-            transaction.push(self.stored_name(xq_name(queue_name)), body, ttl=self._dead_message_ttl)
-            transaction.done(name, receipt)
+        """Move a message to the dead letters, in one step and in the background."""
+        dead_letters = self.stored_name(xq_name(queue_name))
+        self.settlements.move(self.stored_name(queue_name), receipt, dead_letters, body, self._dead_message_ttl)
 
 
 class _LmqMessage(MessageProxy):
@@ -271,7 +268,7 @@ class _LmqConsumer(Consumer):
             message = Message.decode(taken.content)
         except (DecodeError, TypeError, ValueError):
             self._broker.logger.exception("A message of queue %r cannot be read.", self._queue_name)
-            self._settle(taken.id, lambda: self._broker.bury(self._queue_name, taken.id, taken.content))
+            self._broker.bury(self._queue_name, taken.id, taken.content)
             return None
         self._outstanding.add(taken.id)
         return _LmqMessage(message, taken.id)
@@ -279,7 +276,7 @@ class _LmqConsumer(Consumer):
     def _fetch(self) -> bool:
         self._freed.clear()
         room = self._prefetch - len(self._outstanding)
-        if room <= 0:
+        if room <= 0 or not self._broker.settlements.has_room:
             self._freed.wait(self._wait_s)
             return False
         try:
@@ -291,12 +288,13 @@ class _LmqConsumer(Consumer):
 
     def ack(self, message: MessageProxy) -> None:
         receipt: str = message.receipt
-        self._broker.acks.add(self._stored, receipt)
+        self._broker.settlements.ack(self._stored, receipt)
         self._forget([receipt])
 
     def nack(self, message: MessageProxy) -> None:
         receipt: str = message.receipt
-        self._settle(receipt, lambda: self._broker.bury(self._queue_name, receipt, message._message.encode()))
+        self._broker.bury(self._queue_name, receipt, message._message.encode())
+        self._forget([receipt])
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         self._put_back([message.receipt for message in messages])
@@ -308,31 +306,14 @@ class _LmqConsumer(Consumer):
         cached, self._cache = self._cache, deque()
         try:
             self._put_back([message.id for message in cached])
-            self._broker.acks.flush()
+            self._broker.settlements.flush(self._broker.client.timeout_s)
         finally:
             self._broker.opened(self._queue_name, -1)
 
     def _put_back(self, receipts: list[str]) -> None:
-        try:
-            self._broker.client.put_back_many(self._stored, receipts)
-        except LmqError as error:
-            raise ConnectionClosed(error) from error
-        finally:
-            self._broker.session.let_go(self._stored, receipts)
-            self._forget(receipts)
+        self._broker.settlements.put_back(self._stored, receipts)
+        self._forget(receipts)
 
     def _forget(self, receipts: list[str]) -> None:
         self._outstanding.difference_update(receipts)
         self._freed.set()
-
-    def _settle(self, receipt: str, settle: Callable[[], None]) -> None:
-        try:
-            settle()
-        except LmqError as error:
-            if error.code != "lease_lost":
-                raise ConnectionClosed(error) from error
-            self._broker.logger.warning(
-                "A message of queue %r was given to another worker: it runs again.", self._queue_name
-            )
-        self._broker.session.let_go(self._stored, [receipt])
-        self._forget([receipt])

@@ -27,8 +27,8 @@ from kombu.utils.json import dumps, loads
 from lmqcluster.client import Client, ClientOptions, Message, PushOptions
 from lmqcluster.wire.errors import LmqError
 
-from .acks import Acks
 from .receiver import Receiver
+from .settlements import Settlements
 from .worker_session import LEASE_S_MAX, WorkerSession
 
 __all__ = ["Channel", "Transport"]
@@ -36,7 +36,7 @@ __all__ = ["Channel", "Transport"]
 logger = logging.getLogger("lmqcluster.integrations.kombu")
 
 _DELIVERIES_MAX = 1 << 40
-"""A message comes again as often as workers die with it."""
+"""A message comes again as often as workers die with it, unless an operator has bounded its deliveries."""
 _PORT = 18800
 _PREFETCH_MAX = 1000
 """Most messages in hand of a consumer that sets no limit."""
@@ -48,6 +48,7 @@ _BROADCASTS_MAX = 10_000
 _PRIORITY_MAX = 255
 _CLIENT_OPTIONS = ("token", "tls_ca", "tls", "timeout_s", "connect_timeout_s", "heartbeat_s")
 _CELERY_EVENTS = "celeryev"
+_FANOUT_LIKE = re.compile(r"^fanout(?=[/%])")
 
 
 class _Held:
@@ -117,7 +118,7 @@ class Channel(virtual.Channel):
         ttl_ms = (arguments or {}).get("x-message-ttl")
         if ttl_ms:
             properties["max_age"] = ttl_ms / 1000
-        self.connection.lmq.update_props(self.connection.stored_name(queue), properties)
+        self.connection.lmq.update_props(self.connection.stored_name(queue), properties, only_unset=True)
         if auto_delete and exclusive:
             self._own.add(queue)
 
@@ -130,7 +131,8 @@ class Channel(virtual.Channel):
             "max_items": _BROADCASTS_MAX,
             "discard_old_when_full": True,
         }
-        self.connection.lmq.update_props(self.connection.fanout_name(exchange, queue), properties)
+        fanout = self.connection.fanout_name(exchange, queue)
+        self.connection.lmq.update_props(fanout, properties, only_unset=True)
 
     def _stored_names(self, queue: str) -> list[str]:
         bound = {one.exchange for one in self.state.queue_bindings(queue) if self.typeof(one.exchange).type == "fanout"}
@@ -231,15 +233,18 @@ class Channel(virtual.Channel):
     def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
         """Limit the messages in hand, of each of the queues."""
         super().basic_qos(prefetch_size, prefetch_count, apply_global)
-        self._wake()
+        self.wake()
 
     def _room(self) -> int:
+        if not self.connection.settlements.has_room:
+            return 0
         return min(self.qos.prefetch_count or _PREFETCH_MAX, _PREFETCH_MAX) - len(self._held)
 
     def _settled_room(self) -> int:
         return _SETTLED_MAX - self.connection.inbox.qsize()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """There may be room for messages again."""
         for receivers in list(self._receivers.values()):
             for receiver in receivers:
                 receiver.wake()
@@ -259,7 +264,7 @@ class Channel(virtual.Channel):
         callback, no_ack = handler
         made = self._made(message)
         if no_ack:
-            self._wake()
+            self.wake()
             if made is not None:
                 callback(made)
             return made is not None
@@ -281,7 +286,7 @@ class Channel(virtual.Channel):
             raw = loads(message.content)
             properties = raw["properties"]
             properties["delivery_tag"] = message.id
-            properties.setdefault("delivery_info", {})["redelivered"] = message.retry < _DELIVERIES_MAX
+            properties.setdefault("delivery_info", {})["redelivered"] = (message.delivery or 1) > 1
             return self.Message(raw, channel=self)
         except Exception:
             # Whatever somebody has pushed into this queue.
@@ -291,10 +296,7 @@ class Channel(virtual.Channel):
     def _bury(self, stored: str, message: Message) -> None:
         with self._lock:
             self._held.pop(message.id, None)
-        with self.connection.lmq.transaction() as transaction:
-            transaction.push(f"{stored}.unreadable", message.content)
-            transaction.done(stored, message.id)
-        self.connection.session.let_go(stored, [message.id])
+        self.connection.settlements.move(stored, message.id, f"{stored}.unreadable", message.content)
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """Take one message now, None if there is none."""
@@ -314,23 +316,20 @@ class Channel(virtual.Channel):
         return None
 
     def settle(self, delivery_tag: str, *, requeue: bool) -> None:
-        """Acknowledge a message, in the background, or give it back to its old place.
+        """Acknowledge a message or give it back to its old place, in the background.
 
-        Raises:
-            LmqError: it was not given back; it comes again when the session has ended.
+        Giving it back costs a delivery, so that a task that kills its process ends as a dead letter if an operator has bounded
+        the deliveries.
         """
         with self._lock:
             held = self._held.pop(delivery_tag, None)
         if held is None:
             return
-        if not requeue:
-            self.connection.acks.add(held.stored, delivery_tag)
+        if requeue:
+            self.connection.settlements.release(held.stored, delivery_tag)
         else:
-            try:
-                self.connection.lmq.put_back(held.stored, delivery_tag)
-            finally:
-                self.connection.session.let_go(held.stored, [delivery_tag])
-        self._wake()
+            self.connection.settlements.ack(held.stored, delivery_tag)
+        self.wake()
 
     def give_back(self, chosen: Callable[[_Held], bool] | None) -> None:
         """Give back those messages in hand for which the function is true, or all of them."""
@@ -341,12 +340,7 @@ class Channel(virtual.Channel):
                     by_stored.setdefault(held.stored, []).append(tag)
                     del self._held[tag]
         for stored, tags in by_stored.items():
-            try:
-                self.connection.lmq.put_back_many(stored, tags)
-            except LmqError as error:
-                logger.warning("messages of %r were not given back, they come again later: %s", stored, error)
-            finally:
-                self.connection.session.let_go(stored, tags)
+            self.connection.settlements.put_back(stored, tags)
 
     def close(self) -> None:
         """Cancel all consumers, and give back all messages in hand."""
@@ -354,7 +348,6 @@ class Channel(virtual.Channel):
             for tag in list(self._consumers):
                 self.basic_cancel(tag)
             self.give_back(None)
-            self.connection.acks.flush()
         super().close()
 
 
@@ -389,7 +382,11 @@ class Transport(virtual.Transport):
     def _renew(self) -> None:
         self.inbox: SimpleQueue[tuple[Channel, str, Message]] = SimpleQueue()
         self.session = WorkerSession(lambda: self.lmq, self._lease_s)
-        self.acks = Acks(lambda: self.lmq, self.session, logger)
+        self.settlements = Settlements(lambda: self.lmq, self.session, logger, self._wake_channels)
+
+    def _wake_channels(self) -> None:
+        for channel in list(self.channels):
+            channel.wake()
 
     @property
     def is_used(self) -> bool:
@@ -419,12 +416,12 @@ class Transport(virtual.Transport):
         return self.lmq._run(lambda: self.session.pull(stored, 1, 0))
 
     def stored_name(self, queue: str) -> str:
-        """What a queue is called in the cluster."""
-        return f"{self._namespace}.{queue}"
+        """What a queue is called in the cluster. No queue has a name of `fanout_name`."""
+        return f"{self._namespace}.{_FANOUT_LIKE.sub('fanout%', queue)}"
 
     def fanout_name(self, exchange: str, queue: str) -> str:
         """What a queue's binding to a fanout exchange is called in the cluster: a queue of its own."""
-        return f"{self._namespace}.fanout/{exchange}/{queue}"
+        return f"{self._namespace}.fanout/{exchange.replace('%', '%25').replace('/', '%2F')}/{queue}"
 
     def driver_version(self) -> str:
         """The version of lmqcluster."""
@@ -447,9 +444,7 @@ class Transport(virtual.Transport):
         """Close all channels, and disconnect."""
         super().close_connection(connection)
         if self.is_used and self._lmq is not None:
-            self.acks.close()
-            self.session.close()
-            self._lmq.close()
+            self.settlements.close(self._lmq)
         self._lmq = None
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:  # noqa: ARG002

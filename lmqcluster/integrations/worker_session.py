@@ -23,12 +23,12 @@ class WorkerSession:
 
     Args:
         client: gives the client, whenever one is needed.
-        lease_s: how long the worker may be silent.
+        lease_s: how long the worker may be silent, in seconds; kept as an attribute.
     """
 
     def __init__(self, client: Callable[[], Client], lease_s: float) -> None:
         self._client = client
-        self._lease_s = lease_s
+        self.lease_s = lease_s
         self._lock = threading.Lock()
         self._held: dict[str, set[str]] = {}
         self._session: ClientSession | None = None
@@ -58,7 +58,7 @@ class WorkerSession:
         async with self._opening:
             session = self._session
             if session is None or session.lost:
-                session = self._client()._client.session(self._lease_s)
+                session = self._client()._client.session(self.lease_s)
                 await session.__aenter__()
                 self._session = session
             return session

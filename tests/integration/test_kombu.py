@@ -182,6 +182,62 @@ def test_what_a_process_had_that_is_gone_is_in_its_old_place(connect: Callable[.
         message.ack()
 
 
+def test_what_an_operator_has_set_holds_and_poison_reaches_the_dead_letters(
+    shared_cluster: Cluster, connect: Callable[..., Connection]
+) -> None:
+    connection = connect(lease=1)
+    connection.connect()
+    lmq, stored = connection.transport.lmq, connection.transport.stored_name("tasks")
+    lmq.update_props(stored, {"retry": 2, "dead_letter_queue": f"{stored}.poison", "max_age": 500})
+    queue = Queue("tasks", Exchange("tasks"), routing_key="tasks", queue_arguments={"x-message-ttl": 1_000})
+    Producer(connection.channel()).publish("poison", routing_key="tasks", declare=[queue])
+    shown = shared_cluster.nodes[0].get_json(f"/v1/queues/{stored}")["own_properties"]
+    assert (shown["retry"], shown["max_age"], shown["dead_letter_queue"]) == (2, 500, f"{stored}.poison")
+    first = Taker(connection, queue, prefetch=1)
+    assert first.wait(1) == ["poison"]
+    assert not first.messages[0].delivery_info["redelivered"]
+    first.messages[0].requeue()  # as for a child of a worker that has died with its task
+    assert first.wait(2)[1:] == ["poison"]
+    assert first.messages[1].delivery_info["redelivered"]
+    # The process is gone, and another one dies with it too.
+    connection.transport.lmq._run(connection.transport.session._session.abandon)
+    second = connect(lease=1)
+    assert Taker(second, queue, prefetch=1).wait(1) == ["poison"]
+    second.transport.lmq._run(second.transport.session._session.abandon)
+    letter = lmq.pull(f"{stored}.poison", PATIENCE_S)
+    assert letter is not None
+    assert letter.ack()
+
+
+def test_the_names_of_fanout_exchanges_and_queues_do_not_collide(connect: Callable[..., Connection]) -> None:
+    connection = connect()
+    exchanges = [Exchange(name, "fanout") for name in ("logs", "logs/audit", "logs%2Faudit")]
+    takers = [Taker(connection, Queue("reader", exchange)) for exchange in exchanges[:1]]
+    takers += [Taker(connect(), Queue(f"reader {number}", one)) for number, one in enumerate(exchanges[1:])]
+    takers += [Taker(connect(), tasks("fanout/logs/x")), Taker(connect(), tasks("fanout%/logs/x"))]
+    producer = Producer(connection.channel())
+    for exchange in exchanges:
+        producer.publish(f"to {exchange.name}", exchange=exchange, declare=[exchange])
+    for name in ("fanout/logs/x", "fanout%/logs/x"):
+        producer.publish(f"to {name}", routing_key=name, declare=[tasks(name)])
+    expected = ["logs", "logs/audit", "logs%2Faudit", "fanout/logs/x", "fanout%/logs/x"]
+    assert [taker.wait(1) for taker in takers] == [[f"to {name}"] for name in expected]
+    assert all(taker.has_no_more(0) for taker in takers)
+
+
+def test_tasks_are_due_up_to_the_year_9999(connect: Callable[..., Connection]) -> None:
+    connection = connect()
+    producer = Producer(connection.channel(), routing_key="tasks")
+    for year in (1960, 2300, 9999):
+        eta = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC).isoformat()
+        producer.publish(year, headers={"task": "t", "eta": eta}, declare=[tasks()])
+    taker = Taker(connection, tasks())
+    assert taker.wait(1) == [1960]
+    taker.messages[0].ack()
+    assert taker.has_no_more(0)
+    assert connection.transport.lmq.purge(connection.transport.stored_name("tasks")) == 2
+
+
 def test_queues_are_taken_from_without_consumers(connect: Callable[..., Connection]) -> None:
     connection = connect()
     queue = tasks()(connection.channel())

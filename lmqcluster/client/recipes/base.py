@@ -90,7 +90,10 @@ class QueueBase(Generic[T]):
         if self._started:
             raise QueueStateError(f"the queue {self.name!r} was started before")
         self._started = True
-        await self._client.update_props(self.name, self._properties())
+        if self._options.max_attempts is None:
+            await self._client.update_props(self.name, {"retry": DELIVERIES_MAX}, only_unset=True)
+        if properties := self._properties():
+            await self._client.update_props(self.name, properties)
         self._puts = Puts(self._client, self.name, self._completed, self._failed, self._options.max_items)
         ConnectionStates.of(self._client).listen(self._states.put_nowait, self._options.lease)
         if self._consumer is not None:
@@ -109,10 +112,10 @@ class QueueBase(Generic[T]):
             self._consumption.start()
 
     def _properties(self) -> dict[str, Any]:
-        attempts = self._options.max_attempts
-        properties: dict[str, Any] = {"retry": DELIVERIES_MAX if attempts is None else attempts - 1}
-        if attempts is not None:
-            properties["dead_letter_queue"] = dead_letters(self.name)
+        """Those that the options ask for."""
+        properties: dict[str, Any] = {}
+        if self._options.max_attempts is not None:
+            properties = {"retry": self._options.max_attempts - 1, "dead_letter_queue": dead_letters(self.name)}
         if self._options.exclusive:
             properties["exclusive"] = True
         if self._options.max_items is not None:

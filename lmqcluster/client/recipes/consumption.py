@@ -199,7 +199,7 @@ class Consumption(Generic[T]):
             self._freed.set()
             if self._puller is not None:
                 self._puller.cancel()
-        attempt = (self._options.max_attempts or DELIVERIES_MAX + 1) - message.retry
+        attempt = message.delivery or 1
         logger.error("the consumer of the queue %r failed, attempt %d", self._queue, attempt, exc_info=error)
         return error
 

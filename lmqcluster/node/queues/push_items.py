@@ -14,6 +14,8 @@ __all__ = ["PushItem", "PushOptions", "Stored", "check_all_stored", "refusal_of"
 
 TEXT_BYTES_MAX = 255
 SECONDS_MAX = 1e9
+DUE_S_MAX = 1e12
+"""Later than the last moment of the year 9999, which most calendars end with."""
 PRIORITY_MAX = (1 << 31) - 1
 _SHOWN_MAX = 10
 
@@ -48,8 +50,8 @@ class PushOptions:
             raise _wrong("a message has a delay or a due time, not both")
         if self.delay_s is not None and not 0 <= self.delay_s <= SECONDS_MAX:
             raise _wrong(f"a delay is 0 to {SECONDS_MAX:.0f} seconds, not {self.delay_s}")
-        if self.due_s is not None and not 0 <= self.due_s <= 1e11:
-            raise _wrong(f"a due time is a Unix time in seconds, not {self.due_s}")
+        if self.due_s is not None and not 0 <= self.due_s <= DUE_S_MAX:
+            raise _wrong(f"a due time is a Unix time of 0 to {DUE_S_MAX:.0f} seconds, not {self.due_s}")
         if self.ttl_s is not None and not 0 < self.ttl_s <= SECONDS_MAX:
             raise _wrong(f"a ttl is more than 0 and at most {SECONDS_MAX:.0f} seconds, not {self.ttl_s}")
         if not -PRIORITY_MAX - 1 <= self.priority <= PRIORITY_MAX:

@@ -103,11 +103,13 @@ def delete(queue: bytes) -> Request:
     return Request(layout.delete(queue), _SMALL_BYTES)
 
 
-def set_properties(checks: Checks, queue: bytes, properties: Properties) -> Request:
-    """Set some of a queue's own properties. Raises as `Checks.check_options`."""
+def set_properties(checks: Checks, queue: bytes, properties: Properties, *, only_unset: bool = False) -> Request:
+    """Set some of a queue's own properties, or those that nobody has chosen. Raises as `Checks.check_options`."""
     checks.check_options(properties)
     pairs = [list(pair) for pair in properties]
-    return Request(layout.set_properties(queue, pairs), _SMALL_BYTES + properties_bytes(properties))
+    return Request(
+        layout.set_properties(queue, pairs, only_unset=only_unset), _SMALL_BYTES + properties_bytes(properties)
+    )
 
 
 def clear_properties(queue: bytes) -> Request:

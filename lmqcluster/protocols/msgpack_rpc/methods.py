@@ -15,6 +15,7 @@ from .arguments import arity, text, texts
 from .batch_methods import BATCH_METHODS
 from .connection import Connection, Handler
 from .job_methods import JOB_METHODS
+from .option_arguments import flag_of, given
 from .pull_methods import PULL_METHODS
 from .push_methods import PUSH_METHODS
 from .queue_methods import QUEUE_METHODS
@@ -28,6 +29,7 @@ __all__ = ["METHODS"]
 Arguments = list[Any]
 _SEQUENCE_MAX = 1 << 62
 _FEATURES = pack([b"push_each"])
+_UPDATE_OPTIONS = frozenset((b"only_unset",))
 
 
 def _producer(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -56,16 +58,19 @@ def _delete(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 
 
 def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    arity(arguments, 1, 2)
+    """``update_props(name[, properties[, {only_unset}]])``."""
+    arity(arguments, 1, 3)
+    only_unset = len(arguments) == 3 and flag_of(given(arguments[2], _UPDATE_OPTIONS), b"only_unset")
     name = text(arguments[0])
     connection.service.check_name(name, connection.kept_for())
     connection.service.check_room()
-    if len(arguments) == 2 and type(arguments[1]) is list:
+    if len(arguments) >= 2 and type(arguments[1]) is list:
         raise LmqError("bad_arguments", "properties must be a map, not a list")
-    properties = parse_properties(arguments[1]) if len(arguments) == 2 else []
+    properties = parse_properties(arguments[1]) if len(arguments) >= 2 else []
     check_named_queues(connection.known_principal(), properties)
-    if properties:
-        propose(connection, msgid, requests.set_properties(connection.service, name, properties), say_ok)
+    if properties or only_unset:
+        request = requests.set_properties(connection.service, name, properties, only_unset=only_unset)
+        propose(connection, msgid, request, say_ok)
     else:
         propose(connection, msgid, requests.clear_properties(name), say_ok)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgpack
 
 from ...core.commands import Delivered
-from ...core.message import RichMessage, loaded
+from ...core.message import Message, RichMessage, loaded, traits_of
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, raw_head, unpack
@@ -87,7 +87,8 @@ class DeliveryEncoder:
     Args:
         receipts: how ids look.
         typed: whether to add keys that LMQ's clients do not know: ``content_type`` to a normal message whose type is not that
-            of pushes over MessagePack-RPC, nil if it has none; and to a message with traits what it was pushed with.
+            of pushes over MessagePack-RPC, nil if it has none; to a redelivered one which delivery it is; and to a message with
+            traits what it was pushed with.
         transcoder: bounds what is decoded at once; None for no bound.
         now_us: the log time of this moment.
     """
@@ -135,7 +136,7 @@ class DeliveryEncoder:
                 contents = [self._value(part.content_type, part.content) for part in body]
             body = array_header(len(contents)) + b"".join(contents)
             kinds = _PACKAGE_TAILS
-        if self._typed and isinstance(message, RichMessage):
+        if self._typed and (message.delivered > 1 or isinstance(message, RichMessage)):
             traits = self._traits(message)
             head = bytes((head[0] + len(traits) // 2,)) + head[1:]
             rest = [*rest, *traits]
@@ -144,9 +145,9 @@ class DeliveryEncoder:
             return b"".join((head, b"%012x" % number, tail, lead, body, *rest))
         return b"".join((head, b"%012x" % number, tail, body))
 
-    def _traits(self, message: RichMessage) -> list[bytes]:
+    def _traits(self, message: Message) -> list[bytes]:
         """Keys and values of what is known of a message beyond its content."""
-        traits = message.traits
+        traits = traits_of(message)
         pushed_us = message.pushed_us + time.time_ns() // 1000 - self._now_us()
         found = [_DELIVERY_KEY, pack(message.delivered), _PUSHED_AT_KEY, pack(pushed_us / 1e6)]
         if traits.priority:

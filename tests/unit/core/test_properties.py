@@ -243,3 +243,21 @@ def test_only_children_inherit_and_only_what_is_theirs() -> None:
     assert driver.machine.queues[b"a+b"].settings.options is None
     driver.do(Op.DELETE, b"a")
     assert driver.machine.queues[b"a+b+c"].settings.options is None
+
+
+def test_only_what_nobody_has_chosen_is_set() -> None:
+    """A property of the queue, of the first rule that matches or of the parent counts as chosen, a system default does not."""
+    driver = Driver(version=3)
+    wanted = [["retry", 9], ["timeout", 9], ["accum", 9], ["max_items", 9]]
+    driver.defaults((b"^ruled", {"retry": 3}))
+    driver.set(Q, timeout=1)
+    driver.set(b"parent", max_items=5)
+    _bind(driver, b"parent", b"parent+child")
+    for name in (Q, b"ruled", b"parent+child"):
+        driver.do(Op.SET_PROPERTIES, name, wanted, True)
+    assert _effective(driver) == {"accum": 9, "max_items": 9, "retry": 9, "timeout": 1}
+    assert _effective(driver, b"ruled") == {"accum": 9, "max_items": 9, "retry": 3, "timeout": 9}
+    assert _effective(driver, b"parent+child") == {"accum": 9, "max_items": 5, "retry": 9, "timeout": 9}
+    driver.do(Op.SET_PROPERTIES, Q, [["retry", 8], ["timeout", 8]], True)
+    assert _effective(driver)["retry"] == 9
+    assert _effective(driver)["timeout"] == 1

@@ -1,0 +1,183 @@
+"""Settlements that nobody waits for, as in AMQP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from lmqcluster.client import AsyncClient, Client
+from lmqcluster.client.calls import Persistence
+from lmqcluster.wire.errors import LmqError, Outcome
+
+from .worker_session import WorkerSession
+
+__all__ = ["Settlements"]
+
+_Settle = Callable[[AsyncClient], Awaitable[list[bool]]]
+_SettleMany = Callable[[str, list[str], AsyncClient], Awaitable[list[bool]]]
+_PENDING_MAX = 1_000
+"""Messages whose settlement has no answer, above which no further messages are taken."""
+
+
+class Settlements:
+    """Settles messages on the event loop of a blocking client, which repeats it until the outcome is known.
+
+    Those that are added in one turn of the loop go together. All methods may be called by any thread.
+
+    Args:
+        client: gives the client, whenever one is needed.
+        session: holds the messages until the outcome is known.
+        logger: hears of settlements that came too late, were refused or given up.
+        answered: called on the event loop when there is room again.
+    """
+
+    def __init__(
+        self,
+        client: Callable[[], Client],
+        session: WorkerSession,
+        logger: logging.Logger,
+        answered: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._logger = logger
+        self._answered = answered
+        self._changed = threading.Condition()
+        self._gathered: dict[tuple[str, _SettleMany], list[str]] = {}
+        self._pending = 0
+        self._is_stalled = False
+        self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether so few settlements are unanswered that messages may be taken."""
+        return self._pending < _PENDING_MAX
+
+    def ack(self, queue: str, receipt: str) -> None:
+        """Acknowledge a message.
+
+        Raises:
+            LmqError: the client is closed; this goes for all methods that settle.
+        """
+        self._gather(_acked, queue, [receipt])
+
+    def release(self, queue: str, receipt: str) -> None:
+        """Give a message back to its old place, at the cost of a delivery."""
+        self._gather(_released, queue, [receipt])
+
+    def put_back(self, queue: str, receipts: Sequence[str]) -> None:
+        """Give messages back to their old places as if they had never been delivered."""
+        if receipts:
+            self._gather(_put_back, queue, receipts)
+
+    def move(self, queue: str, receipt: str, to: str, body: object, ttl_s: float | None = None) -> None:
+        """Acknowledge a message and store another one in its place, in one step."""
+        client = self._client()
+
+        async def move(patient: AsyncClient) -> list[bool]:
+            async with patient.transaction() as transaction:
+                transaction.push(to, body, ttl=ttl_s)
+                transaction.done(queue, receipt)
+            return [True]
+
+        with self._changed:
+            client._call_soon(lambda: self._start(client, queue, [receipt], move))
+            self._pending += 1
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the outcome of all settlements is known. False if it is not after so many seconds.
+
+        After that nobody waits until an answer comes, so that a shutdown waits once.
+        """
+        with self._changed:
+            settled = self._changed.wait_for(lambda: self._pending == 0, 0 if self._is_stalled else timeout_s)
+            self._is_stalled = not settled
+            return settled
+
+    def close(self, client: Client) -> None:
+        """Wait for the settlements, then end the session and close the client.
+
+        In an outage that takes the client's ``timeout_s``. A process that lives on goes on with it in the background, until the
+        session's time is over.
+        """
+        if self.flush(client.timeout_s):
+            self._session.close()
+            client.close()
+            return
+        self._logger.warning(
+            "%d messages are not settled yet, because the cluster has not answered for %g seconds: they run again if this "
+            "process ends before it does",
+            self._pending,
+            client.timeout_s,
+        )
+        threading.Thread(target=self._finish, args=(client,), name="lmqcluster-settlements", daemon=True).start()
+
+    def _finish(self, client: Client) -> None:
+        self._is_stalled = False
+        self.flush(self._session.lease_s)
+        self._session.close()
+        client.close(0)
+
+    def _gather(self, settle: _SettleMany, queue: str, receipts: Sequence[str]) -> None:
+        client = self._client()
+        with self._changed:
+            if not self._gathered:
+                client._call_soon(lambda: self._send(client))
+            self._gathered.setdefault((queue, settle), []).extend(receipts)
+            self._pending += len(receipts)
+
+    # --- on the event loop ------------------------------------------------------------------------------------------
+
+    def _send(self, client: Client) -> None:
+        with self._changed:
+            gathered, self._gathered = self._gathered, {}
+        for (queue, settle), receipts in gathered.items():
+            self._start(client, queue, receipts, partial(settle, queue, receipts))
+
+    def _start(self, client: Client, queue: str, receipts: list[str], settle: _Settle) -> None:
+        task = asyncio.get_running_loop().create_task(self._settle(client._client, queue, receipts, settle))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _settle(self, client: AsyncClient, queue: str, receipts: list[str], settle: _Settle) -> None:
+        try:
+            ended = (await settle(client._settling(Persistence.UNTIL_KNOWN))).count(False)
+            if ended:
+                self._logger.warning(
+                    "%d messages of %r were given to others before they were settled: they run again", ended, queue
+                )
+        except LmqError as error:
+            await self._refused(client, queue, receipts, error)
+        finally:
+            self._session.let_go(queue, receipts)
+            with self._changed:
+                was_full = not self.has_room
+                self._pending -= len(receipts)
+                self._is_stalled = False
+                self._changed.notify_all()
+            if was_full:
+                self._answered()
+
+    async def _refused(self, client: AsyncClient, queue: str, receipts: list[str], error: LmqError) -> None:
+        self._logger.warning("%d messages of %r were not settled: %s", len(receipts), queue, error)
+        if error.outcome is Outcome.NOT_APPLIED and error.code != "lease_lost":
+            # The session would hold them as long as the worker lives.
+            try:
+                await client.release_many(queue, receipts, delay=self._session.lease_s)
+            except LmqError as problem:
+                self._logger.warning("%d messages of %r stay with this worker: %s", len(receipts), queue, problem)
+
+
+def _acked(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:
+    return client.done_many(queue, receipts)
+
+
+def _released(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:
+    return client.release_many(queue, receipts, place="keep")
+
+
+def _put_back(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:
+    return client.put_back_many(queue, receipts)
