@@ -131,7 +131,7 @@ class LmqBroker(Broker):
         return self.queues.copy()
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
-        """See `dramatiq.Broker.enqueue`. The delay, in milliseconds, is the cluster's, and has no upper bound.
+        """See `dramatiq.Broker.enqueue`. The delay, in milliseconds, is the cluster's: up to 10^12.
 
         Raises:
             QueueNotFound: the queue was not declared.

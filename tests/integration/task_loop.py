@@ -1,12 +1,14 @@
 """Many short tasks of Celery or dramatiq over two workers, while the leader is killed: none is lost, none runs twice.
 
 ``python -m tests.integration.task_loop celery --tasks 20000`` runs as many as one likes. With ``--kill-worker`` one of the
-workers is killed too, and what it had runs again.
+workers is killed too, and what it had runs again. With ``--outage 60`` the followers are paused for so many seconds instead,
+while workers that give up calls after 2 s have tasks in hand.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -14,20 +16,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .cluster import Cluster, clean_environment, reaper, wait_for
 
-__all__ = ["LIBRARIES", "Outcome", "task_loop"]
+__all__ = ["LIBRARIES", "Outcome", "task_loop", "task_outage"]
 
 _NOTE = """
-import os
+import json, os, time
 done = os.open(os.environ["DONE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+options = json.loads(os.environ["OPTIONS"])
 
 def note(number):
+    time.sleep(float(os.environ["WORK_S"]))
     os.write(done, b"%d\\n" % number)
 """
 _CELERY = """
@@ -35,7 +40,7 @@ from celery import Celery
 import lmqcluster.integrations.kombu
 
 app = Celery(broker=f"lmq://{os.environ['NODES']}/loop")
-app.conf.update(broker_transport_options={"lease": 10}, task_ignore_result=True)
+app.conf.update(broker_transport_options=options, task_ignore_result=True)
 
 @app.task(name="work", acks_late=True)
 def work(number):
@@ -50,7 +55,7 @@ _DRAMATIQ = """
 import dramatiq
 from lmqcluster.integrations.dramatiq import LmqBroker
 
-dramatiq.set_broker(LmqBroker(os.environ["NODES"], lease=10))
+dramatiq.set_broker(LmqBroker(os.environ["NODES"], **options))
 
 @dramatiq.actor
 def work(number):
@@ -65,6 +70,8 @@ LIBRARIES = {
     "dramatiq": (_DRAMATIQ, ["dramatiq", "application", "--processes", "1", "--threads", "4"]),
 }
 _PATIENCE_S = 1200.0
+_SETTLED_S = 60.0
+"""Far less than the workers' sessions last."""
 _IN_HAND = 64
 """More than a worker that is killed can have had."""
 
@@ -103,12 +110,13 @@ class Outcome:
 
 
 class _Workers:
-    def __init__(self, library: str, folder: Path, nodes: str) -> None:
+    def __init__(self, library: str, folder: Path, nodes: str, *, work_s: float = 0, **options: float) -> None:
         code, self._command = LIBRARIES[library]
         (folder / "application.py").write_text(_NOTE + code)
         self._folder = folder
         self._done = folder / "done"
-        self._environment = clean_environment({"NODES": nodes, "DONE": str(self._done), "PYTHONPATH": str(folder)})
+        given = {"NODES": nodes, "OPTIONS": json.dumps(options), "WORK_S": str(work_s)}
+        self._environment = clean_environment({**given, "DONE": str(self._done), "PYTHONPATH": str(folder)})
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def _start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
@@ -159,7 +167,7 @@ def task_loop(
 ) -> Outcome:
     """Run the tasks; the leader is killed and started again `kills` times meanwhile."""
     with Cluster(3, directory=folder) as cluster:
-        workers = _Workers(library, folder, ",".join(cluster.rpc_addresses))
+        workers = _Workers(library, folder, ",".join(cluster.rpc_addresses), lease=10)
         try:
             began = time.monotonic()
             workers.send(tasks)
@@ -184,6 +192,44 @@ def task_loop(
         return Outcome(tasks, sent - began, ran_s, kills, int(kill_worker), workers.runs())
 
 
+def task_outage(
+    libraries: Iterable[str], tasks: int, folder: Path, *, outage_s: float, say: Callable[[str], Any] = print
+) -> list[Outcome]:
+    """Run tasks while the followers are paused, then while the leader is killed.
+
+    The workers give up a call after 2 s, and their sessions last ten minutes: what they do not settle themselves stays leased.
+    """
+    with Cluster(3, directory=folder) as cluster, ExitStack() as stack:
+        nodes, sets = ",".join(cluster.rpc_addresses), []
+        for library in libraries:
+            (folder / library).mkdir()
+            workers = _Workers(library, folder / library, nodes, work_s=0.05, lease=600, timeout_s=2)
+            stack.callback(workers.close)
+            workers.send(tasks)
+            sets.append(workers)
+        began = time.monotonic()
+        for workers in sets:
+            workers.start("one")
+        for workers in sets:
+            wait_for(lambda workers=workers: len(workers.runs()) >= tasks // 4, "a quarter")  # type: ignore[misc]
+        followers = cluster.followers()
+        say(f"the followers are paused for {outage_s:g} s")
+        for node in followers:
+            node.pause()
+        time.sleep(outage_s)
+        for node in followers:
+            node.resume()
+        for workers in sets:
+            wait_for(lambda workers=workers: len(workers.runs()) >= tasks * 3 // 4, "three quarters")  # type: ignore[misc]
+        say("the leader is killed")
+        cluster.leader().restart()
+        for workers in sets:
+            wait_for(lambda workers=workers: len(workers.runs()) >= tasks, "all tasks")  # type: ignore[misc]
+        ran_s = time.monotonic() - began
+        wait_for(lambda: not _left(cluster), "nothing is leased or comes again", _SETTLED_S)
+        return [Outcome(tasks, 0, ran_s, 1, 0, workers.runs()) for workers in sets]
+
+
 def _left(cluster: Cluster) -> int:
     found = cluster[0].get_json("/v1/queues")["queues"]
     return sum(one["ready"] + one["delayed"] + one["leased"] for one in found if "/" not in one["name"])
@@ -196,9 +242,14 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--kill-worker", action="store_true")
+    parser.add_argument("--outage", type=float, default=0.0, metavar="SECONDS")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = task_loop(given.library, given.tasks, Path(folder), kills=given.kills, kill_worker=given.kill_worker)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if given.outage:
+            (outcome,) = task_outage([given.library], given.tasks, folder, outage_s=given.outage)
+        else:
+            outcome = task_loop(given.library, given.tasks, folder, kills=given.kills, kill_worker=given.kill_worker)
     print(outcome)
     for violation in (violations := outcome.violations()):
         print(violation)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .task_loop import LIBRARIES, task_loop
+from .task_loop import LIBRARIES, task_loop, task_outage
 
 
 @pytest.mark.skipif("LMQ_CAMPAIGN" not in os.environ, reason="takes minutes; LMQ_CAMPAIGN=1 runs it")
@@ -15,3 +15,9 @@ from .task_loop import LIBRARIES, task_loop
 def test_no_task_is_lost(library: str, tmp_path: Path) -> None:
     outcome = task_loop(library, 2000, tmp_path, kills=2, kill_worker=True)
     assert outcome.violations() == [], outcome
+
+
+def test_what_an_outage_hides_is_settled_after_it(tmp_path: Path) -> None:
+    """Workers of both libraries at once, because most of the time goes by while they wait."""
+    for outcome in task_outage(LIBRARIES, 100, tmp_path, outage_s=10):
+        assert outcome.violations() == [], outcome

@@ -297,3 +297,23 @@ def test_what_the_cluster_refuses_to_settle_does_not_stay_with_the_consumer(
             message = client.pull("q.dead", PATIENCE_S)
     assert message is not None
     assert message.content == b"unreadable"
+
+
+def test_how_often_an_operator_lets_items_come_again_is_left_alone() -> None:
+    with MemoryCluster() as cluster:
+        client, operator = cluster.client(), cluster.client()
+        operator.update_props("q", {"retry": 1, "dead_letter_queue": "poison"})
+        for _ in range(2):
+            # A consumer that dies with its item.
+            with DistributedQueue(client, "q", TextSerializer(), options=QueueOptions(safe=True)) as queue:
+                if queue.message_count() == 0:
+                    queue.put("poison")
+                    queue.flush_puts()
+                with client.session(600) as session:
+                    assert session.pull("q", PATIENCE_S) is not None
+                    client._run(session._session.abandon)
+                    cluster.advance(601)
+                until(lambda: operator.backlog(pattern="q|poison").messages == 1, "the end of the session")
+        letter = operator.pull("poison", PATIENCE_S)
+        assert letter is not None
+        assert letter.delivery == 1
