@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import gc
 import os
 import resource
 import signal
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 import structlog
 
 from .node.config import NodeConfig
+from .node.garbage import GarbageCollection
 from .node.node import Node
 from .node.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
@@ -30,7 +30,7 @@ from .replication.node_storage import DurabilityError
 from .replication.salvage import is_alone
 from .replication.storage.disk import DamagedFileError, Folder
 
-__all__ = ["serve"]
+__all__ = ["FrontEnd", "front_ends_of", "serve"]
 
 log = structlog.get_logger("lmq.server")
 
@@ -45,10 +45,17 @@ SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the thread waiting that is to sync the log."""
 
 
-class _FrontEnd(Protocol):
-    async def start(self) -> None: ...
-    def retire(self) -> None: ...
-    async def stop(self, grace_s: float) -> None: ...
+class FrontEnd(Protocol):
+    """One port for clients."""
+
+    async def start(self) -> None:
+        """Listen."""
+
+    def retire(self) -> None:
+        """Accept nobody any more."""
+
+    async def stop(self, grace_s: float) -> None:
+        """Let requests under way be answered for up to `grace_s`, then close the connections."""
 
 
 async def serve(config: NodeConfig) -> int:
@@ -57,7 +64,7 @@ async def serve(config: NodeConfig) -> int:
     A second signal ends the process at once. An error in replication ends it with 70: restarting is safe.
     """
     _tune_allocator()
-    _tune_garbage_collection()
+    GarbageCollection.prepare()
     _raise_file_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = asyncio.get_running_loop()
@@ -66,16 +73,10 @@ async def serve(config: NodeConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _signalled, stop, loop)
     node = Node(config)
-    front_ends: list[_FrontEnd] = []
+    front_ends: list[FrontEnd] = []
     try:
         await node.start()
-        if config.rpc is not None:
-            front_ends.append(RpcFrontEnd(node, config.rpc.host, config.rpc.port))
-        if config.http is not None:
-            front_ends.append(HttpFrontEnd(node, config.http.host, config.http.port))
-        if config.queued is not None:
-            front_ends.append(QueuedFrontEnd(node, config.queued.host, config.queued.port))
-        front_ends += _kestrel_ports(node)
+        front_ends = front_ends_of(node)
         for front_end in front_ends:
             await front_end.start()
         pid_file = _write_pid(config.data_dir)
@@ -104,15 +105,30 @@ async def serve(config: NodeConfig) -> int:
     )
     manager.ready()
     reports = asyncio.ensure_future(manager.report(partial(_described, node)))
+    garbage = asyncio.ensure_future(GarbageCollection(node.accounted_bytes, node.step_aside).keep())
     try:
         return await _run_until(stop, node)
     finally:
         reports.cancel()
+        garbage.cancel()
         manager.stopping()
         await _shut_down(node, front_ends, pid_file)
 
 
-def _kestrel_ports(node: Node) -> list[_FrontEnd]:
+def front_ends_of(node: Node) -> list[FrontEnd]:
+    """Make the ports for clients that the node is to have."""
+    config = node.config
+    front_ends: list[FrontEnd] = []
+    if config.rpc is not None:
+        front_ends.append(RpcFrontEnd(node, config.rpc.host, config.rpc.port))
+    if config.http is not None:
+        front_ends.append(HttpFrontEnd(node, config.http.host, config.http.port))
+    if config.queued is not None:
+        front_ends.append(QueuedFrontEnd(node, config.queued.host, config.queued.port))
+    return front_ends + _kestrel_ports(node)
+
+
+def _kestrel_ports(node: Node) -> list[FrontEnd]:
     """The ports for Kestrel's clients that the node is to have."""
     status = ServerStatus(node.config.data_dir / "kestrel-status")
     node.observed.kestrel.status = lambda: status.present.name
@@ -182,7 +198,7 @@ def _described(node: Node) -> str:
     return f"{leader}; {reached} of {len(status.members)} nodes can be reached"
 
 
-async def _shut_down(node: Node, front_ends: list[_FrontEnd], pid_file: Path) -> None:
+async def _shut_down(node: Node, front_ends: list[FrontEnd], pid_file: Path) -> None:
     for front_end in front_ends:
         front_end.retire()
     node.retire()
@@ -211,13 +227,3 @@ def _tune_allocator() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, REUSED_BYTES_MAX)
         mallopt(_M_TRIM_THRESHOLD, REUSED_BYTES_MAX // 2)
-
-
-def _tune_garbage_collection() -> None:
-    """Stored messages hold no cycles; walking millions of them would stop the node for seconds.
-
-    So the youngest generations are small and collected often, and the oldest, where messages end up, practically never.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 2, 1_000_000)

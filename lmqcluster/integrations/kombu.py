@@ -504,8 +504,12 @@ def _due(eta: Any) -> float | None:
 
 
 def _unless_missing(error: LmqError, value: Any) -> Any:
-    if error.code != "queue_not_found":
-        raise error
+    try:
+        if error.code != "queue_not_found":
+            raise error
+    finally:
+        # The error keeps this frame.
+        del error
     return value
 
 

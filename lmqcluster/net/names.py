@@ -16,7 +16,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LOOKUP_S", "NAMES", "PATIENCE_S", "Addresses", "Lookup", "Names", "SocketAddress", "is_gone", "no_answer"]
+__all__ = [
+    "LOOKUP_S",
+    "NAMES",
+    "PATIENCE_S",
+    "Addresses",
+    "Lookup",
+    "Names",
+    "SocketAddress",
+    "again",
+    "is_gone",
+    "no_answer",
+]
 
 LOOKUP_S: Final = 8.0
 """How long a caller waits for a name by default. A look-up that takes longer goes on, and the next caller gets its answer."""
@@ -88,7 +99,7 @@ class Lookup(NamedTuple):
             return answer
         if self.known and not is_gone(answer):
             return self.known
-        raise answer
+        raise again(answer)
 
 
 class Names:
@@ -159,6 +170,11 @@ class Names:
 def no_answer(host: str, waited_s: float) -> TimeoutError:
     """What a caller is told who has waited in vain for a name."""
     return TimeoutError(f"cannot look up {host}: the name server did not answer within {waited_s:g} s")
+
+
+def again(error: OSError) -> OSError:
+    """Return an error that says the same and keeps no frames; one that stays, or that several callers get, is never raised."""
+    return type(error)(*error.args)
 
 
 def is_gone(error: OSError) -> bool:

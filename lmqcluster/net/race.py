@@ -16,7 +16,7 @@ from collections import deque
 from types import TracebackType
 from typing import Final, Self
 
-from .names import PATIENCE_S, Addresses, Lookup, SocketAddress, is_gone, no_answer
+from .names import PATIENCE_S, Addresses, Lookup, SocketAddress, again, is_gone, no_answer
 
 __all__ = ["STAGGER_S", "Race"]
 
@@ -133,7 +133,7 @@ class Race:
         try:
             one = socket.socket(address.family, socket.SOCK_STREAM)
         except OSError as exc:
-            self._error = self._error or exc
+            self._error = self._error or again(exc)
             return None
         try:
             one.setblocking(False)
@@ -141,7 +141,7 @@ class Race:
         except (OSError, OverflowError) as exc:
             one.close()
             # The port is none, or the network cannot be reached.
-            self._error = self._error or (exc if isinstance(exc, OSError) else OSError(str(exc)))
+            self._error = self._error or (again(exc) if isinstance(exc, OSError) else OSError(str(exc)))
             return None
         if outcome == 0:
             return one
@@ -158,17 +158,20 @@ class Race:
         self._failed.append(address)
         self._again_at = now + AGAIN_S
 
+    def _why_none(self) -> OSError:
+        return OSError(f"{self.lookup.host} has no address") if self._error is None else again(self._error)
+
     def _raise_if_over(self, now: float) -> None:
         if self._first_at is None:
             if self._is_answered:
-                raise self._error or OSError(f"{self.lookup.host} has no address")
+                raise self._why_none()
             if now >= self._begun + self._lookup_s:
                 raise no_answer(self.lookup.host, self._lookup_s)
         elif not self._open and not self._waiting and self._is_answered:
-            raise self._error or OSError(f"{self.lookup.host} has no address")
+            raise self._why_none()
         elif now >= self._first_at + self._timeout_s:
             if self._error is not None and not self._open:
-                raise self._error
+                raise again(self._error)
             tried = ", ".join(one.host for one in self._tried)
             where = "" if tried == self.lookup.host else f" ({tried})"
             raise TimeoutError(f"{self.lookup.host}{where} did not answer within {self._timeout_s:g} s")

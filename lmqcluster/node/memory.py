@@ -1,11 +1,22 @@
-"""About how much memory the replicated state takes, from sums that the state machine keeps."""
+"""About how much memory the replicated state takes, from sums that the state machine keeps, and how much the process has."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
 
 from ..core import Machine
 from ..core.quotas import ROWS, Kind
 
-__all__ = ["BINDING_BYTES", "KEY_OVERHEAD_BYTES", "MESSAGE_OVERHEAD_BYTES", "QUEUE_BYTES", "stored_bytes"]
+__all__ = [
+    "BINDING_BYTES",
+    "KEY_OVERHEAD_BYTES",
+    "MESSAGE_OVERHEAD_BYTES",
+    "QUEUE_BYTES",
+    "resident_bytes",
+    "stored_bytes",
+]
 
 MESSAGE_OVERHEAD_BYTES = 300
 """What a stored message costs beside its body, about."""
@@ -15,6 +26,8 @@ BINDING_BYTES = 400
 """What a binding costs, about."""
 QUEUE_BYTES = 2_500
 """What an empty queue costs, about."""
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def stored_bytes(machine: Machine) -> int:
@@ -36,3 +49,11 @@ def stored_bytes(machine: Machine) -> int:
         + quotas.total(Kind.NOTE_BYTES)
         + quotas.total(Kind.WAITING_BYTES)
     )
+
+
+def resident_bytes() -> int | None:
+    """Return how much memory the process has; None where the system does not tell it this way."""
+    try:
+        return int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+    except OSError:
+        return None

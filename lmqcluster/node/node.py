@@ -302,6 +302,15 @@ class Node:
         else:
             log.info("certificate and admin token reloaded")
 
+    def accounted_bytes(self) -> int:
+        """Return about how much memory the state and the clients take."""
+        memory = self.gates.memory
+        return self.service.stored_bytes + memory.clients_bytes + memory.strangers_bytes
+
+    async def step_aside(self) -> None:
+        """Have another member lead, because this one is going to stop for a moment."""
+        await transfer_leadership(self.replica)
+
     async def stop(self) -> None:
         """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
         self.retire()

@@ -7,13 +7,11 @@ looks: a cluster that nobody watches pays nothing.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from ..replication.messages import FrameError
@@ -21,6 +19,7 @@ from ..replication.replica import Replica
 from ..replication.status import ReplicaStatus
 from .config import NodeConfig
 from .disk_budget import DiskBudget
+from .memory import resident_bytes
 from .queues.service import QueueService
 
 __all__ = ["VERB", "PeerFigures", "own_figures"]
@@ -30,8 +29,6 @@ ASK_PERIOD_S: Final = 1.0
 ASK_TIMEOUT_S: Final = 3.0
 PATIENCE_S: Final = 0.1
 """How long whoever looks waits for members that are connected; later answers are shown the next time."""
-_STATM = Path("/proc/self/statm")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def own_figures(
@@ -54,7 +51,7 @@ def own_figures(
         "applied_index": status.applied_index,
         "stored_bytes": service.stored_bytes,
         "stored_bytes_max": config.memory_bytes_max,
-        "process_bytes": _process_bytes(),
+        "process_bytes": resident_bytes(),
         "processor_s": time.process_time(),
         "connections": connections,
         "disk_free_bytes": disk.free,
@@ -67,14 +64,6 @@ def own_figures(
         # Only the leader knows how much of the log the others have.
         "match": dict(status.match_indexes),
     }
-
-
-def _process_bytes() -> int | None:
-    """Memory of the process; None where the system does not tell it this way."""
-    try:
-        return int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
-    except OSError:
-        return None
 
 
 @dataclass(slots=True)

@@ -177,7 +177,7 @@ class Proposer:
                 ``too_large`` if not all members take so much yet; nothing was queued.
         """
         if self._refusing is not None:
-            raise self._refusing
+            raise self._refusing.again()
         if size_bytes > _CAREFUL_BYTES:
             self._check_size(size_bytes)
         if self._pending_bytes > PENDING_BYTES_MAX:

@@ -23,6 +23,10 @@ PARTS_PER_TURN = 4
 """Others get their turn after so many, also if the network takes everything at once."""
 
 
+def _nothing(_envelope: bytes, _bulk: bytes) -> None:
+    """The connection is gone."""
+
+
 class BulkSender:
     """What waits to be sent on one connection, piece by piece, whenever the network takes more."""
 
@@ -100,3 +104,4 @@ class BulkIntake:
         """The connection is gone, and with it what has not been put together."""
         self._parts.clear()
         self._joins.close()
+        self._whole = _nothing

@@ -43,7 +43,8 @@ class Outbound(FrameStream):
         else:
             self._send(self._tls.start())
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         self.closed.set()
         self._established.set()
         self._inbox.put_nowait(b"")
@@ -99,15 +100,15 @@ async def dial(
         OSError, TimeoutError: it cannot be reached.
         HandshakeError: it is not the node expected, or has another secret.
     """
-    problem: HandshakeError | None = None
+    problem = ""
     for way in security.ways():
         reached = await _reach(address, attempt)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 return await _dial(me, security, reached, expected_id, way)
         except _ClosedError as exc:
-            problem = problem or exc
-    raise problem or HandshakeError("there is no way to speak to peers")
+            problem = problem or str(exc)
+    raise HandshakeError(problem or "there is no way to speak to peers")
 
 
 async def _reach(address: str, attempt: int) -> socket.socket:

@@ -62,6 +62,11 @@ class FrameStream(asyncio.Protocol):
             if sys.platform == "linux":
                 sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
 
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        # Part of a frame is all that there is.
+        self._buffer = bytearray()
+        self.on_writable = _nobody
+
     def pause_writing(self) -> None:
         """The network has enough to do."""
         self.is_writable = False

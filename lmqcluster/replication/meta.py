@@ -84,18 +84,19 @@ class NodeMeta:
             OSError: the folder cannot be read.
         """
         good: list[dict[str, Any]] = []
-        damage: list[DamagedFileError] = []
+        damaged: dict[str, tuple[str, str]] = {}
         names = set(disk.names())
         for name in FILE_NAMES:
             if name in names:
                 try:
                     good.append(_read(disk, name))
                 except DamagedFileError as exc:
-                    damage.append(exc)
-        if damage and not good:
-            raise damage[0]
-        for error in damage:
-            log.warning("damaged file replaced by its copy", file=error.file, reason=error.reason)
+                    damaged[name] = (exc.file, exc.reason)
+        if damaged and not good:
+            # It is as damaged as before.
+            good.append(_read(disk, next(iter(damaged))))
+        for file, reason in damaged.values():
+            log.warning("damaged file replaced by its copy", file=file, reason=reason)
         return cls(disk, max(good, key=lambda fields: fields["revision"]), restarted=True) if good else None
 
     @classmethod

@@ -186,8 +186,12 @@ def _copy(stored: StoredSnapshot, disks: Disks, meta: NodeMeta) -> None:
 
 
 def _raise_it(error: Exception | None) -> None:
-    if error is not None:
-        raise error
+    try:
+        if error is not None:
+            raise error
+    finally:
+        # The error keeps this frame.
+        del error
 
 
 @contextmanager

@@ -51,7 +51,8 @@ def salvage(disks: Disks) -> Remains:
         try:
             found = remains(disks)
         except DamagedFileError as exc:
-            _cut(journal, exc)
+            if not _cut(journal, exc):
+                raise
         else:
             if found.members.keys() > {found.node_id}:
                 raise LookupError("the node is not alone: the other nodes have what this one lacks")
@@ -77,51 +78,52 @@ def _members(disks: Disks, meta: NodeMeta) -> Mapping[str, str]:
     return members
 
 
-def _cut(journal: Disk, damage: DamagedFileError) -> None:
+def _cut(journal: Disk, damage: DamagedFileError) -> bool:
     """Take the log to end before the damage. What is behind the mark in the last segment is cut when the log is opened.
 
-    Raises:
-        DamagedFileError: the damage is elsewhere, or before the first entry of the log.
+    Returns:
+        False if that cannot be, because the damage is elsewhere, before the first entry, or in a size that is not known.
     """
     name = Path(damage.file).name
     present = sorted(number for one in journal.names() if (number := segment_number(one)) is not None)
     if name == MARK_NAME and damage.file == journal.path(MARK_NAME) and present:
         _mark(journal, SyncedMark(present[0], present[-1], HEADER_BYTES))
-        return
+        return True
     number = segment_number(name)
     if number is None or damage.file != journal.path(name):
-        raise damage
+        return False
     first = read_mark(journal).first
     # A segment whose head is damaged, or which is missing, holds nothing that can be read.
     last = number if damage.offset >= HEADER_BYTES and number in present else number - 1
-    if last < first or last not in present:
-        raise damage
-    if last == number:
-        _fill_up(journal, number, damage)
+    if last < first or last not in present or (last == number and not _fill_up(journal, number)):
+        return False
     # The mark first: segments behind it are taken for a torn end, and one that is missing for damage.
     _mark(journal, SyncedMark(first, last, HEADER_BYTES))
     for behind in reversed([one for one in present if one > last]):
         journal.remove(segment_name(behind))
     journal.sync()
+    return True
 
 
-def _fill_up(journal: Disk, number: int, damage: DamagedFileError) -> None:
+def _fill_up(journal: Disk, number: int) -> bool:
     """Give a segment that was cut short its size again, so that the part that is missing reads as never written.
 
-    Raises:
-        DamagedFileError: its size is not known.
+    Returns:
+        False if its size is not known.
     """
     file = journal.open(segment_name(number))
     try:
         header = SegmentHeader.decode(file.read_at(0, HEADER_BYTES))
         size = file.size()
         if size > header.size:
-            raise damage
+            return False
         if size < header.size:
             zero(file, size, header.size)
             file.sync()
-    except ValueError as exc:
-        raise damage from exc
+    except ValueError:
+        return False
+    else:
+        return True
     finally:
         file.close()
 

@@ -221,7 +221,8 @@ class _Inbound(FrameStream):
         super().connection_made(transport)
         self._owner.opened(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         if self.peer is None and self._dialer is not None and not self._refused and not self._place.is_over:
             # Whoever dials in version 1 sees first that the secrets differ, and goes.
             reason = "it broke off when it was asked to authenticate; it may have another cluster secret"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ERRORS", "ErrorSpec", "LmqError", "Outcome"]
+__all__ = ["ERRORS", "ErrorSpec", "LmqError", "Outcome", "forget_frames"]
 
 
 class Outcome(StrEnum):
@@ -108,6 +108,14 @@ class LmqError(Exception):
         self.retryable = spec.retryable if retryable is None else retryable
         self.outcome = spec.outcome if outcome is None else outcome
 
+    def again(self) -> LmqError:
+        """Return an error that says the same and keeps no frames.
+
+        An error that was raised keeps every frame that it has left, and each `raise` adds more. So one that stays, in an
+        attribute, a variable or a future, is never raised itself, and none that was raised stays.
+        """
+        return LmqError(self.code, self.message, retryable=self.retryable, outcome=self.outcome)
+
     @property
     def spec(self) -> ErrorSpec:
         """The row of the table for this error."""
@@ -116,3 +124,17 @@ class LmqError(Exception):
     def rpc_text(self) -> str:
         """The error element of a MessagePack-RPC response."""
         return self.spec.rpc or f"{self.code}: {self.message}"
+
+
+def forget_frames(error: BaseException) -> None:
+    """Release the frames that an error keeps, and those of the errors behind it, because the error has been answered.
+
+    A future or a local variable of one of these frames may hold the error in turn. Without this they would stay, with the
+    request in them, until the garbage collector finds the cycle.
+    """
+    last: BaseException | None = error
+    while last is not None:
+        last.__traceback__ = None
+        behind = last.__cause__ or last.__context__
+        last.__cause__ = last.__context__ = None
+        last = behind

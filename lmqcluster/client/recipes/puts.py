@@ -163,7 +163,11 @@ class Puts:
                 await self._changed.wait_for(lambda: self._in_background + self._in_foreground == 0)
         if self._failure is not None:
             failure, self._failure = self._failure, None
-            raise failure
+            try:
+                raise failure
+            finally:
+                # The error keeps this frame.
+                del failure
         return self._in_background + self._in_foreground == 0
 
     async def close(self) -> None:

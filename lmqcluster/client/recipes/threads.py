@@ -63,8 +63,12 @@ class QueueBase(Generic[T]):
     def close(self) -> None:
         """See `aio.QueueBase.close`. Raises the exit or interruption that a consumer ended with."""
         stop: BaseException | None = self._client._run(self._core._shut)
-        if stop is not None:
-            raise stop
+        try:
+            if stop is not None:
+                raise stop
+        finally:
+            # The error keeps this frame.
+            del stop
 
     def __enter__(self) -> Self:
         self.start()

@@ -336,7 +336,7 @@ class Access:
             if is_new and refusal.code == "unauthorized":
                 client.wrong_secrets.take(now_s)
                 client.last_wrong = digest
-            raise refusal
+            raise refusal.again()
         place.shown = digest
         return chosen
 
@@ -359,7 +359,7 @@ class Access:
     def refusal(self, reason: str | None = None) -> LmqError:
         """The error for an unknown principal."""
         if self.outside is not None:
-            return self.outside
+            return self.outside.again()
         if self._uncertain:
             return LmqError("no_leader", "this node has not heard yet which tokens the cluster has")
         if self._closed or self._admin is not None:

@@ -216,10 +216,12 @@ class Membership:
             except LmqError as exc:
                 if exc.outcome != "not_applied":
                     raise
-                last = exc
+                last = exc.again()
             else:
                 return
-        raise last or LmqError("no_leader", "no other member can be reached; nothing was changed")
+        if last is not None:
+            raise last.again()
+        raise LmqError("no_leader", "no other member can be reached; nothing was changed")
 
     async def _remove(self, node_id: str, *, force: bool) -> None:
         status = self._replica().status()
@@ -260,9 +262,9 @@ class Membership:
             except LmqError as exc:
                 if not exc.retryable or (address == contact and exc.code == "unreachable"):
                     raise
-                problem, address = exc, contact
+                problem, address = exc.again(), contact
             if loop.time() > min(deadline, last_resort):
-                raise problem
+                raise problem.again()
             await asyncio.sleep(_RETRY_S)
 
 

@@ -113,4 +113,4 @@ def _settle(futures: Iterable[asyncio.Future[Any]], result: Any) -> None:
 def _fail(futures: Iterable[asyncio.Future[Any]], error: LmqError) -> None:
     for future in list(futures):
         if not future.done():
-            future.set_exception(LmqError(error.code, error.message))
+            future.set_exception(error.again())

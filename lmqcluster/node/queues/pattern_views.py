@@ -262,7 +262,7 @@ class PatternViews:
             self._forget(view)
         if view.complete.done():
             view.complete = self._loop.create_future()
-        view.complete.set_exception(error)
+        view.complete.set_exception(error.again())
         # It counts as seen: perhaps nobody waits at this moment.
         view.complete.exception()
         view.on_end(error)

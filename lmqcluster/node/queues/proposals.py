@@ -273,4 +273,4 @@ class _FutureSink:
     def failed(self, group: Group, error: LmqError) -> None:
         future = group.tickets[0]
         if not future.done():
-            future.set_exception(error)
+            future.set_exception(error.again())

@@ -127,18 +127,16 @@ def stored(flag: int, sequence: int) -> Stored:
     return Stored(flag, sequence or None)
 
 
-def refusal_of(queue: bytes, flag: int) -> LmqError | None:
-    """Why a queue has not stored a message, None if it has."""
+def refusal_of(queue: bytes, flag: int) -> LmqError:
+    """Return why a queue has not stored a message, by a flag of at least `PushFlag.FULL`."""
     name = queue.decode("utf-8", "backslashreplace")
     if flag & PushFlag.OVERSIZED:
         reason = (
             f"the body is larger than the queue {name!r} takes (property max_item_size), or its copies are too many"
         )
         return LmqError("too_large", reason)
-    if flag & PushFlag.FULL:
-        reason = f"the queue {name!r} is full (properties max_items, max_size); pull messages, or push later"
-        return LmqError("full", reason)
-    return None
+    reason = f"the queue {name!r} is full (properties max_items, max_size); pull messages, or push later"
+    return LmqError("full", reason)
 
 
 def check_all_stored(queue: bytes, flags: Sequence[int]) -> None:
@@ -150,11 +148,11 @@ def check_all_stored(queue: bytes, flags: Sequence[int]) -> None:
     refused = [place for place, flag in enumerate(flags) if flag >= PushFlag.FULL]
     if not refused:
         return
-    error = refusal_of(queue, flags[refused[0]])
-    if error is not None and len(refused) == len(flags):
-        raise error
+    if len(refused) == len(flags):
+        raise refusal_of(queue, flags[refused[0]])
     shown = ", ".join(map(str, refused[:_SHOWN_MAX])) + (", ..." if len(refused) > _SHOWN_MAX else "")
-    reason = f"{len(refused)} of {len(flags)} messages are not stored, numbers {shown} of the batch: {error}"
+    reason = f"{len(refused)} of {len(flags)} messages are not stored, numbers {shown} of the batch: "
+    reason += refusal_of(queue, flags[refused[0]]).message
     raise LmqError("stored_in_part", reason)
 
 

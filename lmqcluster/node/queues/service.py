@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from functools import partial
 from typing import Any
 
-from ...core import Machine, Op, Queue
+from ...core import Machine, Op, PushFlag, Queue
 from ...core import command_layout as layout
 from ...core.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
 from ...core.commands import Delivered, Place
@@ -514,16 +514,15 @@ class _FlagSink:
         for future, flag in zip(group.tickets, flags, strict=True):
             if future.done():
                 continue
-            error = refusal_of(group.command[QUEUE], flag) if flag else None
-            if error is None:
+            if flag < PushFlag.FULL:
                 future.set_result(flag)
             else:
-                future.set_exception(error)
+                future.set_exception(refusal_of(group.command[QUEUE], flag))
 
     def failed(self, group: Group, error: LmqError) -> None:
         for future in group.tickets:
             if not future.done():
-                future.set_exception(LmqError(error.code, error.message))
+                future.set_exception(error.again())
 
 
 def no_room() -> LmqError:
@@ -555,4 +554,4 @@ class _Pull:
 
     def pull_failed(self, _token: Any, error: LmqError) -> None:
         if not self.future.done():
-            self.future.set_exception(error)
+            self.future.set_exception(error.again())

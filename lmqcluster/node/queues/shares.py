@@ -53,7 +53,7 @@ class _Shares:
     def failed(self, group: Group, error: LmqError) -> None:
         for share in dict.fromkeys(group.tickets):
             if not share.outcome.done():
-                share.outcome.set_exception(LmqError(error.code, error.message))
+                share.outcome.set_exception(error.again())
 
 
 shares = _Shares()

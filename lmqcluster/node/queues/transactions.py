@@ -96,10 +96,9 @@ def run_transaction(
 async def _outcome(sent: asyncio.Future[list[Any] | Conflict], earlier: _Earlier | None) -> list[Stored | bool]:
     result = await sent
     if isinstance(result, Conflict):
-        error = LmqError(result.code, f"operation {result.failed}: {result.reason}; nothing was done")
-        if earlier is None:
-            raise error
-        return earlier.results(error)
+        if earlier is None or not earlier.may_be_done(result):
+            raise LmqError(result.code, f"operation {result.failed}: {result.reason}; nothing was done")
+        return earlier.results(result)
     return [one if one is True else stored(*one) for one in result]
 
 
@@ -114,20 +113,26 @@ class _Earlier:
         self._rows = rows
         self._owner = owner
 
-    def results(self, error: LmqError) -> list[Stored | bool]:
-        """What the earlier attempt did, now that the transaction conflicts.
+    def may_be_done(self, conflict: Conflict) -> bool:
+        """Whether the transaction may conflict because the earlier attempt carried it out."""
+        settled = self._settlements()
+        return False not in settled and (bool(settled) or conflict.code == "lease_lost")
+
+    def results(self, conflict: Conflict) -> list[Stored | bool]:
+        """Return what the earlier attempt did, if it `may_be_done`.
 
         Raises:
-            LmqError: the error, if there is no such attempt; ``unknown_outcome`` if that cannot be told any more.
+            LmqError: ``unknown_outcome``: that cannot be told any more.
         """
-        settled = [self._settled(*row) for row in self._rows if row[layout.OP] in _ENDING]
-        if False in settled or (not settled and error.code != "lease_lost"):
-            raise error
+        settled = self._settlements()
         done = [self._pushed(*row) if row[layout.OP] == Op.PUSH_TRAITS else True for row in self._rows]
         if not settled or None in settled or None in done:
             reason = "whether an earlier attempt carried the transaction out is not known any more"
-            raise LmqError("unknown_outcome", f"{reason}; now it cannot be: {error.message}")
+            raise LmqError("unknown_outcome", f"{reason}; now it cannot be: {conflict.reason}")
         return [one for one in done if one is not None]
+
+    def _settlements(self) -> list[bool | None]:
+        return [self._settled(*row) for row in self._rows if row[layout.OP] in _ENDING]
 
     def _settled(self, op: Op, queue: bytes, number: int, *_more: int) -> bool | None:
         return self._machine().settled_by(_ENDING[op], queue, number)

@@ -58,7 +58,9 @@ class WaitingPushes:
             ticket.abandon()
             raise
         except LmqError as exc:
-            raise self._closing or exc if exc.code == "full" and ticket.number else exc from None
+            if self._closing is not None and exc.code == "full" and ticket.number:
+                raise self._closing.again() from None
+            raise
         finally:
             self._waiting.discard(ticket)
         return [stored(*one) for one in result]
@@ -122,4 +124,4 @@ class _Ticket:
         """It is refused."""
         future = group.tickets[0]
         if not future.done():
-            future.set_exception(error)
+            future.set_exception(error.again())

@@ -15,7 +15,7 @@ from ...node.access.clients import client_of
 from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...node.turns import gathered
 from ...ports import HALF_CLOSED_S, Ending, Place, has_taken_all, may_be_half_closed
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, forget_frames
 from .held import HeldReads
 from .pieces import Pieces
 from .queues import KestrelQueues
@@ -227,8 +227,11 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._closed = self._closing = True
         if self._end is not None:
             self._end.cancel()
-        if self._worker is not None:
-            self._worker.cancel()
+        # What has come is carried out no more. Without the task, which knows the connection, nothing refers to itself.
+        self.buffer, self.pieces, self._rest, self._sent = bytearray(), Pieces(), None, []
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         # What is being confirmed stands in the log before this.
@@ -269,6 +272,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self.close()
         except LmqError as exc:
             self.fail(exc)
+            forget_frames(exc)
         except Exception:
             # A bug, which must not leave the connection open without an answer.
             log.exception("request failed", protocol=self.port.protocol)

@@ -105,7 +105,7 @@ class KestrelPort:
         """
         access = self.node.access
         if access.outside is not None:
-            raise access.outside
+            raise access.outside.again()
         if self._as:
             found = access.named(self._as)
             if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 from ...core import Queue, Role
 from ...core.commands import Delivered
@@ -13,7 +14,7 @@ from ...node.node import Node
 from ...node.queues.direct_reads import HasRoom, Taker
 from ...node.queues.push_items import PushItem, PushOptions
 from ...node.queues.shares import Asker
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, forget_frames
 from ...wire.legacy_msgpack import plain_body
 from .names import check_name, is_allowed, parent_of
 from .status import ServerStatus
@@ -87,11 +88,8 @@ class KestrelQueues:
         await self.prepare_put(queue)
         items = self._items(contents, ttl_s)
         pushes = [asyncio.ensure_future(self._service.push(queue, [item], self.principal.owner)) for item in items]
-        results = await asyncio.gather(*pushes, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not _is_refusal(result):
-                raise result
-        stored = [not isinstance(result, BaseException) for result in results]
+        await asyncio.gather(*pushes, return_exceptions=True)
+        stored = [_is_stored(push) for push in pushes]
         self.count_puts(queue, [len(one) for one, is_stored in zip(contents, stored, strict=True) if is_stored])
         return stored
 
@@ -344,6 +342,18 @@ class KestrelQueues:
 
 class _RefusedError(Exception):
     """The queue does not take an item; nothing is stored."""
+
+
+def _is_stored(push: asyncio.Future[Any]) -> bool:
+    """Whether a push that is over has stored its item; what is no refusal of the queue is raised."""
+    try:
+        push.result()
+    except LmqError as exc:
+        if not _is_refusal(exc):
+            raise
+        forget_frames(exc)
+        return False
+    return True
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -63,7 +63,7 @@ class _Put:
         try:
             queues.put_directly(self, self._queue, content)
         except LmqError as exc:
-            self.set_exception(exc)
+            self.set_exception(exc.again())
         return True
 
     def done(self) -> bool:
@@ -83,8 +83,7 @@ class _Put:
         is_stored = flag < PushFlag.FULL
         if is_stored and connection.queues is not None:
             connection.queues.count_puts(queue, [self._size])
-        refusal = refusal_of(queue, flag) if flag else None
-        connection.note("set", queue, "ok" if refusal is None else refusal.code, self._since_s)
+        connection.note("set", queue, "ok" if is_stored else refusal_of(queue, flag).code, self._since_s)
         connection.answer_directly(b"" if self._is_quiet else STORED if is_stored else NOT_STORED)
 
 

@@ -20,7 +20,7 @@ from ...node.proposer import Group
 from ...node.queues.push_items import refusal_of
 from ...ports import Place
 from ...wire.address import is_loopback
-from ...wire.errors import LmqError, Outcome
+from ...wire.errors import LmqError, Outcome, forget_frames
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import NAME_BYTES_MAX
 from ...wire.parts import LARGE_BYTES
@@ -61,10 +61,9 @@ def _nothing(_result: bytes) -> None:
 
 def _pushed(queue: bytes, msgid: Any, flag: int) -> bytes:
     """The response to a push."""
-    error = refusal_of(queue, flag) if flag >= PushFlag.FULL else None
-    return (
-        replies.success(msgid, replies.FLAG_TEXTS[flag]) if error is None else replies.failure(msgid, error.rpc_text())
-    )
+    if flag >= PushFlag.FULL:
+        return replies.failure(msgid, refusal_of(queue, flag).rpc_text())
+    return replies.success(msgid, replies.FLAG_TEXTS[flag])
 
 
 class Connection(Stream):
@@ -143,7 +142,7 @@ class Connection(Stream):
         if self.principal is not None and self.principal is self.node.access.anonymous:
             return
         if self.node.access.outside is not None:
-            raise self.node.access.outside
+            raise self.node.access.outside.again()
         principal = self.node.access.authenticate(secret, self.place)
         if self.principal is not None and self.principal is not principal:
             # Its waiting pulls are the other one's.
@@ -209,6 +208,7 @@ class Connection(Stream):
             if method in _PUSHES:
                 self.push_refused(exc)
             self.fail(msgid, exc.rpc_text())
+            forget_frames(exc)
 
     def _charge(self, method: bytes, arguments: list[Any]) -> None:
         """Charge the client for a request.
@@ -242,7 +242,7 @@ class Connection(Stream):
         first = self.next_sequence
         self.next_sequence += count
         if self.push_error is not None:
-            raise self.push_error
+            raise self.push_error.again()
         return first
 
     def push_refused(self, error: LmqError) -> None:
@@ -256,7 +256,7 @@ class Connection(Stream):
             # Numbers within a group have no holes.
             self.service.proposer.tail = None
         if self.producer is not None and error.retryable and error.outcome == Outcome.NOT_APPLIED:
-            self.push_error = error
+            self.push_error = error.again()
 
     def push(self, msgid: Any, arguments: list[Any]) -> None:
         """``push(name, content)``."""
@@ -265,7 +265,7 @@ class Connection(Stream):
         # Refused or not, a push uses up its number, so that the client and this side go on counting alike.
         self.next_sequence = sequence + 1
         if self.push_error is not None:
-            raise self.push_error
+            raise self.push_error.again()
         if type(name) is not bytes:
             raise LmqError("bad_arguments", "a queue name must be a string")
         body = body_of(content)

@@ -49,7 +49,7 @@ def _checked(connection: Connection, content: Any) -> bytes | LmqError:
         return LmqError("bad_arguments", str(exc))
     except LmqError as exc:
         if exc.code == "too_large":
-            return exc
+            return exc.again()
         raise
     return body
 
@@ -109,8 +109,7 @@ class _Outcomes:
         self._count(len(places))
 
     def _result(self, flag: int) -> bytes:
-        error = refusal_of(self._name, flag) if flag >= PushFlag.FULL else None
-        return replies.FLAG_TEXTS[flag & 3] if error is None else _refused(error)
+        return replies.FLAG_TEXTS[flag & 3] if flag < PushFlag.FULL else _refused(refusal_of(self._name, flag))
 
     def _count(self, known: int) -> None:
         self._missing -= known

@@ -271,12 +271,12 @@ def _check_copies(stored: list[tuple[bytes, int]]) -> None:
     refused = [(queue, flag) for queue, flag in stored if flag >= PushFlag.FULL]
     if not refused:
         return
-    error = refusal_of(*refused[0])
-    if error is not None and len(stored) == 1:
-        raise error
+    if len(stored) == 1:
+        raise refusal_of(*refused[0])
     shown = ", ".join(repr(queue.decode("utf-8", "backslashreplace")) for queue, _flag in refused[:_SHOWN_MAX])
     more = ", ..." if len(refused) > _SHOWN_MAX else ""
-    raise LmqError("stored_in_part", f"{len(refused)} of {len(stored)} queues took no copy: {shown}{more}; {error}")
+    why = refusal_of(*refused[0]).message
+    raise LmqError("stored_in_part", f"{len(refused)} of {len(stored)} queues took no copy: {shown}{more}; {why}")
 
 
 PUSH_METHODS: dict[bytes, Handler] = {

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.command_layout import producer_of
 from ...node.proposer import Group
 from ...node.queues.requests import Request
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, forget_frames
 from . import replies
 from .connection import Connection
 
@@ -32,6 +32,7 @@ class _Call:
                 answer = self.render(result)
             except LmqError as exc:
                 self.connection.fail(msgid, exc.rpc_text())
+                forget_frames(exc)
             else:
                 self.connection.succeed(msgid, answer)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, forget_frames
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -99,6 +99,7 @@ class SlowAnswers:
                 succeed(await result)
         except LmqError as exc:
             fail(exc.rpc_text())
+            forget_frames(exc)
         except Exception:
             # A bug, which must not leave the client without an answer.
             log.exception("request failed")

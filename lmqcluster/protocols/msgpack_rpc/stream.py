@@ -118,7 +118,8 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.closed = True
-        self._rest = None
+        # What has come is carried out no more.
+        self._rest, self._intake = None, Intake()
         if self._end is not None:
             self._end.cancel()
         self.slow.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ports import Ending, Place
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, forget_frames
 from ..kestrel.connection import READ_AHEAD_BYTES, KestrelConnection
 from ..kestrel.port import KestrelPort
 from .commands import COMMANDS
@@ -58,6 +58,7 @@ class TextConnection(KestrelConnection):
             if exc.code not in _STAYS:
                 raise
             self._say_why(exc.message.encode())
+            forget_frames(exc)
 
     def _say_why(self, reason: bytes) -> None:
         self.write(b"-" + reason[:_TEXT_MAX].replace(b"\n", b" ") + b"\n")

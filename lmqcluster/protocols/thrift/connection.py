@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ...ports import Ending, Place
-from ...wire.errors import LmqError
+from ...wire.errors import LmqError, forget_frames
 from ...wire.limits import REQUEST_BYTES_MAX
 from ..kestrel.connection import KestrelConnection
 from ..kestrel.port import KestrelPort
@@ -70,6 +70,7 @@ class ThriftConnection(KestrelConnection):
         except LmqError as exc:
             code = exc.code
             self.write(exception(call, INTERNAL_ERROR, _text_of(exc)))
+            forget_frames(exc)
         finally:
             self.note(call.method, call.arguments.get("queue_name", b""), code, since_s)
         self._call = None

@@ -28,12 +28,12 @@ class AtOnce:
     """A `Worker` for where nothing else goes on: work is done, and told, before `run` returns."""
 
     def run(self, work: Work, done: Done) -> None:
-        error: Exception | None = None
         try:
             work()
         except Exception as exc:  # noqa: BLE001 - it is handed to whoever gave the work
-            error = exc
-        done(error)
+            done(exc)
+        else:
+            done(None)
 
     def close(self) -> None:
         """There is nothing to wait for."""
@@ -60,13 +60,16 @@ class ThreadWorker:
     def _work(self) -> None:
         while (job := self._queue.get()) is not None and not self._closed:
             work, done = job
-            error: Exception | None = None
             try:
                 work()
             except Exception as exc:  # noqa: BLE001 - it is handed to whoever gave the work
-                error = exc
-            if not self._closed:
-                self._loop.call_soon_threadsafe(self._tell, done, error)
+                self._tell_soon(done, exc)
+            else:
+                self._tell_soon(done, None)
+
+    def _tell_soon(self, done: Done, error: Exception | None) -> None:
+        if not self._closed:
+            self._loop.call_soon_threadsafe(self._tell, done, error)
 
     def _tell(self, done: Done, error: Exception | None) -> None:
         if not self._closed:

@@ -17,6 +17,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
 from ....ports import HALF_CLOSED_S, Ending, Place, has_taken_all, may_be_half_closed
 from ....wire.address import is_loopback
+from ....wire.errors import forget_frames
 from .body import REQUEST_S
 from .framing import HEAD_BYTES_MAX, Framing
 from .reply import BEGINNING, Reply
@@ -131,6 +132,8 @@ class Connection(RequestHandler):
                 # It was refused, which ends the connection; what comes behind it means nothing. Whoever reads the body before it
                 # is told by nobody else.
                 self._is_over = True
+                if isinstance(message, _ErrInfo):
+                    forget_frames(message.exc)
                 if not before.is_eof():
                     before.set_exception(RequestPayloadError(message.message))
         elif framing.is_chunked and self._body.is_eof():
@@ -232,8 +235,12 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection has ended."""
         super().connection_lost(exc)
-        if self._watch is not None:
-            self._watch.cancel()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.cancel()
+        # Tasks, and bodies that were not read, know the connection: they would keep each other.
+        self._rest, self._body, self._is_over = b"", EMPTY_PAYLOAD, True
+        self._messages.clear()
         self.place.ended()
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
@@ -241,6 +248,7 @@ class Connection(RequestHandler):
         error = kwargs.get("exc_info")
         if isinstance(error, RequestPayloadError):
             self.place.note(Ending.BAD_REQUEST, "the body of a refused request is broken")
+            forget_frames(error)
         else:
             super().log_exception(*args, **kwargs)
 
@@ -260,6 +268,8 @@ class Connection(RequestHandler):
             # The path may hold a secret; the request log shows it where that is not so.
             route = request.route if isinstance(request, Request) else ""
             _log.error("request failed", method=request.method, route=route, exc_info=exc)
+        if exc is not None:
+            forget_frames(exc)
         return Reply(status, head, close=True)
 
 

@@ -14,7 +14,7 @@ from aiohttp import hdrs
 
 from ....node.access.tls import handshake
 from ....ports import Listener
-from ....wire.errors import LmqError
+from ....wire.errors import LmqError, forget_frames
 from .anonymous import AnonymousRequests
 from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
 from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ....node.node import Node
     from ....ports import Gate, Place
     from .request import Request
+    from .routing import Resource
 
 __all__ = ["HttpPort"]
 
@@ -183,7 +184,7 @@ class HttpPort(ABC):
         try:
             segments, request.raw_query = self._split(target)
         except LmqError as exc:
-            return self._refused(request, exc)
+            return self._refusal(request, exc)
         resource, values = self.router.find(segments)
         if resource is not None:
             request.route = resource.path
@@ -195,13 +196,13 @@ class HttpPort(ABC):
         if resource is None or not resource.is_open_to(request.method):
             try:
                 if self._access.outside is not None and not self._is_served_outside(target):
-                    raise self._access.outside
+                    raise self._access.outside.again()
                 request.principal = self._principal(request)
                 if isinstance(request.protocol, Connection):
                     request.protocol.place.admit()
                     request.protocol.place.user = request.principal.name
             except LmqError as exc:
-                reply = self._refused(request, exc) if resource is None else resource.refused(request, exc)
+                reply = self._refusal(request, exc, resource)
                 if exc.code == "throttled":
                     reply.head += b"retry-after: 1\r\n"
                 return reply
@@ -212,6 +213,11 @@ class HttpPort(ABC):
         if resource is not None:
             return await resource.answer(request, values)
         return self._not_found(segments)
+
+    def _refusal(self, request: Request, error: LmqError, resource: Resource | None = None) -> Reply:
+        reply = self._refused(request, error) if resource is None else resource.refused(request, error)
+        forget_frames(error)
+        return reply
 
     def _take(self, request: Request) -> float:
         """Charge the client for a request; returns 0, or the seconds that it has to wait."""

@@ -44,7 +44,7 @@ class Request(web.BaseRequest):
         principal: who asks; set by the front end.
     """
 
-    ATTRS = web.BaseRequest.ATTRS | frozenset(("_body_reader", "principal", "raw_query", "route"))
+    ATTRS = web.BaseRequest.ATTRS | frozenset(("_request_s", "principal", "raw_query", "route"))
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Request(web.BaseRequest):
         self.raw_query = ""
         self.route = ""
         self.principal: Principal = NOBODY
-        self._body_reader = BodyReader(self, request_s)
+        self._request_s = request_s
 
     def parameters(self) -> Query:
         """The query parameters.
@@ -74,7 +74,7 @@ class Request(web.BaseRequest):
 
     async def read_body(self, bytes_max: int) -> bytes:
         """The whole body; see `BodyReader.read`."""
-        return await self._body_reader.read(bytes_max)
+        return await BodyReader(self, self._request_s).read(bytes_max)
 
     def client(self, access: Access) -> bytes:
         """Whose share of the node the request uses."""

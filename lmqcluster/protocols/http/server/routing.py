@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Concatenate
 
 from ....node.access.permissions import MANAGE, Permission, Scope
-from ....wire.errors import LmqError
+from ....wire.errors import LmqError, forget_frames
 from .permissions import permissions_of
 from .reply import Reply
 from .request import Request
@@ -60,7 +60,9 @@ class Resource:
                 return self.refuse(405 if self.any_method or request.method in KNOWN_METHODS else 501)
             return await handler(request, *values)
         except LmqError as exc:
-            return self.refused(request, exc)
+            reply = self.refused(request, exc)
+            forget_frames(exc)
+            return reply
 
     def refused(self, request: Request, error: LmqError) -> Reply:  # noqa: ARG002 - some answer in the request's format
         """The answer to a request that fails."""
