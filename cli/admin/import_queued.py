@@ -19,6 +19,8 @@ from urllib.request import Request
 import click
 import msgpack
 
+from lmqcluster.wire.values import Scan
+
 from ..shared.api import Api
 from ..shared.errors import CliError, ExitCode
 from ..shared.http_connections import opener
@@ -30,6 +32,10 @@ __all__ = ["queued"]
 HIDDEN_S: Final = 60
 """How long a message is hidden at the source: less than the five minutes for which a key is remembered for certain."""
 BATCH: Final = 64
+ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+"""More than 64 messages of queued have, unless they are too large for a node too."""
+ANSWER_VALUES_MAX: Final = 4_000_000
+"""Two million queues."""
 TIMEOUT_S: Final = 60.0
 WAIT_S: Final = 1.0
 RETRY_WITHOUT_END: Final = (1 << 31) - 1
@@ -64,7 +70,7 @@ class Source:
         request = Request(f"{self._base}{path}", data=data, headers=self._headers, method=method)
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
-                return msgpack.unpackb(response.read(), strict_map_key=False)
+                return _decoded(response.read(ANSWER_BYTES_MAX + 1))
         except HTTPError as exc:
             code = ExitCode.NOT_AUTHORISED if exc.code == 401 else ExitCode.UNAVAILABLE
             text = exc.read(500).decode("utf-8", "replace")
@@ -74,15 +80,14 @@ class Source:
 
     def queues(self) -> list[str]:
         """The names of all queues."""
-        return sorted(one["name"] for one in self.ask("GET", "/queues")["queues"])
+        rows = self._rows(self.ask("GET", "/queues"), "queues", {"name": str})
+        return sorted(row["name"] for row in rows)
 
     def poll(self, queue: str) -> list[dict[str, Any]]:
         """Some visible messages."""
         body = {"count": BATCH, "visibility_timeout_secs": HIDDEN_S, "ignore_existing_visibility_timeouts": False}
-        found: list[dict[str, Any]] = self.ask("POST", f"/queue/{quote(queue, safe='')}/messages/poll", body)[
-            "messages"
-        ]
-        return found
+        answer = self.ask("POST", f"/queue/{quote(queue, safe='')}/messages/poll", body)
+        return self._rows(answer, "messages", {"id": int, "poll_tag": int, "contents": bytes})
 
     def delete(self, queue: str, messages: list[dict[str, Any]]) -> None:
         """Delete messages."""
@@ -91,7 +96,36 @@ class Source:
 
     def left(self, queue: str) -> int:
         """How many messages the queue has, hidden ones included."""
-        return int(self.ask("GET", f"/queue/{quote(queue, safe='')}/metrics")["message_counter"])
+        answer = self.ask("GET", f"/queue/{quote(queue, safe='')}/metrics")
+        return int(self._rows({"metrics": [answer]}, "metrics", {"message_counter": int})[0]["message_counter"])
+
+    def _rows(self, answer: Any, name: str, members: dict[str, type]) -> list[dict[str, Any]]:
+        """Return the list of this name in an answer.
+
+        Raises:
+            CliError: it is not there, or its rows lack members of these types.
+        """
+        rows = answer.get(name) if isinstance(answer, dict) else None
+        are_whole = isinstance(rows, list) and all(
+            isinstance(row, dict) and all(type(row.get(one)) is kind for one, kind in members.items()) for row in rows
+        )
+        if not are_whole:
+            raise CliError(f"{self.name} does not answer as queued does: {name} is malformed", ExitCode.BAD_DATA)
+        return list(rows or [])
+
+
+def _decoded(answer: bytes) -> Any:
+    """Return what an answer holds, unless that is too much.
+
+    Raises:
+        ValueError: it has more bytes or values than queued's, or is malformed.
+    """
+    if len(answer) > ANSWER_BYTES_MAX:
+        raise ValueError(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+    # A small value takes many times its bytes when it is decoded.
+    if Scan(ANSWER_VALUES_MAX).feed(answer) != len(answer):
+        raise ValueError("its answer is not one MessagePack value")
+    return msgpack.unpackb(answer, strict_map_key=False)
 
 
 def _take_over(source: Source, queue: str, api: Api, *, waits: bool) -> int:

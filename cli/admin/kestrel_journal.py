@@ -6,6 +6,7 @@ last whole operation: what follows is named, and the next file is read.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import struct
@@ -60,12 +61,19 @@ class _BadOperationError(Exception):
 
 
 def queues_in(folder: Path) -> list[str]:
-    """The names of all queues that have a journal in a folder."""
+    """Return the names of all queues that have a journal in a folder.
+
+    Raises:
+        OSError: the folder cannot be read, or holds a symbolic link.
+    """
     names = (re.sub(r"\.[0-9]+(\.pack)?\Z", "", path.name) for path in folder.iterdir() if _is_journal(path))
     return sorted({name for name in names if "." not in name})
 
 
 def _is_journal(path: Path) -> bool:
+    if path.is_symlink():
+        # Kestrel makes none. Whoever can write to the folder must not have the importer read what only it may read.
+        raise OSError(errno.ELOOP, f"{path.name} is a symbolic link; put the file in its place, or take the link away")
     return path.is_file() and "~~" not in path.name
 
 

@@ -64,4 +64,11 @@ def opener(tls: ssl.SSLContext | None = None) -> urllib.request.OpenerDirector:
     Args:
         tls: for ``https``; default: the authorities that the system trusts.
     """
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _Http(), _Https(tls))
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects(), _Http(), _Https(tls))
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: nothing that is asked here sends one, and the token or key would go with it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None

@@ -71,6 +71,26 @@ def test_files_in_their_order(tmp_path: Path) -> None:
     assert journal_files(tmp_path, "none") == []
 
 
+def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(add(b"what only the importer may read"))
+    folder = tmp_path / "journals"
+    folder.mkdir()
+    (folder / "q").write_bytes(add(b"item"))
+    for name in ("linked", "q.100", "q.100.pack"):
+        (folder / name).symlink_to(secret)
+        with pytest.raises(OSError, match=f"{name} is a symbolic link"):
+            queues_in(folder)
+        if name.startswith("q"):
+            with pytest.raises(OSError, match=f"{name} is a symbolic link"):
+                journal_files(folder, "q")
+        (folder / name).unlink()
+    (folder / "q").unlink()
+    (folder / "q").symlink_to(secret)
+    with pytest.raises(OSError, match="q is a symbolic link"):
+        journal_files(folder, "q")
+
+
 def test_a_file_that_is_torn_anywhere_is_read_up_to_its_last_whole_operation(tmp_path: Path) -> None:
     operations = [add(b"first"), add(b"second" * 10), opened(1), add(b"third")]
     states = [[], [b"first"], [b"first", b"second" * 10], [b"first", b"second" * 10]]
