@@ -6,9 +6,12 @@ in it is not a message's to set; and what proves who the producer is must not re
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-__all__ = ["is_reserved"]
+__all__ = ["is_header_name", "is_reserved"]
+
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 _PREFIXES: Final = (
     "access-control-",
@@ -36,6 +39,11 @@ _NAMES: Final = frozenset(
         "authorization", "cookie",
     )
 )  # fmt: skip
+
+
+def is_header_name(name: str) -> bool:
+    """Return whether a request can have a header of this name (RFC 9110, token)."""
+    return _NAME.fullmatch(name) is not None
 
 
 def is_reserved(name: str) -> bool:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from .errors import LmqError
-from .headers import is_reserved
+from .headers import is_header_name, is_reserved
 from .queue_options import QUEUE_OPTIONS, parse_option
 
 __all__ = [
@@ -102,6 +102,10 @@ def _hook_module(entry: object, point: str) -> tuple[str, list[str]]:
         raise _invalid(f"arguments of hook module {module!r} must be a list of at most {HOOK_ARGUMENTS_MAX} names")
     names = [_text(argument, "a hook argument") for argument in arguments]
     for name in names:
+        if not is_header_name(name):
+            raise _invalid(
+                f"{name!r} is not the name of a header: letters, digits and some signs, no spaces or line ends"
+            )
         if is_reserved(name):
             raise _invalid(
                 f"header {name!r} cannot be preserved: it is not a message's to set, or shows who its producer is"

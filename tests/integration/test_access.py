@@ -107,6 +107,28 @@ def test_deleting_a_token_ends_what_its_holders_wait_for(tmp_path: Path) -> None
     run(main)
 
 
+def test_sums_over_all_queues_of_kestrels_statistics_need_a_token_for_all(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded_node(tmp_path) as guarded:
+            viewer, everywhere = await guarded.token("viewer", "read", "^mine"), await guarded.token("all", "read")
+            admin = await guarded.connect(ADMIN)
+            for name in ("mine", "theirs"):
+                assert (await admin.call("push", name, "x"))[0] is None
+            for token, is_shown in ((everywhere, True), (viewer, False)):
+                stats = json.loads((await guarded.ask("GET", "/stats.json", token))[2])
+                sums = (
+                    {"items", "bytes"} & stats["gauges"].keys(),
+                    {"total_items", "queue_creates"} & stats["counters"].keys(),
+                )
+                assert [bool(one) for one in sums] == [is_shown, is_shown]
+                assert stats["gauges"]["q/mine/items"] == 1
+                assert ("q/theirs/items" in stats["gauges"]) == is_shown
+                text = (await guarded.ask("GET", "/stats.txt", token))[2]
+                assert ("total_items: 2" in text) == is_shown
+
+    run(main)
+
+
 @pytest.mark.parametrize("protocol", ["http", "rpc"])
 def test_dead_letters_go_back_only_where_the_token_may_write(tmp_path: Path, protocol: str) -> None:
     async def main() -> None:

@@ -136,7 +136,11 @@ def test_clients_are_who_their_port_says_and_speak_tls(tmp_path: Path) -> None:
         with Secure(node, "memcache") as client:
             client.ask(b"set shop 0 0 1\r\nx\r\n", b"STORED\r\n")
             client.send(b"stats\r\n")
-            assert b"STAT queue_shop_items 1\r\n" in client.until(b"END\r\n")
+            shown = client.until(b"END\r\n")
+            assert b"STAT queue_shop_items 1\r\n" in shown
+            # Sums over all queues tell of those that the token does not cover.
+            for name in (b"curr_items", b"total_items", b"bytes", b"queue_creates"):
+                assert b"STAT %b " % name not in shown
         for request in (
             b"set bank 0 0 1\r\nx\r\n",
             b"get bank/peek\r\n",
@@ -163,6 +167,38 @@ def test_clients_are_who_their_port_says_and_speak_tls(tmp_path: Path) -> None:
                 plain.expect_end()
             assert node.admin("token", "delete", "auditor", "--yes")[0] == 0
             client.expect_end()
+
+
+# --- control characters ---------------------------------------------------------------------------------------------
+
+ESCAPES = b"\x1b[2j\x07\x9b\xe2\x80\xae"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "request_"),
+    [
+        ("text", b"%b\n"),
+        ("text", b"status %b\n"),
+        ("text", b"get %b\n"),
+        ("text", b"get q %b\n"),
+        ("text", b"put %b:\nx\n\n"),
+        ("text", b"delete %b\n"),
+        ("text", b"get a+%b\n"),
+        ("memcache", b"%b\r\n"),
+        ("memcache", b"status %b\r\n"),
+        ("memcache", b"get %b\r\n"),
+        ("memcache", b"get q/%b\r\n"),
+        ("memcache", b"set %b 0 0 1\r\nx\r\n"),
+        ("memcache", b"set q %b 0 1\r\nx\r\n"),
+        ("memcache", b"confirm %b 1\r\n"),
+        ("memcache", b"get a+%b\r\n"),
+    ],
+)
+def test_control_characters_are_not_repeated(shared_cluster: Cluster, protocol: str, request_: bytes) -> None:
+    with Lines(shared_cluster[0], protocol) as client:
+        client.send(request_ % ESCAPES + b"quit\r\n")
+        answer = client.read(10_000)
+    assert [byte for byte in answer.replace(b"\r\n", b"").replace(b"\n", b"") if not 0x20 <= byte < 0x7F] == []
 
 
 # --- hostile and slow -----------------------------------------------------------------------------------------------

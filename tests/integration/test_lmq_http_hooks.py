@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import msgpack
@@ -159,6 +160,14 @@ def test_headers_that_are_not_a_messages_cannot_be_preserved(node: NodeProcess, 
     assert refused.status == 400
     assert name.encode() in refused["x-lmq-error"]
     assert call(node.http, "PATCH", f"/v1/queues/{queue_name}/properties", hooks, JSON).json["code"] == "bad_property"
+    assert call(node.http, "PUT", "/properties", b'[["x",' + hooks + b"]]", JSON).status == 400
+
+
+@pytest.mark.parametrize("name", ["x-foo\r\nx-evil: 1", "x\n", "x y", "x:", "", "\x1b[2j", "b\u00fccher"])
+def test_what_is_no_name_of_a_header_cannot_be_preserved(node: NodeProcess, queue_name: str, name: str) -> None:
+    hooks = json.dumps({"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-foo", name]]]}}).encode()
+    refused = call(node.http, "PATCH", f"/properties/{queue_name}", hooks, JSON)
+    assert (refused.status, b"is not the name of a header" in refused["x-lmq-error"]) == (400, True)
     assert call(node.http, "PUT", "/properties", b'[["x",' + hooks + b"]]", JSON).status == 400
 
 

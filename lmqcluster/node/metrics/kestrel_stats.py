@@ -11,7 +11,10 @@ from ..queues.info import age_s
 if TYPE_CHECKING:
     from ..node import Node
 
-__all__ = ["global_stats", "queue_stats"]
+__all__ = ["OF_ALL_QUEUES", "global_stats", "queue_stats"]
+
+OF_ALL_QUEUES = frozenset(("curr_items", "total_items", "bytes", "queue_creates", "queue_deletes", "queue_expires"))
+"""Sums over all queues, which are left out for a client that may see only some of them."""
 
 
 def _waiting_bytes(queue: Queue) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...core import Queue, Role
 from ...node.access.clients import NODE
 from ...node.metrics.kestrel_counts import KestrelQueueCounts
-from ...node.metrics.kestrel_stats import global_stats, queue_stats
+from ...node.metrics.kestrel_stats import OF_ALL_QUEUES, global_stats, queue_stats
 from ...wire.errors import LmqError
 from .server import problem
 from .server.barrier_read import marked, refresh
@@ -45,6 +45,7 @@ _GAUGES = ("items", "bytes", "mem_items", "mem_bytes", "waiters", "open_transact
 _GLOBAL_GAUGES = ("reserved_memory_ratio", "uptime", "time", "curr_connections")
 _NAMES = (*_COUNTERS, *_OWN_COUNTERS)
 _ZEROS: Row = (0,) * len(_NAMES)
+_GAUGES_OF_ALL_QUEUES = ("items", "bytes")
 _QUEUES = "q/"
 """What the names of a queue's figures begin with."""
 
@@ -109,6 +110,9 @@ class KestrelStatsRoutes:
             counters = {one: value - base.node.get(one, 0) for one, value in counters.items()}
         else:
             of_queues = self._counters_of_queues(seen, lambda _queue, row: row)
+        if not request.principal.everywhere:
+            counters = {one: value for one, value in counters.items() if one not in OF_ALL_QUEUES}
+            gauges = {one: value for one, value in gauges.items() if one not in _GAUGES_OF_ALL_QUEUES}
         labels = {"version": self._node.version, "status": self._node.observed.kestrel.status()}
         groups = [
             _Group("counters", of_queues, counters),

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...core import Role
-from ...node.metrics.kestrel_stats import global_stats, queue_stats
+from ...node.metrics.kestrel_stats import OF_ALL_QUEUES, global_stats, queue_stats
 from ...node.queues.listing import names_in_order
 from ...wire.errors import LmqError
 from ..kestrel.connection import ClosedError
@@ -107,7 +107,8 @@ async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
 async def _stat_lines(connection: MemcacheConnection) -> AsyncIterator[bytes]:
     node, principal = connection.port.node, _queues(connection).principal
     for name, value in (await global_stats(node)).items():
-        yield f"STAT {name} {value}\r\n".encode()
+        if principal.everywhere or name not in OF_ALL_QUEUES:
+            yield f"STAT {name} {value}\r\n".encode()
     async for queue in node.service.each_queue(connection.client()):
         if principal.allows(Role.READ, queue.name):
             stats = queue_stats(node, queue.name)
