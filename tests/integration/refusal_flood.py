@@ -132,8 +132,11 @@ def _flooded(
     with ThreadPoolExecutor(workers) as pool:
         for rounds in itertools.count(1):
             order = random.sample(kinds, len(kinds))
-            for _ in pool.map(lambda kind: kind.check(target, under_load=True), order):
-                requests += 1
+            try:
+                requests += len(list(pool.map(lambda kind: kind.check(target, under_load=True), order)))
+            except OSError as exc:
+                exc.add_note(f"{node.name} {'runs' if node.running else 'has ended'}\n{node.log_tail()}")
+                raise
             if not goes_on(rounds):
                 break
     peak = peak_rss_bytes(node)

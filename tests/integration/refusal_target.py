@@ -65,7 +65,9 @@ def exchange(address: str, data: bytes, says: bytes) -> bytes:
     with connect(address, TIMEOUT_S) as sock, contextlib.suppress(ConnectionError):
         with contextlib.suppress(ConnectionError):
             sock.sendall(data)
-            if not says:
+        if not says:
+            # The node may have ended the connection.
+            with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
         while not (says and says in answer) and (piece := sock.recv(1 << 16)):
             answer += piece
