@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
 import time
 from collections.abc import Callable
 
@@ -95,6 +97,8 @@ def test_what_is_counted_at_a_node(shared_cluster: Cluster, queue_name: str) -> 
             lambda: call(node.http, "GET", "/stats.json").json["gauges"].get(f"q/{queue_name}-other/waiters") == 1,
             "the get to wait",
         )
+        # Gone for good: a client that closes its side alone still gets its answer.
+        waiting.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wait_for(lambda: counters()["waiters_aborted"] == before["waiters_aborted"] + 1, "the waiting get to be counted")
 
 
