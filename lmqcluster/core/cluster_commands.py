@@ -63,8 +63,10 @@ class ClusterCommands:
             *(state.quotas.total(kind) for kind in Kind),
         )
         digest = hashlib.blake2b(repr(counted).encode(), digest_size=16)
-        for text in part_of_contents(state, int.from_bytes(token, "big")):
-            digest.update(text)
+        if state.version >= 3:
+            # A snapshot of an earlier version leaves out some of it.
+            for text in part_of_contents(state, int.from_bytes(token, "big")):
+                digest.update(text)
         return digest.digest()
 
     def report_digest(self, token: bytes, member: bytes, digest: bytes) -> bool:

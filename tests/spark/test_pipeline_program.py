@@ -124,7 +124,7 @@ def test_servers_that_cannot_be_reached_are_told_before_spark_starts(invoke: Inv
     assert (code, out) == (69, "")
     assert err.count("\n") == 1
     assert f"--servers {nobody}" in err
-    assert "Connect call failed" in err
+    assert "Connection refused" in err
 
 
 def test_a_token_file_that_cannot_be_read_is_told_before_spark_starts(invoke: Invoke, tmp_path: Path) -> None:
