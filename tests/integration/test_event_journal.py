@@ -193,6 +193,7 @@ def test_what_a_client_that_left_did_not_get_is_put_back(watched_cluster: Cluste
         for _ in range(20):
             with Rpc(taker.rpc) as gone:
                 gone.send(request(1, "pull", "work", 60))
+                gone.abort()
         got: list[str] = []
         while len(got) < 20:
             message = client.pull("work", 60)

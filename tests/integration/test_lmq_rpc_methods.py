@@ -304,7 +304,7 @@ ARITIES = {
     "retain": {2, 3},
     "release": {2, 3},
     "delete": {1},
-    "update_props": {1, 2},
+    "update_props": {1, 2, 3},
     "set_default_props": {1},
     "get_default_props": {0},
     "push_many": {2, 3},
