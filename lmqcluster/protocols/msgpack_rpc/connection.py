@@ -88,6 +88,8 @@ class Connection(Stream):
         # Messages that are being made into a response: put back if the client goes before.
         self._encoding: dict[int, list[Delivered]] = {}
         self._encodings = asyncio.Semaphore(ENCODINGS_MAX)
+        # Requests that wait for what others do, and are answered.
+        self._awaited: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -110,8 +112,8 @@ class Connection(Stream):
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether pulls wait whose client gets an answer."""
-        return any(waiter.token is not NOTIFICATION for waiter in self.waiting)
+        """Whether pulls, pushes or locks wait whose client gets an answer."""
+        return bool(self._awaited) or any(waiter.token is not NOTIFICATION for waiter in self.waiting)
 
     def expel(self) -> None:
         """Send what is ready and close; a message on its way to a pull of this client is put back."""
@@ -334,7 +336,10 @@ class Connection(Stream):
     def run(self, msgid: Any, result: Coroutine[Any, Any, bytes], *, large: bool = False, waits: bool = False) -> None:
         """Answer a request that takes several steps with the encoded result of a coroutine; see `SlowAnswers.run`."""
         succeed, fail = partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid)
-        self.slow.run(self, result, succeed, fail, large=large, waits=waits)
+        task = self.slow.run(self, result, succeed, fail, large=large, waits=waits)
+        if waits and msgid is not NOTIFICATION:
+            self._awaited.add(task)
+            task.add_done_callback(self._awaited.discard)
 
     def run_packed(
         self, msgid: Any, result: Callable[[], Awaitable[Any]], *, large: bool = False, waits: bool = False

@@ -55,7 +55,7 @@ class SlowAnswers:
         *,
         large: bool,
         waits: bool = False,
-    ) -> None:
+    ) -> asyncio.Task[None]:
         """Answer with the outcome of a coroutine, later. While too many are under way the connection carries out no requests.
 
         Args:
@@ -71,11 +71,12 @@ class SlowAnswers:
         self.tasks.add(task)
         if waits:
             task.add_done_callback(self.tasks.discard)
-            return
+            return task
         self._busy += 1
         if self._busy == TASKS_MAX:
             stream.hold()
         task.add_done_callback(partial(self._ended, stream))
+        return task
 
     def _ended(self, stream: Stream, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
