@@ -111,7 +111,10 @@ def test_requests_are_logged_on_demand_only(node: NodeProcess, queue_name: str, 
         assert message is not None
         message.ack()
         urllib.request.urlopen(f"http://{watched.http}/messages/jobs?t=0&secret=word").close()
-        wait_for(lambda: [line for line in events(watched, "request") if line["protocol"] == "http"], "the requests")
+        wait_for(
+            lambda: [line for line in events(watched, "request") if line.get("path") == "/messages/jobs"],
+            "the requests",
+        )
         rpc = [line for line in events(watched, "request") if line["protocol"] == "msgpack_rpc"]
         assert [line["method"] for line in rpc if line.get("queue") == "jobs"] == ["push", "pull", "done"]
         assert all(line["client"].startswith("127.0.0.1:") for line in rpc)
