@@ -180,9 +180,7 @@ def test_what_came_before_the_client_stopped_sending_is_answered(shared_cluster:
         ("text", b"get %b 2147483647\n"),
     ],
 )
-def test_who_is_gone_takes_nothing(
-    shared_cluster: Cluster, queue: bytes, protocol: str, request_: bytes
-) -> None:
+def test_who_is_gone_takes_nothing(shared_cluster: Cluster, queue: bytes, protocol: str, request_: bytes) -> None:
     with Lines(shared_cluster[0], protocol) as waiting, Lines(shared_cluster[1], protocol) as late:
         waiting.send(request_ % queue)
         with Lines(shared_cluster[0]) as other:
