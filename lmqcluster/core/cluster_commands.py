@@ -16,6 +16,7 @@ SALT_BYTES = 10
 NUMBERS_SKIPPED = 1 << 32
 """By a new salt: more than were ever lost at once, and few enough for 65,000 times."""
 _ONLY_BYTES = {bytes}
+_UNIX_US_MAX = 1 << 60
 
 
 class ClusterCommands:
@@ -68,6 +69,13 @@ class ClusterCommands:
             for text in part_of_contents(state, int.from_bytes(token, "big")):
                 digest.update(text)
         return digest.digest()
+
+    def set_time(self, unix_us: int) -> bool:
+        """Take note which time of day it is."""
+        if type(unix_us) is not int or not 0 <= unix_us < _UNIX_US_MAX:
+            raise ValueError("a time of day must be an integer of microseconds since 1970")
+        self._state.times.tell(self._state.now_us, unix_us)
+        return True
 
     def report_digest(self, token: bytes, member: bytes, digest: bytes) -> bool:
         """Change nothing: the nodes read it in the log."""

@@ -21,9 +21,9 @@ __all__ = [
     "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull", "pull_again", "pull_any",
     "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing", "push_items", "push_marked",
     "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session", "report_digest", "reserve",
-    "reserve_from", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_token", "settle",
-    "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock", "update", "upgrade",
-    "with_limit", "withdraw",
+    "reserve_from", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_time", "set_token", "settle",
+    "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock", "update",
+    "upgrade", "with_limit", "withdraw",
 ]  # fmt: skip
 
 # --- where fields stand -----------------------------------------------------------------------------------------------
@@ -566,6 +566,11 @@ def upgrade(version: int) -> Command:
 def digest(token: bytes) -> Command:
     """Begin a comparison of replicas."""
     return [Op.DIGEST, token]
+
+
+def set_time(unix_us: int) -> Command:
+    """Say which time of day it is."""
+    return [Op.SET_TIME, unix_us]
 
 
 def report_digest(token: bytes, member: bytes, own: bytes) -> Command:

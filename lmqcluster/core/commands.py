@@ -89,6 +89,7 @@ class Op(IntEnum):
     RENEW_SALT = 50  # v2: another salt of message ids, 10 bytes -> True
     DIGEST = 51  # v2: token -> digest of what is counted of the state; changes nothing
     REPORT_DIGEST = 52  # v2: token, member, its digest -> True; for the nodes, changes nothing
+    SET_TIME = 53  # v3: Unix time us -> True
     # v3: queue, [[content, content type or None, headers, key or None, traits]], owner -> [(flag, sequence)], all or nothing;
     # traits: [delay us or -1, due us or 0, ttl us or 0, priority, label, group], or [] for none of them. A body in place
     # of a row: without content type, headers and key, with the traits of the row before. With a producer and the number of

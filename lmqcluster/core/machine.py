@@ -95,6 +95,7 @@ class Machine(State):
     def _handlers_of_version_3(self) -> _Handlers:
         traits, lines, sessions = TraitCommands(self), QueueCommands(self), SessionCommands(self)
         return {
+            Op.SET_TIME: ClusterCommands(self).set_time,
             Op.PUSH_TRAITS: traits.push,
             Op.PULL_LEASE: traits.pull,
             Op.GIVE_BACK: traits.give_back,

@@ -89,6 +89,7 @@ class Restoration(Generic[S]):
             "bindings": self._take_bindings,
             "poll limits": self._take_poll_limits,
             "api keys": self._take_api_keys,
+            "times": self._take_times,
             "index": self._take_index,
             "tags": self._take_tags,
             "groups": self._take_groups,
@@ -287,6 +288,9 @@ class Restoration(Generic[S]):
     def _take_poll_limits(self, rows: list[Any]) -> None:
         (row,) = rows
         self._machine.poll_limits.load(*row)
+
+    def _take_times(self, rows: list[Any]) -> None:
+        self._machine.times.load(_typed(rows, (int, int)))
 
     def _take_api_keys(self, rows: list[Any]) -> None:
         self._machine.api_keys.load(_typed(rows, (bytes, bytes)))

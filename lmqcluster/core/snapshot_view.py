@@ -82,6 +82,7 @@ class SnapshotView:
             ("gaining", iter([[name] for name in sorted(machine.waiting_pushes.gaining)])),
             ("poll limits", iter([machine.poll_limits.row()] if machine.version >= 3 else [])),
             ("api keys", machine.api_keys.rows()),
+            ("times", machine.times.rows()),
         ]
         self._names = machine.names.frozen()
         # Those that were touched before the reader came to them.

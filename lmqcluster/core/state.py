@@ -18,6 +18,7 @@ from .producers import Producers
 from .queue_state import QueueState
 from .releases import Releases
 from .sessions import END_STEPS
+from .times_of_day import TimesOfDay
 
 __all__ = ["REMEMBER_US", "State"]
 
@@ -36,6 +37,7 @@ class State(QueueState):
         batches: batch leases.
         releases: owners whose tokens have ended.
         api_keys: keys for clients that know no tokens.
+        times: which time of day it was at a log time.
     """
 
     VERSION_MAX: ClassVar = 4
@@ -53,6 +55,7 @@ class State(QueueState):
         self.batches = BatchLeases(self)
         self.releases = Releases(self, (self.marks, self.key_scopes, self.batches, self.sessions))
         self.api_keys = ApiKeys()
+        self.times = TimesOfDay()
         self.expiry.watch(
             [
                 Limited(self.defaults, SPREAD_STEPS),

@@ -1,8 +1,11 @@
-"""What a leader proposes of itself: founding the cluster, a new salt of message ids, the next machine version, an empty batch."""
+"""What a leader proposes of itself: founding the cluster, a new salt of message ids, the next machine version, the time of day,
+an empty batch.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 
 import structlog
 
@@ -18,6 +21,8 @@ __all__ = ["OwnCommands"]
 log = structlog.get_logger("lmq.node")
 
 SALT_BYTES = 10
+TIME_STEP_US = 250_000
+"""The time of day is told again when it has moved so far against log time."""
 
 
 class OwnCommands:
@@ -39,7 +44,7 @@ class OwnCommands:
             self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
 
     def tend(self, replica: Replica, proposer: Proposer) -> None:
-        """As the leader, move the cluster to the newest machine version that all members understand.
+        """As the leader, tell the time of day, and move the cluster to the newest machine version that all members understand.
 
         Until then every node behaves as the oldest program among them does, so that a rolling upgrade keeps replicas equal.
         """
@@ -48,6 +53,14 @@ class OwnCommands:
         self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible and replica.machine.version >= 2:
             self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
+        self._set_time(replica, proposer)
+
+    def _set_time(self, replica: Replica, proposer: Proposer) -> None:
+        machine, unix_us = replica.machine, time.time_ns() // 1000
+        told_us = machine.times.ahead_us
+        is_due = told_us is None or abs(unix_us - replica.clock.now_us() - told_us) > TIME_STEP_US
+        if is_due and machine.version >= 3:
+            self._propose(proposer, layout.set_time(unix_us))
 
     def _upgrade(self, replica: Replica, proposer: Proposer) -> None:
         common = replica.common_machine_version()

@@ -281,5 +281,6 @@ class History:
             [Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0],
             [Op.DELETE_TOKEN, name, True],
             [Op.RENEW_SALT, b"9876543210"],
+            [Op.SET_TIME, self.random.randrange(1 << 52)],
         ]
         return pick(commands)

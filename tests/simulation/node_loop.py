@@ -203,6 +203,7 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
     with storage_world(clock), contextlib.ExitStack() as patches:
         for module, name, value in (
             (modules.node.proposer, "time", time),
+            (modules.node.own_commands, "time", time),
             (modules.replication.log_clock, "time", time),
             (modules.replication.replica, "random", randomness),
             (modules.replication.steps, "TICK_S", TICK_S),

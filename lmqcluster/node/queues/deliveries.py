@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...core.commands import Delivered
@@ -12,6 +11,8 @@ from ...wire.ids import ReceiptFormat
 
 __all__ = ["Delivery", "Part", "first_of", "rendered"]
 
+UnixTime = Callable[[int], int]
+"""Returns the Unix time of a log time, both in microseconds."""
 PULL_BYTES_MAX = 16 * 1024 * 1024
 """Most bytes of the bodies that a pull of several messages takes."""
 
@@ -54,13 +55,12 @@ class Delivery:
     traits: Traits
 
 
-def rendered(receipts: ReceiptFormat, delivered: Sequence[Delivered], log_now_us: int) -> list[Delivery]:
-    """Deliveries of the core with their receipts; `log_now_us` is the log time of this moment."""
-    offset_us = time.time_ns() // 1000 - log_now_us
-    return [_rendered(receipts, one, offset_us) for one in delivered]
+def rendered(receipts: ReceiptFormat, delivered: Sequence[Delivered], unix_us: UnixTime) -> list[Delivery]:
+    """Return deliveries of the core with their receipts."""
+    return [_rendered(receipts, one, unix_us) for one in delivered]
 
 
-def _rendered(receipts: ReceiptFormat, delivered: Delivered, offset_us: int) -> Delivery:
+def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) -> Delivery:
     name, number, remaining, message = delivered
     content_type, headers = message.meta
     given = content = loaded(message.content)
@@ -79,7 +79,7 @@ def _rendered(receipts: ReceiptFormat, delivered: Delivered, offset_us: int) -> 
         parts=parts,
         delivery=message.delivered,
         sequence=message.sequence,
-        pushed_s=(message.pushed_us + offset_us) / 1e6,
+        pushed_s=unix_us(message.pushed_us) / 1e6,
         traits=traits_of(message),
     )
 

@@ -64,7 +64,7 @@ class OpenReads:
             LmqError: as `QueueService.pull`; ``exclusive`` for an exclusive queue, which connections of a node would share.
         """
         found = await self.take(queue, count=count, wait_s=wait_s, lease_s=lease_s, has_room=has_room)
-        return rendered(self._service.receipts(), found, self._service.pulls.clock.now_us())
+        return rendered(self._service.receipts(), found, self._service.unix_us)
 
     async def take(
         self,

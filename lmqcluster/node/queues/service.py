@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -337,7 +338,7 @@ class QueueService(Proposals):
     ) -> list[Delivery]:
         receipts = self.receipts()
         delivered = await self.delivered(start, key, wanted, has_room, place, charged=charged)
-        return rendered(receipts, delivered, self.pulls.clock.now_us())
+        return rendered(receipts, delivered, self.unix_us)
 
     async def delivered(
         self,
@@ -457,6 +458,11 @@ class QueueService(Proposals):
             await self.barrier()
 
     # --- local reads ----------------------------------------------------------------------------------------------
+
+    def unix_us(self, log_us: int) -> int:
+        """Return the Unix time of a log time, both in microseconds; the same at every node once a leader has told it."""
+        found = self.machine().times.unix_us(log_us)
+        return log_us + time.time_ns() // 1000 - self.pulls.clock.now_us() if found is None else found
 
     def properties(self, queue: bytes) -> dict[str, Any]:
         """Effective properties, keys in alphabetical order: accum (ms), hooks if set, retry, timeout (s)."""

@@ -446,7 +446,7 @@ class Connection(Stream):
         if self._encoder is None or self._encoder.receipts is not receipts:
             typed = self.producer is not None
             self._encoder = replies.DeliveryEncoder(
-                receipts, typed=typed, transcoder=self.owner.transcoder, now_us=self.service.pulls.clock.now_us
+                receipts, typed=typed, transcoder=self.owner.transcoder, unix_us=self.service.unix_us
             )
         return self._encoder
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 
 import msgpack
@@ -90,10 +89,10 @@ class DeliveryEncoder:
             of pushes over MessagePack-RPC, nil if it has none; to a redelivered one which delivery it is; and to a message with
             traits what it was pushed with.
         transcoder: bounds what is decoded at once; None for no bound.
-        now_us: the log time of this moment.
+        unix_us: returns the Unix time of a log time.
     """
 
-    __slots__ = ("_heads", "_now_us", "_transcoder", "_typed", "receipts")
+    __slots__ = ("_heads", "_transcoder", "_typed", "_unix_us", "receipts")
 
     def __init__(
         self,
@@ -101,10 +100,10 @@ class DeliveryEncoder:
         *,
         typed: bool,
         transcoder: Transcoder | None = None,
-        now_us: Callable[[], int] = lambda: 0,
+        unix_us: Callable[[int], int] = lambda log_us: log_us,
     ) -> None:
         self.receipts = receipts
-        self._now_us = now_us
+        self._unix_us = unix_us
         self._transcoder = transcoder
         self._typed = typed
         self._heads: dict[bytes, bytes] = {}
@@ -148,7 +147,7 @@ class DeliveryEncoder:
     def _traits(self, message: Message) -> list[bytes]:
         """Keys and values of what is known of a message beyond its content."""
         traits = traits_of(message)
-        pushed_us = message.pushed_us + time.time_ns() // 1000 - self._now_us()
+        pushed_us = self._unix_us(message.pushed_us)
         found = [_DELIVERY_KEY, pack(message.delivered), _PUSHED_AT_KEY, pack(pushed_us / 1e6)]
         if traits.priority:
             found += [pack("priority"), pack(traits.priority)]

@@ -62,7 +62,7 @@ async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]
         queues.missed(queue)
     receipts = node.service.receipts()
     if abort_ms > 0:
-        opened = rendered(receipts, found, node.service.pulls.clock.now_us())
+        opened = rendered(receipts, found, node.service.unix_us)
         queues.opened(queue, len(found))
         node.timed_reads.begin(queue, opened, abort_ms / 1000, connection.opened)
         if opened and connection.has_stopped:

@@ -1,0 +1,52 @@
+"""Which time of day it was at a log time, so that every node tells the same time for the same message."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+__all__ = ["ROWS_MAX", "TimesOfDay"]
+
+ROWS_MAX = 1_000
+"""Most changes that are remembered; what was before the first of them counts by that one."""
+
+
+class TimesOfDay:
+    """How far the leaders' clocks were ahead of log time, and since when.
+
+    Log time stands still while no node runs, and a wrong clock does not change it, so this changes now and then.
+    """
+
+    def __init__(self) -> None:
+        self._since_us: list[int] = []
+        self._ahead_us: list[int] = []
+
+    @property
+    def ahead_us(self) -> int | None:
+        """How far the time of day is ahead of log time now; None if no leader has told it."""
+        return self._ahead_us[-1] if self._ahead_us else None
+
+    def tell(self, now_us: int, unix_us: int) -> None:
+        """Take note that at this log time it was this Unix time; both in microseconds."""
+        if self._since_us and self._since_us[-1] == now_us:
+            self._ahead_us[-1] = unix_us - now_us
+            return
+        self._since_us.append(now_us)
+        self._ahead_us.append(unix_us - now_us)
+        del self._since_us[:-ROWS_MAX], self._ahead_us[:-ROWS_MAX]
+
+    def unix_us(self, log_us: int) -> int | None:
+        """Return the Unix time of a log time; None if no leader has told any."""
+        if not self._since_us:
+            return None
+        return log_us + self._ahead_us[max(0, bisect_right(self._since_us, log_us) - 1)]
+
+    def rows(self) -> Iterator[list[object]]:
+        """Yield [log time, how far the time of day is ahead since then] of each change."""
+        return iter([list(row) for row in zip(self._since_us, self._ahead_us, strict=True)])
+
+    def load(self, rows: Iterable[tuple[int, int]]) -> None:
+        """Add the rows of a snapshot."""
+        for since_us, ahead_us in rows:
+            self._since_us.append(since_us)
+            self._ahead_us.append(ahead_us)
