@@ -199,6 +199,9 @@ class Network:
         for connection in self.connections(closer, peer):
             own = not self._shared and connection.dialer.id == closer
             linger = own and (connection.lossless or connection.rng.random() < 0.7)
+            if not own:
+                # Nobody is left to read what a process that died before has sent.
+                connection.lingering = set()
             self._hang_up(connection, notice_s, linger=linger)
 
     def break_off(self, one: str, other: str, *, notice_s: tuple[float, float]) -> None:
