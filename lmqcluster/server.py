@@ -35,7 +35,8 @@ __all__ = ["FrontEnd", "front_ends_of", "serve"]
 log = structlog.get_logger("lmq.server")
 
 EXIT_OK, EXIT_DAMAGED, EXIT_SOFTWARE, EXIT_CONFIG = 0, 65, 70, 78
-GRACE_S = 4.0
+OUTCOME_S, GRACE_S = 3.0, 4.0
+"""How long a node that stops waits for the outcome of what it took, and for its clients to have their answers."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt``."""
 REUSED_BYTES_MAX = 128 * 1024 * 1024
@@ -43,6 +44,10 @@ REUSED_BYTES_MAX = 128 * 1024 * 1024
 FILES = 32_768
 SWITCH_INTERVAL_S = 0.0005
 """How long the event loop may keep the thread waiting that is to sync the log."""
+
+
+IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that would end the process by default; SIGHUP is ignored until the node has started."""
 
 
 class FrontEnd(Protocol):
@@ -72,9 +77,11 @@ async def serve(config: NodeConfig) -> int:
     manager = ServiceManager()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _signalled, stop, loop)
-    node = Node(config)
+    for number in IGNORED_SIGNALS:
+        loop.add_signal_handler(number, _ignored, number)
     front_ends: list[FrontEnd] = []
     try:
+        node = Node(config)
         await node.start()
         front_ends = front_ends_of(node)
         for front_end in front_ends:
@@ -171,6 +178,13 @@ def _signalled(stop: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def _ignored(number: signal.Signals) -> None:
+    if number is signal.SIGHUP:
+        log.warning("signal ignored", signal=number.name, reason="the node is starting")
+    else:
+        log.warning("signal ignored", signal=number.name, reason="it means nothing to a node")
+
+
 async def _run_until(stop: asyncio.Event, node: Node) -> int:
     stopped = asyncio.ensure_future(stop.wait())
     either: list[asyncio.Future[Any]] = [stopped, node.failure]
@@ -202,7 +216,7 @@ async def _shut_down(node: Node, front_ends: list[FrontEnd], pid_file: Path) -> 
     for front_end in front_ends:
         front_end.retire()
     node.retire()
-    await asyncio.gather(*(front_end.stop(GRACE_S) for front_end in front_ends))
+    await asyncio.gather(node.settle(OUTCOME_S), *(front_end.stop(GRACE_S) for front_end in front_ends))
     await node.stop()
     with contextlib.suppress(FileNotFoundError):
         os.unlink(pid_file)  # noqa: PTH108 - one call at the very end

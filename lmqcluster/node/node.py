@@ -290,6 +290,9 @@ class Node:
     def reload(self) -> None:
         """Reload certificate, key and ``admin_token_file``; one that cannot be used is logged, and the old one stays."""
         path = self.config.admin_token_file
+        if self.tls is None and self.security.tls is None and path is None:
+            log.info("nothing to reload", reason="no certificate and no admin_token_file is configured")
+            return
         try:
             if self.tls is not None:
                 self.tls.reload()
@@ -312,7 +315,7 @@ class Node:
         await transfer_leadership(self.replica)
 
     async def stop(self) -> None:
-        """Hand over leadership, answer what is in flight, leave the network. Front ends must have stopped reading."""
+        """Hand over leadership, leave the network. Front ends must have stopped."""
         self.retire()
         self._periodic.close()
         self.timed_reads.close()
@@ -332,7 +335,7 @@ class Node:
         self.views.close()
         if not self.failure.done():
             await transfer_leadership(self.replica)
-        self.service.proposer.close(LmqError("shutting_down", "the node is shutting down; use another node"))
+        self.service.proposer.close(_shutting_down())
         await self.replica.stop()
         if self.events is not None:
             await asyncio.to_thread(self.events.close)
@@ -364,7 +367,11 @@ class Node:
         """From now on the node is not ready, and refuses clients, waiting pulls included; what it took goes on to its outcome."""
         self._is_stopping = True
         self._periodic.retire()
-        self.service.refuse(LmqError("shutting_down", "the node is shutting down; use another node"))
+        self.service.refuse(_shutting_down())
+
+    async def settle(self, grace_s: float) -> None:
+        """See what was taken to its outcome for up to `grace_s`; then fail the rest, so that every client gets an answer."""
+        await self.service.proposer.settle(grace_s, _shutting_down())
 
     # --- listener of the replica ----------------------------------------------------------------------------------
 
@@ -511,3 +518,7 @@ class Node:
     async def snapshot_block(self, index: int, number: int) -> bytes | None:
         """Read a block of the snapshot of entry `index` that `take_snapshot` took; None if it is not at hand any more."""
         return await self.replica.snapshots.portable_block(index, number)
+
+
+def _shutting_down() -> LmqError:
+    return LmqError("shutting_down", "the node is shutting down; use another node")

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgpack
@@ -395,6 +396,19 @@ class Proposer:
         self._refusing = error
         self.tail = None
 
+    async def settle(self, grace_s: float, error: LmqError) -> None:
+        """Wait for the outcomes as `drained`, then fail what has none: with `error` what no leader has taken, else as unknown.
+
+        The node's own commands, and batches that a leader may have taken, are still sent.
+        """
+        await self.drained(grace_s)
+        while self._pending:
+            self._refuse(self._pending.popleft(), error)
+        self._pending_bytes = 0
+        self._made_room(self._pending_copies)
+        self._give_up(list(self._inflight), f"the node stopped before the outcome was known: {error}")
+        self._idle.set()
+
     def resume(self) -> None:
         """Take commands of clients again after `retire`."""
         if not self._closed:
@@ -410,11 +424,9 @@ class Proposer:
         for waiting in (self._own, self._pending):
             while waiting:
                 self._refuse(waiting.popleft(), error)
-        while self._inflight:
-            for group in self._take_first().groups:
-                self._refuse(
-                    group, LmqError("unknown_outcome", f"the node stopped before the outcome was known: {error}")
-                )
+        self._give_up(list(self._inflight), f"the node stopped before the outcome was known: {error}")
+        self._inflight.clear()
+        self._inflight_bytes = 0
         self.tail = None
 
     def _take_first(self) -> _Batch:
@@ -464,14 +476,16 @@ class Proposer:
             self._patience_s = min(2 * self._patience_s, RESEND_AFTER_S_MAX)
             self.resend()
         self._refuse_old_pending(now)
-        for batch in self._inflight:
-            if not batch.given_up and now - batch.since_s > UNKNOWN_AFTER_S:
+        late = [batch for batch in self._inflight if now - batch.since_s > UNKNOWN_AFTER_S]
+        self._give_up(late, f"the cluster has not confirmed the operation within {UNKNOWN_AFTER_S:g} s")
+
+    def _give_up(self, batches: Iterable[_Batch], reason: str) -> None:
+        """Answer those who wait for these batches, once, that the outcome is unknown."""
+        for batch in batches:
+            if not batch.given_up:
                 batch.given_up = True
-                error = LmqError(
-                    "unknown_outcome", f"the cluster has not confirmed the operation within {UNKNOWN_AFTER_S:g} s"
-                )
                 for group in batch.groups:
-                    self._refuse(group, error)
+                    self._refuse(group, LmqError("unknown_outcome", reason))
 
     def _refuse_old_pending(self, now: float) -> None:
         """Refuse what no leader has taken for too long, and with a producer's push its later ones, which must not overtake it."""

@@ -210,3 +210,16 @@ def test_a_node_stops_with_the_input_of_its_parent(fresh: NodeProcess) -> None:
         fresh.wait_ready()
         os.close(write)
         assert fresh.wait_exit() == 0
+
+
+def test_signals_without_a_meaning_do_not_end_the_node(fresh: NodeProcess) -> None:
+    """By default SIGUSR1, SIGUSR2 and SIGHUP end a process."""
+    with fresh:
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+            fresh.signal(number)
+        wait_for(lambda: not fresh.running or "nothing to reload" in fresh.log(), "the signals are handled")
+        assert fresh.running
+        for name in ("SIGUSR1", "SIGUSR2"):
+            assert f'"signal": "{name}"' in fresh.log()
+        assert fetch(fresh.http, "/readyz")[0] == 200
+        assert fresh.stop() == 0

@@ -394,6 +394,33 @@ def test_close_refuses_what_waits_and_does_not_know_what_was_sent() -> None:
     run(scenario)
 
 
+def test_settle_fails_what_gets_no_outcome_in_time() -> None:
+    """What was not sent is never sent; what was sent may still be applied, and the node's own commands still are."""
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, sink, b"x", "sent")
+        await bench.turn()
+        bench.leader = False
+        push(bench, sink, b"y", "waiting")
+        own = Recorder()
+        bench.proposer.add_first(Group([Op.PUSH, b"own", None, [b"z"], None, 1], ["own"], own))
+        waiting = asyncio.ensure_future(bench.proposer.drained(10))
+        await bench.turn()
+        await bench.proposer.settle(0.0, LmqError("shutting_down", "going"))
+        assert sorted(sink.told) == [
+            ("shutting_down", ["waiting"], "not_applied"),
+            ("unknown_outcome", ["sent"], "unknown"),
+        ]
+        await asyncio.wait_for(waiting, 5)
+        bench.leader = True
+        bench.proposer.resend()
+        await bench.settle()
+        assert own.codes == ["ok"]
+        assert len(bench.machine.queues[b"q"]) == 1
+
+    run(scenario)
+
+
 def test_too_much_that_waits_is_refused_and_nothing_is_queued() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
