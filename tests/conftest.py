@@ -2,7 +2,7 @@
 
 The gate runs a fixed set of examples, so that it never fails by chance. To search for new failures:
 `LMQ_PROPERTY_EXAMPLES=5000 pytest tests/property tests/unit`, which picks new examples every time and prints how to replay
-a failure.
+a failure. With `LMQ_PROPERTY_SHRINK=no` a failure is not made shorter, which can take minutes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from .integration.cluster import NodeProcess
 
@@ -38,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_UNIT_LIMIT_S if is_unit else _LIMIT_S))
 
 
+_PHASES = [phase for phase in Phase if phase is not Phase.shrink or os.environ.get("LMQ_PROPERTY_SHRINK") != "no"]
 settings.register_profile(
     "lmq",
     max_examples=_EXAMPLES or 150,
@@ -46,6 +47,7 @@ settings.register_profile(
     database=None,
     deadline=None,
     print_blob=True,
+    phases=_PHASES,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )

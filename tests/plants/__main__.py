@@ -82,7 +82,7 @@ def _command(check: str) -> list[str]:
 
 def _call(command: list[str], root: Path, limit_s: float) -> tuple[int | None, str]:
     """Run a command in a folder with a process group of its own; the code is None if it had to be ended."""
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    environment = {**os.environ, "PYTHONPATH": str(root), "LMQ_PROPERTY_SHRINK": "no"}
     with (root / "output").open("w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(
             command, cwd=root, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
