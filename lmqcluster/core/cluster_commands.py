@@ -66,6 +66,7 @@ class ClusterCommands:
         digest = hashlib.blake2b(repr(counted).encode(), digest_size=16)
         if state.version >= 3:
             # A snapshot of an earlier version leaves out some of it.
+            digest.update(b"%d %d" % (state.deleted_total, state.aged_total))
             for text in part_of_contents(state, int.from_bytes(token, "big")):
                 digest.update(text)
         return digest.digest()

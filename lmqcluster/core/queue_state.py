@@ -67,6 +67,8 @@ class QueueState:
         backlogs: how much of it stands in long lines.
         defaults: the default properties.
         retired: counters of deleted queues, so that totals never fall.
+        deleted_total: number of queues deleted, whatever the reason.
+        aged_total: number of them deleted because they were too old (``max_queue_age``).
         last_delivery: number of the last delivery.
         last_sequence: number of the last message stored.
         hooked: which headers the queues' own hooks ask to keep.
@@ -102,6 +104,8 @@ class QueueState:
         self.backlogs = Backlogs(self.stock)
         self.hooked = HookedNames()
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.deleted_total = 0
+        self.aged_total = 0
         self.patterns = PatternIndex(compile_pattern, self.queues)
         self.quotas = Quotas()
         self.tokens = Tokens(compile_pattern)
@@ -289,6 +293,7 @@ class QueueState:
             self.hooked.note(name, ())
             for counter in COUNTERS:
                 self.retired[counter] += getattr(queue, counter)
+            self.deleted_total += 1
         return queue is not None
 
     def view_closed(self, view: OpenView) -> None:

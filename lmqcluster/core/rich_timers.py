@@ -18,13 +18,9 @@ class RichTimers:
 
     What happens first is done first: a bound that turns out too early is put right before it counts. So the order is the same
     on a replica whose bounds are other ones, and they need not be part of a snapshot.
-
-    Attributes:
-        aged_total: how many queues have ended because they were too old, on this replica.
     """
 
     def __init__(self, state: WatchedQueues) -> None:
-        self.aged_total = 0
         self._state = state
         self._line: SortedLine[Queue] = SortedLine()
 
@@ -66,7 +62,7 @@ class RichTimers:
     def _let_happen(self, queue: Queue, now_us: int, limit: int | None) -> int:
         if queue.is_too_old(now_us):
             self._state.delete(queue.name)
-            self.aged_total += 1
+            self._state.aged_total += 1
             return 1
         done = queue.run_timers(now_us, limit)
         self._state.note_due(queue)

@@ -184,7 +184,8 @@ class Restoration(Generic[S]):
         machine.endings.floor = floor
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
         machine.batches.last_session, machine.releases.seen_us = as_ints(more)[:2]
-        machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = more[2:]
+        machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = more[2:5]
+        machine.deleted_total, machine.aged_total = more[5:]
         if spreading:
             reached, before, current = spreading
             spreading = [as_bytes(reached), self._rules(before), [self._rules(one) for one in current]]

@@ -40,8 +40,8 @@ _4_TO_5: Mapping[str, _Convert] = {
     "queue": lambda row: [*row, NEVER, b"", 0],
 }
 
-# Format 5 knows no messages with traits, nor when and how often messages were pushed and delivered, fewer counters, and no
-# sessions, locks, and pushes that wait.
+# Format 5 knows no messages with traits, nor when and how often messages were pushed and delivered, fewer counters, not how
+# many queues were deleted, and no sessions, locks, and pushes that wait.
 _6_TO_5: Mapping[str, _Convert] = {
     "header": lambda row: [*row[:9], row[9][:_COUNTERS_OF_5], row[10][:2]],
     "queue": lambda row: [*row[:4], row[4][:_COUNTERS_OF_5], *row[5:9]],
@@ -50,7 +50,7 @@ _6_TO_5: Mapping[str, _Convert] = {
     "leased": lambda row: row[:8],
 }
 _5_TO_6: Mapping[str, _Convert] = {
-    "header": lambda row: [*row[:9], [*row[9], *_NEW_COUNTERS], [*row[10], *[0] * (5 - len(row[10]))], []],
+    "header": lambda row: [*row[:9], [*row[9], *_NEW_COUNTERS], [*row[10], *[0] * (7 - len(row[10]))], []],
     "queue": lambda row: [*row[:4], [*row[4], *_NEW_COUNTERS], *row[5:], 0, 0],
     "ready": lambda row: [*row, [], [], []],
     "delayed": lambda row: [*row, [], [], []],

@@ -376,7 +376,8 @@ def _header(machine: State) -> list[Any]:
 
 
 def _last_numbers(machine: State) -> list[int]:
-    return [machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last]
+    last = [machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last]
+    return [*last, machine.deleted_total, machine.aged_total]
 
 
 def _queue_record(queue: Queue) -> list[Any]:

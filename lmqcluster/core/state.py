@@ -85,6 +85,8 @@ class State(QueueState):
     def begin_version_3(self, *, rebuild: bool) -> None:
         """Go on as machine version 3: queues can do more, and messages know when and how often they were delivered."""
         if rebuild:
+            # A snapshot of an earlier version leaves this out.
+            self.deleted_total = self.aged_total = 0
             for queue in self.queues.values():
                 self.touched(queue).forget_past(self.now_us)
         self.backlogs.active = True

@@ -14,13 +14,14 @@ class WatchedQueues(Protocol):
     """The part of `QueueState` that they use.
 
     Attributes:
-        version, now_us, queues, expiry: as there.
+        version, now_us, queues, expiry, aged_total: as there.
     """
 
     version: int
     now_us: int
     queues: dict[bytes, Queue]
     expiry: Expiry
+    aged_total: int
 
     def existing(self, name: bytes) -> Queue | None:
         """The queue of that name, ready to be changed, None if there is none."""

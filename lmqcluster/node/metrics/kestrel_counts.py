@@ -25,7 +25,9 @@ class KestrelQueueCounts:
 
 @dataclass(slots=True)
 class KestrelCounts:
-    """The names are those of Kestrel's statistics, but for `connections`, which is ``total_connections``.
+    """Counters of commands and connections, by Kestrel's names, but for `connections`, which is ``total_connections``.
+
+    What the log counts, such as ``queue_deletes``, is not here.
 
     Attributes:
         status: tells the name of the status of the server.
@@ -44,7 +46,6 @@ class KestrelCounts:
     get_misses: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    queue_deletes: int = 0
     waiters_aborted: int = 0
     of_queues: WeakKeyDictionary[Queue, KestrelQueueCounts] = field(default_factory=WeakKeyDictionary)
 

@@ -11,7 +11,7 @@ from ..queues.info import age_s
 if TYPE_CHECKING:
     from ..node import Node
 
-__all__ = ["OF_ALL_QUEUES", "global_stats", "queue_stats"]
+__all__ = ["OF_ALL_QUEUES", "global_stats", "queue_stats", "waiters"]
 
 OF_ALL_QUEUES = frozenset(("curr_items", "total_items", "bytes", "queue_creates", "queue_deletes", "queue_expires"))
 """Sums over all queues, which are left out for a client that may see only some of them."""
@@ -29,10 +29,14 @@ def _share(size: int, waiting: int, leased: int) -> int:
 
 
 async def global_stats(node: Node) -> dict[str, object]:
-    """All names in Kestrel's order; figures of the queues as of half a second ago, bytes those of average items."""
-    sums = (await node.totals.current()).queues
+    """Return all figures in Kestrel's order; bytes are those of average items.
+
+    Figures of queues are those of the cluster, whatever changed them; figures of commands and connections are those of this
+    node.
+    """
+    sums = (await node.totals.fresh()).queues
+    machine = node.service.machine()
     counts, waiting = node.observed.kestrel, sums.ready + sums.delayed
-    aged = node.service.machine().timers.aged_total
     connections = node.observed.connections
     return {
         "uptime": int(time.monotonic() - counts.started_s),
@@ -51,9 +55,9 @@ async def global_stats(node: Node) -> dict[str, object]:
         "get_misses": counts.get_misses,
         "bytes_read": counts.bytes_read,
         "bytes_written": counts.bytes_written,
-        "queue_creates": sums.queues,
-        "queue_deletes": counts.queue_deletes + aged,
-        "queue_expires": aged,
+        "queue_creates": machine.deleted_total + len(machine.queues),
+        "queue_deletes": machine.deleted_total,
+        "queue_expires": machine.aged_total,
     }
 
 
@@ -79,7 +83,7 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
         "mem_bytes": size,
         "age": _age_ms(node, queue) if items else 0,
         "discarded": queue.discarded_total,
-        "waiters": service.pulls.waiting_for(name),
+        "waiters": waiters(node, name),
         "open_transactions": len(queue.leases),
         "transactions": counts.transactions,
         "canceled_transactions": queue.nacked_total + queue.redelivered_total,
@@ -91,6 +95,12 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
     if children:
         stats["children"] = _listed(children)
     return stats
+
+
+def waiters(node: Node, queue: bytes) -> int:
+    """Return how many requests to this node wait for an item of a queue, over any protocol; it need not exist."""
+    service = node.service
+    return service.pulls.waiting_for(queue) + service.events.waiting_for(queue)
 
 
 def _age_ms(node: Node, queue: Queue) -> int:

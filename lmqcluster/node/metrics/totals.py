@@ -114,9 +114,20 @@ class Totals:
         return monotonic() - self._started
 
     async def current(self) -> Sums:
-        """The sums of now, or of half a second ago."""
+        """Return the sums of now, or of half a second ago."""
+        return await self._since(self.uptime_s() - FRESH_S)
+
+    async def fresh(self) -> Sums:
+        """Return sums that show all that this replica had applied before the call.
+
+        Calls that wait at the same time share a count, so that there is one at a time, however many ask.
+        """
+        return await self._since(self.uptime_s())
+
+    async def _since(self, since_s: float) -> Sums:
+        """Return sums whose count began at `since_s` or later."""
         async with self._lock:
-            if self._latest is None or self.uptime_s() - self._latest.at_s > FRESH_S:
+            if self._latest is None or self._latest.at_s < since_s:
                 at_s = self.uptime_s()
                 self._latest = Sums(at_s, await sum_queues(self._machine(), self._turns))
             return self._latest

@@ -27,6 +27,10 @@ class QueueEvents:
         """Done when the queue may have gained messages. Cancel it to forget it."""
         return self._wait(self._arrivals, queue)
 
+    def waiting_for(self, queue: bytes) -> int:
+        """Return how many wait for a message of a queue to look at."""
+        return len(self._arrivals.get(queue, ()))
+
     def end(self, queue: bytes) -> asyncio.Future[None]:
         """Done when the queue is deleted. Cancel it to forget it."""
         return self._wait(self._ends, queue)

@@ -229,23 +229,17 @@ class KestrelQueues:
         if self.is_alias(queue):
             return None
         await self._bind(queue)
+        if wait_ms <= 0:
+            return await self._head(queue)
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + wait_ms / 1000
         while True:
             gained, ended = self._service.events.arrival(queue), self._service.events.end(queue)
             try:
-                # Afterwards this replica shows everything that was acknowledged before.
-                await self._service.barrier()
-                machine = self._service.machine()
-                found = machine.queues.get(queue)
-                head = None if found is None or found.suspended else found.first_in_line(machine.now_us)
-                if found is not None and head is not None:
-                    if found.is_expired(head, machine.now_us):
-                        continue
-                    return body_of((await self._service.pulls.absent.brought([head]))[0])
+                content = await self._head(queue)
                 left_s = ends_s - loop.time()
-                if wait_ms <= 0 or left_s <= 0:
-                    return None
+                if content is not None or left_s <= 0:
+                    return content
                 done, _ = await asyncio.wait(
                     (gained, ended),
                     timeout=None if wait_ms == FOREVER_MS else left_s,
@@ -256,6 +250,19 @@ class KestrelQueues:
             finally:
                 gained.cancel()
                 ended.cancel()
+
+    async def _head(self, queue: bytes) -> bytes | None:
+        """Return a copy of the next item, None if there is none."""
+        while True:
+            # Afterwards this replica shows everything that was acknowledged before.
+            await self._service.barrier()
+            machine = self._service.machine()
+            found = machine.queues.get(queue)
+            head = None if found is None or found.suspended else found.first_in_line(machine.now_us)
+            if found is None or head is None:
+                return None
+            if not found.is_expired(head, machine.now_us):
+                return body_of((await self._service.pulls.absent.brought([head]))[0])
 
     # --- the rest -------------------------------------------------------------------------------------------------
 
@@ -313,9 +320,7 @@ class KestrelQueues:
         self._status.check_write("delete")
         self.principal.require(Role.ADMIN, queue)
         if queue and not self.is_alias(queue):
-            is_there = queue in self._service.machine().queues
             await self._service.delete(queue)
-            self._node.observed.kestrel.queue_deletes += is_there
 
     def is_alias(self, queue: bytes) -> bool:
         """Whether the name stands for other queues."""

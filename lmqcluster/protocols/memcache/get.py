@@ -77,6 +77,8 @@ async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: G
             await held.confirm(queue)
         connection.write(ERROR)
         raise ClosedError
+    # The first one counts while it waits; those behind it that it answers too count with their answers.
+    connection.port.counts.cmd_get += 1
     if not asked.opens:
         found = await take_next(connection, queue, wait_ms=asked.wait_ms, count=count)
     elif not asked.closes:
@@ -86,7 +88,7 @@ async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: G
         # Each of the requests that are answered with the first one closes the oldest read of its moment.
         await held.confirm(queue, max(0, len(found) - 1))
     if found:
-        connection.port.counts.cmd_get += len(found)
+        connection.port.counts.cmd_get += len(found) - 1
         if asked.opens:
             queues.opened(queue, len(found))
         await _answer(connection, queue, found)
@@ -95,7 +97,7 @@ async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: G
     answered = 1 if asked.wait_ms else count
     if asked.closes:
         await held.confirm(queue, answered - 1)
-    connection.port.counts.cmd_get += answered
+    connection.port.counts.cmd_get += answered - 1
     _answer_none(connection, queues, queue, answered)
     return answered
 

@@ -32,11 +32,11 @@ def count_of(given: dict[str, Any], name: str, default: Any = _MISSING) -> int:
     return number_of(given, name, 0, (1 << 64) - 1, default)
 
 
-def flag_of(given: dict[str, Any], name: str) -> bool:
-    """A boolean member, false if it is absent or null."""
+def flag_of(given: dict[str, Any], name: str, *, default: bool = False) -> bool:
+    """Return a boolean member, or the default if it is absent or null."""
     value = given.get(name)
     if value is None:
-        return False
+        return default
     if type(value) is not bool:
         raise LmqError("bad_request", f"{name} must be true or false")
     return value

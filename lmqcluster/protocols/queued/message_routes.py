@@ -53,12 +53,15 @@ class MessageRoutes:
         key = request.idempotency_key()
         if key is not None and len(key) > _KEY_BYTES_MAX:
             raise LmqError("bad_request", f"an Idempotency-Key has at most {_KEY_BYTES_MAX} bytes here")
+        media = reply_media(request)
+        is_detailed = _is_detailed(body, media)
         pushes = [_pushed(one) for one in list_of(body, "messages")]
         contents, hidden_s = [one[0] for one in pushes], [one[1] for one in pushes]
         ids = await self._polled.push(name, contents, hidden_s, key, request.principal.owner)
-        media = reply_media(request)
-        # queued's clients, which speak MessagePack, refuse members that they do not know.
-        return media.reply({"ids": ids, "id": ids[0]} if len(ids) == 1 and not media.is_msgpack else {"ids": ids})
+        shown: dict[str, Any] = {"ids": ids}
+        if is_detailed and len(ids) == 1:
+            shown["id"] = ids[0]
+        return media.reply(shown)
 
     async def poll(self, request: Request, name: bytes) -> Reply:
         """Take visible messages and hide them for a while."""
@@ -66,7 +69,7 @@ class MessageRoutes:
         body = await read_object(request)
         wait_s = _wait_s(body)
         media = reply_media(request)
-        is_detailed = flag_of(body, "details") or not media.is_msgpack
+        is_detailed = _is_detailed(body, media)
         operation = self._polled.poll(
             name,
             count=count_of(body, "count", 1),
@@ -103,6 +106,14 @@ class MessageRoutes:
             {"id": message, "poll_tag": tag} for (message, tag), is_done in zip(pairs, done, strict=True) if not is_done
         ]
         return reply_media(request).reply({"skipped": skipped} if tells else {})
+
+
+def _is_detailed(body: dict[str, Any], media: Media) -> bool:
+    """Return whether an answer has the members of queued's documentation that its server does not send.
+
+    queued's JavaScript client, which speaks MessagePack, refuses them.
+    """
+    return flag_of(body, "details", default=not media.is_msgpack)
 
 
 def _pushed(message: Any) -> tuple[bytes, int]:

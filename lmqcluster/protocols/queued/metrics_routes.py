@@ -108,7 +108,9 @@ class MetricsRoutes:
 
     async def _values(self) -> dict[str, Any]:
         node = self._node
-        sums = (await node.totals.current()).queues
+        # Without a leader there are figures, too.
+        await node.service.refresh()
+        sums = (await node.totals.fresh()).queues
         counted, replica = self._polled.totals(), node.replica
         free_bytes = node.config.memory_bytes_max - node.service.stored_bytes
         values = dict.fromkeys(_DESCRIPTIONS, 0) | {counter: counted[counter] for counter in _COUNTED}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import Role
 from ...core.commands import Delivered
-from ...node.metrics.kestrel_stats import queue_stats
+from ...node.metrics.kestrel_stats import queue_stats, waiters
 from ...node.queues.deliveries import rendered
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
@@ -134,15 +134,20 @@ async def _abort(connection: ThriftConnection, arguments: Arguments) -> int:
 
 
 async def _peek(connection: ThriftConnection, arguments: Arguments) -> QueueInfo:
-    queue = arguments["queue_name"]
-    head = await _queues(connection).peek(queue)
+    queue, queues, node = arguments["queue_name"], _queues(connection), connection.port.node
+    connection.port.counts.cmd_peek += 1
+    head = await queues.peek(queue)
     if head is not None and not connection.has_room(len(head)):
         raise LmqError("overloaded", "the client leaves too much unread for another item; read it, then try again")
-    connection.port.counts.cmd_peek += 1
-    stats = queue_stats(connection.port.node, queue)
-    names = ("items", "bytes", "logsize", "age", "waiters", "open_transactions")
-    items, size, journal, age, waiters, open_reads = (int(str(stats.get(name, 0))) for name in names)
-    return QueueInfo(head, items, size, journal, age, waiters, open_reads)
+    if head is None:
+        queues.missed(queue)
+    else:
+        connection.port.counts.get_hits += 1
+    stats = queue_stats(node, queue)
+    names = ("items", "bytes", "logsize", "age", "open_transactions")
+    items, size, journal, age, open_reads = (int(str(stats.get(name, 0))) for name in names)
+    # Pulls of other protocols go on waiting when their queue is deleted.
+    return QueueInfo(head, items, size, journal, age, waiters(node, queue), open_reads)
 
 
 async def _flush_queue(connection: ThriftConnection, arguments: Arguments) -> None:
