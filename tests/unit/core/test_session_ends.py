@@ -60,3 +60,67 @@ def test_a_session_has_let_go_of_everything_when_its_end_is_told(driver: Driver)
         ended = Ended(1) in applied.notices
         assert ended == (not driver.machine.sessions.knows(1))
         assert not ended or len(driver.machine.queues[Q].leases.messages) == 0
+
+
+@pytest.mark.parametrize("end", ["time", "command"])
+def test_a_session_keeps_its_locks_until_its_messages_are_back(driver: Driver, end: str) -> None:
+    """Who gets the lock next finds every message."""
+    driver.do(Op.OPEN_SESSION, 60_000_000)
+    assert driver.do(Op.LOCK, b"l", 2, True) == 0
+    if end == "time":
+        driver.wait(1.5)
+    else:
+        driver.do(Op.END_SESSION, 1)
+    batches = 0
+    while driver.machine.queues[Q].leases.messages:
+        assert driver.machine.locks.token(b"l") == 1
+        driver.tick()
+        batches += 1
+        assert batches < HELD
+    assert batches > 1
+    driver.tick()
+    assert driver.do(Op.LOCK, b"l", 2, False) == 2
+
+
+def test_the_next_in_line_for_a_lock_gets_a_larger_token() -> None:
+    driver = Driver(version=3)
+    for session in (1, 2):
+        driver.do(Op.OPEN_SESSION, 60_000_000)
+        driver.do(Op.LOCK, b"l", session, True)
+    assert driver.machine.locks.token(b"l") == 1
+    assert driver.do(Op.UNLOCK, b"l", 1) is True
+    assert driver.machine.locks.token(b"l") == driver.do(Op.LOCK, b"l", 2, False) == 2
+
+
+def test_a_session_lives_its_time_from_its_last_renewal_on() -> None:
+    driver = Driver(version=3)
+    driver.do(Op.OPEN_SESSION, 1_000_000)
+    driver.wait(0.5)
+    assert driver.do(Op.RENEW_SESSION, 1) is True
+    driver.wait(0.999999)
+    assert driver.do(Op.RENEW_SESSION, 1) is True
+    driver.wait(1)
+    assert driver.do(Op.RENEW_SESSION, 1) is False
+
+
+def test_what_a_session_held_returns_before_what_came_later() -> None:
+    driver = Driver(version=3)
+    driver.do(Op.OPEN_SESSION, 60_000_000)
+    driver.push(Q, b"1")
+    driver.wait(1)
+    driver.push(Q, b"2")
+    assert bodies(driver.do(Op.PULL_IN_SESSION, Q, 1, 0, 1, 1, -1)) == [b"1"]
+    driver.wait(1)
+    driver.do(Op.END_SESSION, 1)
+    assert driver.drain(Q) == [b"1", b"2"]
+
+
+def test_what_a_session_has_used_up_becomes_dead_letters_in_order() -> None:
+    driver = Driver(version=3)
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    driver.do(Op.OPEN_SESSION, 60_000_000)
+    expected = [b"%d" % number for number in range(HELD)]
+    driver.push(Q, *expected)
+    assert len(driver.do(Op.PULL_IN_SESSION, Q, HELD, 0, 1, 1, -1)) == HELD
+    driver.do(Op.END_SESSION, 1)
+    assert driver.drain(b"dead") == expected

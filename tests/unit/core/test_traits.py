@@ -292,6 +292,8 @@ def test_bytes_are_bounded_by_what_waits_before(driver: Driver) -> None:
     assert driver.push(Q, b"x" * 256, b"x" * 256, b"x" * 256) == [0, 0, PushFlag.FULL]
     assert driver.push(Q, b"x" * 257) == [PushFlag.OVERSIZED]
     assert refusal(driver, Op.PUSH_TRAITS, Q, [[b"x" * 257, None, [], None, []]]) == "too_large"
+    driver.set(Q, max_size=512)
+    assert driver.push(Q, b"") == [PushFlag.FULL], "it is exactly full"
 
 
 # --- dead letters -----------------------------------------------------------------------------------------------------
@@ -452,6 +454,15 @@ def test_an_alias_passes_on_and_holds_nothing(driver: Driver) -> None:
     assert driver.drain(b"a") == [], "it is stored in all destinations or in none"
 
 
+def test_a_queue_gets_one_copy_on_however_many_ways_it_is_bound(driver: Driver) -> None:
+    driver.set(Q, destination_queues=["a", "b", "copy"])
+    for source in (b"a", b"b"):
+        driver.do(Op.BIND, source, b"copy")
+        driver.do(Op.BIND, source, b"other")
+    driver.push(Q, b"x")
+    assert [driver.drain(name) for name in (b"a", b"b", b"copy", b"other")] == [[b"x"]] * 4
+
+
 def test_aliases_that_name_each_other_come_to_an_end(driver: Driver) -> None:
     driver.set(b"a", destination_queues=["b"])
     driver.set(b"b", destination_queues=["a"])
@@ -574,3 +585,5 @@ def test_a_push_tells_the_sequence_also_when_it_is_repeated(driver: Driver) -> N
     driver.push(Q, b"another")
     assert push(driver, b"x", key=b"k") == (PushFlag.REPLAYED, sequence)
     assert driver.push_item(Q, b"x", key=b"k") == PushFlag.REPLAYED
+    restored = Driver(copied(driver.machine))
+    assert push(restored, b"x", key=b"k") == (PushFlag.REPLAYED, sequence)

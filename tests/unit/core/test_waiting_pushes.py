@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Machine, Op, PushFlag
 from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.core.waiting_push_commands import SERVED_MAX, Waits
 from tests.property.driver import SECOND, Driver, copied, records
@@ -69,3 +69,30 @@ def test_a_batch_stores_a_bounded_number_of_copies_of_waiting_pushes() -> None:
     assert 0 < driver.machine.last_sequence - before <= SERVED_MAX + 51
     driver.tick(4)
     assert len(driver.machine.waiting_pushes) == 0
+
+
+def _queue_with_room_for_one_more() -> Driver:
+    """A queue that takes a message, but not the two of the push that waits for it."""
+    driver = Driver(version=Machine.VERSION_MAX)
+    driver.set(Q, max_items=2)
+    driver.push(Q, b"first")
+    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"a"), _row(b"b")], SECOND, b"") == Waits(1)
+    return driver
+
+
+def test_a_push_does_not_overtake_those_that_wait() -> None:
+    driver = _queue_with_room_for_one_more()
+    assert driver.push(Q, b"late") == [PushFlag.FULL]
+    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"late")], 60 * SECOND, b"") == Waits(2)
+    assert driver.drain(Q) == [b"first"]
+    driver.tick(2)
+    assert driver.drain(Q) == [b"a", b"b"]
+
+
+def test_the_next_push_is_tried_when_the_time_of_the_first_is_over() -> None:
+    driver = _queue_with_room_for_one_more()
+    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"fits")], 60 * SECOND, b"") == Waits(2)
+    driver.wait(1)
+    driver.tick(2)
+    assert len(driver.machine.waiting_pushes) == 0
+    assert driver.drain(Q) == [b"first", b"fits"]

@@ -94,6 +94,24 @@ def test_thousands_of_pages_are_asked_of_the_next_member_when_one_is_gone() -> N
     asyncio.run(scenario())
 
 
+def test_a_page_that_is_denied_is_not_said_to_be_here() -> None:
+    async def scenario() -> None:
+        _, theirs = _files()
+        here, denied = theirs.save([["here"]]), theirs.save([["denied"]])
+        _, files = _files()
+        outcomes: list[bool | None] = []
+        exchange = PageExchange(files, lambda: Backlogs(Stock()), lambda _node, _message: True)
+        exchange.fetch(PEER, [here, denied], outcomes.append)
+        exchange.answered(PEER, denied, b"")
+        exchange.answered(PEER, here, page_files._stored(theirs.read(here)))
+        assert outcomes == [False]
+        assert here in files
+        assert denied not in files
+        exchange.close()
+
+    asyncio.run(scenario())
+
+
 def test_messages_and_bodies_that_a_member_has_in_memory_become_pages_when_they_are_asked_for() -> None:
     """Pages of messages and of bodies are called by numbers of different signs."""
 

@@ -182,6 +182,29 @@ def _answer(member: Member, source: Member, page: bytes) -> None:
     member.exchange.answered(LEADER, page, page_files._stored(source.pages.read(page)))
 
 
+async def _not_synced(member: Member) -> None:
+    """The sync of its pages takes a while."""
+    begun, synced = asyncio.Event(), list[Callable[[Exception | None], None]]()
+
+    def sync(done: Callable[[Exception | None], None]) -> None:
+        synced.append(done)
+        begun.set()
+
+    member.pages.sync = sync  # type: ignore[method-assign]
+    member.push()
+    taking = asyncio.ensure_future(member.take())
+    await asyncio.wait([taking, asyncio.ensure_future(begun.wait())], return_when=asyncio.FIRST_COMPLETED)
+    assert not taking.done()
+    assert member.store.latest is None
+    (done,) = synced
+    done(None)
+    assert await taking is member.store.latest
+
+
+def test_a_snapshot_is_complete_when_its_pages_are_on_the_disk() -> None:
+    _run(_not_synced)
+
+
 @pytest.mark.parametrize("scenario", [_sent, _held_for_a_backup, _received])
 def test_a_snapshot_that_is_used_keeps_its_pages(scenario: Callable[[Member], Awaitable[None]]) -> None:
     _run(scenario)

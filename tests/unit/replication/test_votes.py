@@ -69,7 +69,7 @@ class Sent(Transport):
 class Member:
     """The Raft core of node a."""
 
-    def __init__(self, clock: Clock, save_s: float) -> None:
+    def __init__(self, clock: Clock, save_s: float, *, recovering: bool = False) -> None:
         self.clock = clock
         self.store = SlowStore(clock, save_s)
         self.sent = Sent()
@@ -83,6 +83,7 @@ class Member:
             snapshots=nobody,
             settings=SETTINGS,
             rng=random.Random(1),
+            recovering=recovering,
         )
         for node in (B, C):
             self.sent._onNodeConnected(node)
@@ -170,6 +171,16 @@ def follow(member: Member) -> None:
 
 def pre_vote(term: int) -> dict[str, Any]:
     return {"type": "pre_vote", "term": term, "round": 1, "last_log_index": 1, "last_log_term": 0}
+
+
+@pytest.mark.parametrize("recovering", [False, True])
+def test_a_member_that_has_forgotten_something_grants_no_pre_vote(clock: Clock, recovering: bool) -> None:
+    """It does not vote, so an election that counts on it would disturb the term in vain."""
+    member = Member(clock, save_s=0.0, recovering=recovering)
+    member.core.receive(B, pre_vote(term=1))
+    assert [message["granted"] for _, message in member.sent.messages] == [not recovering]
+    member.core.receive(B, ask(term=2))
+    assert member.sent.kinds().count("response_vote") == (not recovering)
 
 
 @pytest.mark.parametrize("still_s", [0.3, 1.5, 60.0])

@@ -1,0 +1,37 @@
+"""A label names the messages that have exactly it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmqcluster.core import Op
+from tests.property.driver import Driver
+
+Q, DEAD = b"q", b"dead"
+LABELS = [b"a", b"ab", b"ab\x00", b"abc", b"b"]
+"""Those that begin with one another, and their neighbours in order."""
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """A machine with one message of each label, whose bodies are their labels."""
+    driver = Driver(version=3)
+    driver.set(Q, retry=0, dead_letter_queue="dead")
+    for label in LABELS:
+        driver.do(Op.PUSH_TRAITS, Q, [[label, None, [], None, [-1, 0, 0, 0, label, b""]]])
+    return driver
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_only_messages_with_this_label_are_withdrawn(driver: Driver, label: bytes) -> None:
+    assert driver.do(Op.WITHDRAW, Q, label, 10) == 1
+    assert driver.drain(Q) == [one for one in LABELS if one != label]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_only_messages_with_this_label_are_sent_back(driver: Driver, label: bytes) -> None:
+    driver.nack(Q, *[number for _, number, _, _ in driver.pull(Q, len(LABELS))])
+    assert driver.size(DEAD) == len(LABELS)
+    assert driver.do(Op.REDRIVE, DEAD, b"", label, 10) == 1
+    assert driver.drain(Q) == [label]
+    assert driver.drain(DEAD) == [one for one in LABELS if one != label]

@@ -1,0 +1,66 @@
+"""Queues whose messages are named by id and tag: one promise a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmqcluster.core import Fault, Op
+from lmqcluster.core.message_index import tag_of
+from tests.property.driver import SECOND, Driver, copied
+
+Q = b"q"
+
+
+@pytest.fixture
+def driver() -> Driver:
+    driver = Driver(version=3)
+    assert driver.do(Op.CREATE_INDEXED, Q, []) is True
+    driver.push(Q, b"x")
+    return driver
+
+
+def _poll(driver: Driver, hide_us: int) -> tuple[int, int]:
+    """Id and tag of the one message that can be polled."""
+    ((_, number, _, message),) = driver.do(Op.POLL, Q, 1, hide_us, False, False)
+    return message.sequence, tag_of(number)
+
+
+@pytest.mark.parametrize("hide_us", [0, 60 * SECOND])
+def test_a_message_that_is_hidden_again_has_another_tag(driver: Driver, hide_us: int) -> None:
+    sequence, before = _poll(driver, 60 * SECOND)
+    tag = tag_of(driver.do(Op.UPDATE, Q, sequence, before, hide_us))
+    assert tag != before
+    assert driver.do(Op.UPDATE, Q, sequence, before, hide_us) is None
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before)]) == [False]
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [True]
+
+
+def test_the_tag_of_the_delivery_before_is_worth_nothing(driver: Driver) -> None:
+    sequence, before = _poll(driver, 0)
+    assert _poll(driver, 0) == (sequence, before + 1)
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before)]) == [False]
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before + 1)]) == [True]
+
+
+@pytest.mark.parametrize("name", [Q, b""])
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_throttle_lets_so_many_polls_of_a_window_pass_over_a_restore_too(
+    driver: Driver, name: bytes, restores: bool
+) -> None:
+    driver.do(Op.THROTTLE, name, 2, 60 * SECOND)
+    _poll(driver, 0)
+    _poll(driver, 0)
+    if restores:
+        driver = Driver(copied(driver.machine))
+    for _ in range(2):
+        assert _refusal(driver) == "throttled"
+    driver.wait(60)
+    _poll(driver, 0)
+
+
+def _refusal(driver: Driver) -> Any:
+    (result,) = driver.batch([Op.POLL, Q, 1, 0, False, False])
+    assert isinstance(result, Fault), result
+    return result.code
