@@ -106,9 +106,11 @@ def test_an_interrupted_import_goes_on_where_it_was(
     (tmp_path / queue_name).write_bytes(b"".join(map(add, bodies)))
     monkeypatch.setattr(import_kestrel, "BATCH_ITEMS", 7)
     shown: list[tuple[int, int]] = []
-    one = import_kestrel._Import(queue_name, Journal.read([tmp_path / queue_name]))
 
-    async def attempt(batches: int) -> None:
+    def read() -> import_kestrel._Import:
+        return import_kestrel._Import(queue_name, Journal.read([tmp_path / queue_name]))
+
+    async def attempt(one: import_kestrel._Import, batches: int) -> None:
         """Die after so many batches; the answer to the last one is lost."""
         async with AsyncClient(shared_cluster.rpc_addresses) as client:
             left = batches
@@ -128,12 +130,14 @@ def test_an_interrupted_import_goes_on_where_it_was(
             await import_kestrel._store(one, Dying(), lambda items, size: shown.append((items, size)), asyncio.Event())
 
     for batches in (1, 3, 2):
+        one = read()
         with pytest.raises(DiedError):
-            asyncio.run(attempt(batches))
+            asyncio.run(attempt(one, batches))
     # The last answer was lost, so the program knows of the batch before; numbers below 10 have one digit.
     assert (one.stored, one.size_bytes(one.stored)) == (35, 10 + 25 * 2)
     shown.clear()
-    asyncio.run(attempt(1000))
+    one = read()
+    asyncio.run(attempt(one, 1000))
     assert (one.before, one.stored) == (42, 50)
     # What stood there before is no progress of this run, but of the whole.
     assert shown == [(0, 74), (7, 88), (1, 90)]
