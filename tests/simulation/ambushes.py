@@ -104,16 +104,21 @@ class Ambushes(NetworkFaults, MemberFaults):
             self._soon(self._rng.uniform(0.2, duration_s), self._burst, old, 1)
         if self._rng.random() < 0.5:
             # Then it hears of the new one, slowly, and of the old one again before it has got back everything.
-            self._soon(self._rng.uniform(0.1, 1.0), self._swap, voter, old, new)
+            self._when(lambda: _has_heard(voter, old), self._swap, voter, old, new)
 
     def _swap(self, one: Host, old: Host, new: Host) -> None:
-        pause_s = self._rng.uniform(0.5, 3.0)
-        slow_s = self._rng.choice([0.05, 0.3, 0.8])
+        self._checkers.note("swap", f"{one.id} from {old.id} to {new.id}")
         self._network.cut(one.id, old.id, notice_s=(0.0, 0.05))
-        self._network.slow(new.id, one.id, (slow_s, slow_s))
+        self._network.slow(new.id, one.id, self._rng.choice([(0.05, 0.05), (0.05, 0.8), (0.3, 0.3)]))
         self._network.join(one.id, new.id)
-        self._soon(pause_s, self._cut_off, [new], self._duration())
-        self._clock.after(pause_s, self._network.join, one.id, old.id)
+        if self._rng.random() < 0.3:
+            self._soon(self._rng.uniform(0.5, 3.0), self._swap_back, one, old, new)
+        else:
+            self._when(lambda: _is_trusted(one), self._swap_back, one, old, new)
+
+    def _swap_back(self, one: Host, old: Host, new: Host) -> None:
+        self._cut_off([new], self._duration())
+        self._network.join(one.id, old.id)
 
     def _witness(self) -> None:
         """Of what is committed now, only the leader and one other member know; that one forgets, and the leader is cut off."""
@@ -209,6 +214,18 @@ class Ambushes(NetworkFaults, MemberFaults):
         elif passed_s < ELECTION_PATIENCE_S:
             self._soon(LOOK_EVERY_S, self._when_led_by_another, old, strike, passed_s + LOOK_EVERY_S)
 
+    def _when(self, is_ready: Callable[[], bool], strike: Callable[..., None], *arguments: Any) -> None:
+        """Strike as soon as something is so, or not at all if that takes too long."""
+        self._look(is_ready, strike, arguments, self._clock.now + ELECTION_PATIENCE_S)
+
+    def _look(
+        self, is_ready: Callable[[], bool], strike: Callable[..., None], arguments: tuple[Any, ...], until_s: float
+    ) -> None:
+        if is_ready():
+            strike(*arguments)
+        elif self._clock.now < until_s:
+            self._soon(LOOK_EVERY_S, self._look, is_ready, strike, arguments, until_s)
+
     def _may_forget(self, host: Host) -> bool:
         """Whether a running member may forget all it holds: with it, those that lack something stay a minority."""
         members = self._settled_members()
@@ -244,3 +261,13 @@ class Ambushes(NetworkFaults, MemberFaults):
         if host.running and (not self._subject.forgets(power=False) or self._may_forget(host)):
             host.kill()
             self._later(host)
+
+
+def _has_heard(host: Host, leader: Host) -> bool:
+    """Whether a member is in the term of a leader."""
+    return host.replica is not None and leader.replica is not None and host.replica.term == leader.replica.term
+
+
+def _is_trusted(host: Host) -> bool:
+    """Whether a member takes itself to have got back everything."""
+    return host.replica is not None and not host.replica.recovering
