@@ -79,6 +79,7 @@ class Host:
         acting: the host whose process runs just now, for what the code under test asks the operating system.
         boots: how often the machine was switched on.
         wall_offset_s: by how much its wall clock is wrong.
+        program: the newest machine version that its program understands, None if it is the one under test.
         disk_s: how long a piece of work takes that goes to the disk.
         fragile: the next crash out of the disk is a power failure, not only the end of the process.
         harmed: its files were damaged; it may refuse to run.
@@ -111,6 +112,7 @@ class Host:
         self.transport: SimTransport | None = None
         self.boots = 1
         self.wall_offset_s = 0.0
+        self.program: int | None = None
         self.disk_s = DISK_S
         self.fragile = False
         self.harmed = False
@@ -178,6 +180,11 @@ class Host:
         self.refused = isinstance(error, DamagedFileError)
         self._dying = True
         self._clock.after(0.0, self._die, self.life)
+
+    def answer_failed(self, error: Exception) -> None:
+        """An answer could not be given, after which the code under test goes on."""
+        if not isinstance(error, ConnectionError) and not self._expects(error):
+            self.checkers.exception(self, error, is_violation=True)
 
     def _expects(self, error: Exception) -> bool:
         if isinstance(error, (PageError, MissingPagesError)):

@@ -113,6 +113,16 @@ class MemberFaults(FaultBase):
             self._clock.after(nth * ROLL_EVERY_S, self._hand_over, host)
             self._clock.after(nth * ROLL_EVERY_S + 0.3, self._roll, host)
 
+    def _renew(self) -> None:
+        """A machine gets the program under test instead of an older one."""
+        old = [host for host in self._hosts.values() if host.running and host.program is not None]
+        if old and not self._subject.forgets(power=False):
+            host = self._rng.choice(old)
+            self._checkers.note("renew", host.id)
+            host.kill()
+            host.program = None
+            self._later(host)
+
     def _hand_over(self, host: Host) -> None:
         if host.replica is not None and host.replica.is_leader:
             host.input(host.replica.transfer, None)

@@ -101,6 +101,9 @@ class Ledger:
             elif command[0] == Op.PUSH and index < self._set_at.get(command[1], index + 1):
                 self._mortal.update(content[:NUMBER_BYTES] for content in command[3])
 
+    def own_applied(self, host: Host, commands: list[Any], applied: Applied) -> None:
+        """A node has applied a batch of its own, and its clients will have their answers next."""
+
     def leased(self, stamp_us: int, deliveries: list[int]) -> None:
         """A replica has applied a pull, at this log time."""
         for delivery in deliveries:
@@ -267,6 +270,7 @@ class Consumer:
     """
 
     closed = False
+    place = None
 
     def __init__(self, host: Host, replica: Any, queue: bytes, ledger: Ledger) -> None:
         self._host = host

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sys
 import types
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,15 @@ class _Silence:
         return lambda *_arguments, **_fields: None
 
 
+class _ProposerLog(_Silence):
+    """Tells the host what is raised while an answer is given, because the node itself goes on."""
+
+    def exception(self, _event: str, **_fields: Any) -> None:
+        error = sys.exc_info()[1]
+        if Host.acting is not None and isinstance(error, Exception):
+            Host.acting.answer_failed(error)
+
+
 def _boot() -> str:
     return f"boot {Host.acting.boots}" if Host.acting is not None else ""
 
@@ -210,7 +220,7 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.replication.replica, "PATIENCE_S", PATIENCE_S),
             (modules.replication.commit_news, "PATIENCE_S", PATIENCE_S),
             (modules.node.own_commands, "os", types.SimpleNamespace(urandom=rng.randbytes)),
-            (modules.node.proposer, "log", silence),
+            (modules.node.proposer, "log", _ProposerLog()),
             (modules.replication.replica, "log", silence),
             (modules.replication.snapshot_keeper, "log", silence),
             (modules.node.node, "log", silence),

@@ -16,8 +16,9 @@ from lmqcluster.core.pages import PageError
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.node.periodic import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S
-from lmqcluster.node.proposer import Group
+from lmqcluster.node.proposer import Group, Proposer
 from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.node.queues.pulls import Pulls
 from lmqcluster.replication import messages
 from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.replica import Replica
@@ -96,6 +97,20 @@ class _SimNode(Node):
         self._upgrade()
         self._expire()
 
+    def _begin_membership(self) -> tuple[Proposer, Pulls]:
+        made = super()._begin_membership()
+        if self._host.program is not None:
+            self._about.machine_version = self._host.program
+        return made
+
+    def _check_version(self) -> None:
+        """An older program could not go on, and its node would stop."""
+        version = self.replica.machine.version
+        if version > self._about.machine_version:
+            self._host.checkers.report(
+                "upgraded too soon", f"{self._host.id} has to go on as machine version {version}"
+            )
+
     def _upgrade(self) -> None:
         """As `PeriodicWork.tend_cluster`, on the simulated loop, and from the first moment on."""
         self._own_commands.tend(self.replica, self.service.proposer)
@@ -112,8 +127,11 @@ class _SimNode(Node):
     ) -> None:
         assert isinstance(self.replica, _WatchedReplica)
         self.replica.show_applied()
+        self._check_version()
         if applied.status == "applied":
             self.ledger.batch_applied(self._host, origin, incarnation, sequence)
+            if (origin, incarnation) == (self.service.proposer.origin, self.service.proposer.incarnation):
+                self.ledger.own_applied(self._host, commands, applied)
         index, log_us = self._host.application.index, self.replica.machine.now_us
         self.ledger.log_time.applied(self._host, index, now_us)
         self.ledger.entry_applied(index, log_us, commands, applied)
@@ -123,6 +141,7 @@ class _SimNode(Node):
         super().batch_applied(now_us, origin, incarnation, sequence, commands, applied)
 
     def state_replaced(self) -> None:
+        self._check_version()
         self.ledger.state_replaced(self._host, self.replica.machine.batch_sessions.records())
         super().state_replaced()
 

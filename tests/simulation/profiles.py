@@ -39,6 +39,8 @@ class Profile:
     durability: str = "memory"
     spares: int = 0
     """Machines that are not members at first."""
+    program: int | None = None
+    """The newest machine version that the programs understand with which all machines begin; None: that of this program."""
     quorum_lost_s: float | None = None
     """How long a leader goes on without a majority; None: as in production. No promise may depend on it."""
 
@@ -116,6 +118,8 @@ PROFILES = {
         ),
         _on_disk("transfer", {"transfer": 6.0, "snapshot": 2.0, "crash_in_writing": 1.0}),
         _on_disk("rolling", {"rolling": 1.0, "snapshot": 1.0}, fault_every_s=2.0),
+        # Machines get a newer program one after the other, while others are down or cannot be reached.
+        _on_disk("upgrade", {"renew": 1.0, "restart": 2.0, "restart_all": 2.0}, program=2),
         _on_disk(
             "five",
             {

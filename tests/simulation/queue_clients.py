@@ -67,6 +67,7 @@ class QueueClient:
     """
 
     closed = False
+    place = None
 
     def __init__(self, host: Host, replica: Any, requests: Requests) -> None:
         self._replica = replica

@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.leaving_clients import LeavingClient, LeavingJudge
 from tests.simulation.node_clients import Ledger, body_of
 from tests.simulation.node_stack import NodeReplica, NodeSubject, lacks_pages
+from tests.simulation.producer_clients import NUMBERED, ProducerClient, ProducerJudge
 from tests.simulation.queue_clients import QUEUES, QueueClient, Requests
 from tests.simulation.queue_judge import QueueJudge, number_of
 from tests.simulation.session_clients import SessionClient
@@ -30,26 +32,35 @@ class _Ledger(Ledger):
         super().__init__(simulation.checkers, simulation.is_at_rest)
         self.judge = QueueJudge(simulation.checkers, frozenset(QUEUES))
         self.session_judge = SessionJudge(simulation.checkers)
+        self.leaving_judge = LeavingJudge(simulation.checkers)
+        self.producer_judge = ProducerJudge(simulation.checkers)
 
     def begin_again(self) -> None:
         super().begin_again()
         self.judge.begin_again()
         self.session_judge.begin_again()
+        self.leaving_judge.begin_again()
+        self.producer_judge.begin_again()
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
         super().entry_applied(index, now_us, commands, applied)
         self.judge.applied(index, now_us, commands, applied.results)
         self.session_judge.applied(index, now_us, commands, applied)
+        self.leaving_judge.applied(commands)
+
+    def own_applied(self, host: Host, commands: list[Any], applied: Applied) -> None:
+        self.leaving_judge.own_applied((host.id, host.life), commands, applied.results)
 
 
 class QueueSubject(NodeSubject):
-    """As `NodeSubject`, with two clients more at each node."""
+    """As `NodeSubject`, with four clients more at each node."""
 
     name = "queues"
 
     def _new_ledger(self, simulation: Simulation) -> Ledger:
         ledger = _Ledger(simulation)
         self._judge, self._session_judge = ledger.judge, ledger.session_judge
+        self._leaving_judge, self._producer_judge = ledger.leaving_judge, ledger.producer_judge
         self._seed = simulation.seed
         self._requests = Requests(ledger.judge, simulation.is_at_rest)
         return ledger
@@ -58,6 +69,8 @@ class QueueSubject(NodeSubject):
         replica = super().start(host, peers, rng, joining=joining)
         QueueClient(host, replica, self._requests)
         SessionClient(host, replica, self._requests, self._session_judge, self._seed)
+        LeavingClient(host, replica, self._requests, self._leaving_judge, self._seed)
+        ProducerClient(host, replica, self._requests, self._producer_judge, self._seed)
         return replica
 
     def check_end(self, simulation: Simulation) -> None:
@@ -67,6 +80,8 @@ class QueueSubject(NodeSubject):
         self._judge.check({name: _contents(machine, QUEUES) for name, machine in machines.items()})
         contents = {name: _contents(machine, SESSION_QUEUES) for name, machine in machines.items()}
         self._session_judge.check(machines, contents)
+        self._leaving_judge.check([(host.id, host.life) for host in simulation.voters() if host.running])
+        self._producer_judge.check({name: _numbered(machine) for name, machine in machines.items()})
 
 
 def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collections.Counter[bytes]]:
@@ -76,6 +91,11 @@ def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collectio
         if name in machine.queues:
             found[name] = collections.Counter(number_of(body_of(content)) for content in _bodies(machine, name))
     return found
+
+
+def _numbered(machine: Machine) -> list[bytes]:
+    """What producers have pushed."""
+    return [body_of(content) for content in (_bodies(machine, NUMBERED) if NUMBERED in machine.queues else ())]
 
 
 def _bodies(machine: Machine, name: bytes) -> Iterator[Any]:

@@ -86,6 +86,7 @@ class Simulation:
         for name in names:
             rng = random.Random(f"{seed}:{name}")
             host = Host(name, self.clock, self.network, self.checkers, subject, rng, self._died)
+            host.program = profile.program
             self.hosts[name] = host
             self.network.attach(host)
         self.workload = Workload(
