@@ -342,19 +342,36 @@ class Proposer:
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 
-    def begin_again(self, incarnation: int) -> None:
+    def begin_again(self, incarnation: int, *, is_known: bool = True) -> None:
         """The cluster takes nothing of this incarnation any more, because it knows a later one: go on as `incarnation`.
 
         What is in flight was not applied and never will be, so it is sent again under new numbers, unless it was given up.
+        All of it is given up if that is not known, because a snapshot may hold it.
         """
-        batches = [batch for batch in self._inflight if not batch.given_up]
+        inflight, self._inflight = list(self._inflight), deque()
+        self._inflight_bytes = 0
         self.incarnation = incarnation
         self.last_sequence = 0
-        self._inflight.clear()
-        self._inflight_bytes = 0
-        for batch in batches:
-            payload = self._encode([group.command for group in batch.groups], len(batch.payload))
-            self._number(batch.groups, payload, batch.since_s)
+        given_up = [group for batch in inflight if batch.given_up or not is_known for group in batch.groups]
+        # A later push of one of them must not overtake it.
+        producers = _producers_of(given_up)
+        overtaking: list[Group] = []
+        for batch in inflight:
+            if batch.given_up or not is_known:
+                continue
+            late = _pushed_by(producers, batch.groups)
+            overtaking += late
+            groups = [group for group in batch.groups if group not in late] if late else batch.groups
+            if groups:
+                payload = self._encode([group.command for group in groups], len(batch.payload))
+                self._number(groups, payload, batch.since_s)
+        for group in given_up:
+            self._refuse(
+                group, LmqError("unknown_outcome", "this node was cut off; the result of the operation is lost")
+            )
+        for group in overtaking:
+            self._refuse(group, _overtaking())
+        self._refuse_waiting(self._take_waiting_of(producers), _overtaking())
         self.resend()
 
     def applied(self, sequence: int, applied: Applied) -> None:
@@ -493,19 +510,40 @@ class Proposer:
         for waiting in (self._own, self._pending):
             while waiting and now - waiting[0].since_s > NO_LEADER_AFTER_S:
                 refused.append(waiting.popleft())
-        producers = {producer_of(group.command) for group in refused} - {None}
-        if producers:
-            refused += [group for group in self._pending if producer_of(group.command) in producers]
+        refused += self._take_waiting_of(_producers_of(refused))
+        reason = f"no leader has taken the request within {NO_LEADER_AFTER_S:g} s; it was not applied"
+        self._refuse_waiting(refused, LmqError("no_leader", reason))
+
+    def _take_waiting_of(self, producers: set[bytes]) -> list[Group]:
+        """Let nothing of these producers wait any more; returns what did."""
+        taken = _pushed_by(producers, self._pending)
+        if taken:
             self._pending = deque(group for group in self._pending if producer_of(group.command) not in producers)
-        for group in refused:
+        return taken
+
+    def _refuse_waiting(self, groups: list[Group], error: LmqError) -> None:
+        """Refuse what has just been taken out of what waits."""
+        for group in groups:
             self._pending_bytes -= group.size_bytes
             self._made_room(group.copies)
             if group is self.tail:
                 self.tail = None
-            error = LmqError(
-                "no_leader", f"no leader has taken the request within {NO_LEADER_AFTER_S:g} s; it was not applied"
-            )
-            self._refuse(group, error)
+            self._refuse(group, error.again())
+
+
+def _producers_of(groups: Iterable[Group]) -> set[bytes]:
+    found = {producer_of(group.command) for group in groups}
+    return {producer for producer in found if producer is not None}
+
+
+def _pushed_by(producers: set[bytes], groups: Iterable[Group]) -> list[Group]:
+    return [group for group in groups if producer_of(group.command) in producers] if producers else []
+
+
+def _overtaking() -> LmqError:
+    return LmqError(
+        "no_leader", "the cluster has not confirmed an earlier push of the same producer; this one was not applied"
+    )
 
 
 def _error_of(fault: Fault) -> LmqError:

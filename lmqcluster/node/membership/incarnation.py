@@ -26,8 +26,11 @@ def begin(carrier: Carrier, meta: NodeMeta, sessions: BatchSessions) -> Proposer
     return Proposer(carrier, origin, meta.incarnation)
 
 
-def outlive(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions) -> None:
-    """Begin a new incarnation if the cluster knows a later one than that of the proposer."""
+def outlive(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions, *, is_known: bool = True) -> None:
+    """Begin a new incarnation if the cluster knows a later one than that of the proposer.
+
+    `is_known` is whether nothing that is in flight was applied.
+    """
     known = sessions.incarnation(proposer.origin)
     if known > proposer.incarnation:
         log.warning(
@@ -36,14 +39,13 @@ def outlive(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions) -> None
             known=known,
         )
         meta.outlive(known)
-        proposer.begin_again(meta.incarnation)
+        proposer.begin_again(meta.incarnation, is_known=is_known)
 
 
 def state_replaced(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions) -> None:
     """A snapshot was installed."""
     if sessions.incarnation(proposer.origin) > proposer.incarnation:
         # It does not tell what of the present incarnation was applied before the later one.
-        proposer.covered(proposer.last_sequence)
-        outlive(proposer, meta, sessions)
+        outlive(proposer, meta, sessions, is_known=False)
     else:
         proposer.covered(sessions.last_sequence(proposer.origin, proposer.incarnation))

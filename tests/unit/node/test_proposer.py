@@ -380,6 +380,37 @@ def test_what_was_given_up_is_not_sent_again_under_a_later_incarnation(monkeypat
     run(scenario)
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "covered by a snapshot"])
+def test_what_is_given_up_under_a_later_incarnation_takes_later_pushes_of_its_producer_along(
+    monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """Its client sends it again; a later push that were stored would make it look like a duplicate."""
+    monkeypatch.setattr(module, "SWEEP_S", 0.005)
+    monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 0.05)
+    monkeypatch.setattr(module, "NO_LEADER_AFTER_S", 600.0)
+
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        push(bench, sink, b"1", "old", b"p" * 16)
+        await bench.turn()
+        if is_known:
+            await until(lambda: sink.told)
+            push(bench, sink, b"2", "sent", b"p" * 16)
+            push(bench, sink, b"3", "of another", b"q" * 16)
+            await bench.turn()
+        bench.leader = False
+        push(bench, sink, b"4", "waiting", b"p" * 16)
+        push(bench, sink, b"5", "of nobody")
+        bench.leader = True
+        bench.sent.clear()
+        bench.proposer.begin_again(100, is_known=is_known)
+        sent = [command[3] for _sequence, payload in bench.sent for command in msgpack.unpackb(payload)[3]]
+        assert sent == ([[b"3"]] if is_known else []) + [[b"5"]]
+        told = [("unknown_outcome", ["old"]), ("no_leader", ["sent"]), ("no_leader", ["waiting"])]
+        assert [each[:2] for each in sink.told] == [each for each in told if is_known or each[1] != ["sent"]]
+
+    run(scenario)
+
+
 def test_close_refuses_what_waits_and_does_not_know_what_was_sent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x", "sent")
