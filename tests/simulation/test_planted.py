@@ -33,6 +33,7 @@ CASES = [
     Case(
         "version of the members heard so far", "node", "upgraded too soon", script="upgrade while a member is unknown"
     ),
+    Case("version of the members heard so far", "queues", "upgraded too soon", profile="upgrade", seed=5),
     Case("nothing is throttled", "node", "memory full", script="flood on a slow disk"),
     Case("throttled by pages that nobody writes", "node", "stands still", script="flood on a full disk"),
     Case("pages are not waited for", "node", "exception", script="page damaged in use"),
