@@ -17,7 +17,7 @@ from lmqcluster.wire.address import Address
 
 from ..shared.confirm import agreed, yes_option
 from ..shared.data_folder import hold_data_dir
-from ..shared.errors import CliError, ExitCode
+from ..shared.errors import CliError, ExitCode, cannot_write
 from ..shared.output import human_bytes, print_json
 from ..shared.stopped_node import data_dir_option, disks_of, told
 from ..shared.target import Target, target_options
@@ -56,7 +56,7 @@ def backup(target: Target, file: Path) -> None:
             offline.verify(Folder(draft.parent), draft.name)
         draft.replace(file)
     except OSError as exc:
-        raise CliError(f"cannot write {file}: {exc.strerror}", ExitCode.BAD_DATA) from exc
+        raise cannot_write(file, exc) from exc
     finally:
         draft.unlink(missing_ok=True)
     if target.as_json:

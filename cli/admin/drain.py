@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -141,18 +142,17 @@ def _queues(target: Target, names: Iterable[str], pattern: re.Pattern[str] | Non
 def _writer(output: str) -> Iterator[Callable[[Iterable[str]], None]]:
     """A function that stores lines; on disk, if it is a file, when it returns. A failure before the first line leaves no file."""
     if output == "-":
-        yield lambda lines: _write(sys.stdout.buffer, lines)
+        yield lambda lines: _write(sys.stdout.buffer, lines, "standard output")
         return
     try:
         # Never over an existing file: what stands there may be all that is left of an earlier drain.
-        file = Path(output).open("xb")  # noqa: SIM115  closed below
+        file = Path(output).open("xb", buffering=0)  # noqa: SIM115  closed below
     except OSError as exc:
         raise click.UsageError(f"cannot create {output}: {exc.strerror}") from exc
     with file:
 
         def store(lines: Iterable[str]) -> None:
-            _write(file, lines)
-            os.fsync(file.fileno())
+            _write(file, lines, output)
 
         try:
             yield store
@@ -162,9 +162,25 @@ def _writer(output: str) -> Iterator[Callable[[Iterable[str]], None]]:
             raise
 
 
-def _write(stream: BinaryIO, lines: Iterable[str]) -> None:
-    stream.writelines(f"{line}\n".encode() for line in lines)
-    stream.flush()
+def _write(stream: BinaryIO | FileIO, lines: Iterable[str], name: str) -> None:
+    """Write lines, to the disk if `stream` is a file there.
+
+    Raises:
+        CliError: they cannot be written; their messages must not be acknowledged.
+    """
+    try:
+        for line in lines:
+            rest = f"{line}\n".encode()
+            while rest:
+                rest = rest[stream.write(rest) :]
+        stream.flush()
+        if stream is not sys.stdout.buffer:
+            os.fsync(stream.fileno())
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        text = f"cannot write {name}: {exc.strerror}; what was not written whole is not acknowledged"
+        raise CliError(text, ExitCode.IO) from exc
 
 
 def _print_report(target: Target, report: DrainReport, queues: list[bytes], *, to_stdout: bool) -> None:

@@ -62,7 +62,7 @@ class Drain:
         Args:
             clients: one for each node; queues are dealt to them in turn.
             wait_s: how long a queue must offer nothing before it counts as empty.
-            write: stores lines for good; called before the messages are acknowledged.
+            write: stores lines for good; called before the messages are acknowledged. It may raise CliError.
             on_progress: called after every batch.
         """
         self._clients = clients
@@ -101,7 +101,7 @@ class Drain:
                     messages = await self._pull(client, queue, stop)
                     if not messages:
                         return
-                    self._write(_encode(message_object(message)) for message in messages)
+                    await self._store(messages)
                     acknowledged = await client.done_many(queue, [message.id for message in messages])
                 except LmqError as exc:
                     text = f"queue {queue.decode(errors='replace')}: {exc.message}"
@@ -109,6 +109,15 @@ class Drain:
                 self.report.unconfirmed += acknowledged.count(False)
                 self.report.queues[queue] += len(messages)
                 self._on_progress(self.report)
+
+    async def _store(self, messages: Sequence[Message]) -> None:
+        """Write messages, or put them back if that fails."""
+        try:
+            self._write(_encode(message_object(message)) for message in messages)
+        except (CliError, BrokenPipeError):
+            # One that cannot be put back now comes again when its lease ends.
+            await asyncio.gather(*(message.put_back() for message in messages), return_exceptions=True)
+            raise
 
     async def _pull(self, client: AsyncClient, queue: bytes, stop: asyncio.Event) -> list[Message]:
         """The next messages; none if there are none, or once `stop` is set."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ..shared.errors import ExitCode
+from ..shared.errors import ExitCode, cannot_write
 from ..shared.output import Column, print_json, print_table
 from .access import ClusterOptions, cluster_options
 from .run import PipelineCommand, Runner, tasks_shown
@@ -205,7 +205,7 @@ def _write_page(path: Path, found: dict[str, Any]) -> None:
     try:
         path.write_text(report_page(found), encoding="utf-8")
     except OSError as exc:
-        raise click.UsageError(f"--html: cannot write {path}: {exc.strerror}") from exc
+        raise cannot_write(path, exc) from exc
 
 
 def _report_row(entry: dict[str, Any]) -> list[object]:

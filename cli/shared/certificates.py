@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from lmqcluster.replication.peer_tls import NODE_MARK
 
-from .errors import CliError, ExitCode
+from .errors import CliError, ExitCode, cannot_write
 
 __all__ = ["Authority", "write_new"]
 
@@ -168,4 +168,4 @@ def write_new(path: Path, data: bytes, *, secret: bool, replace: bool = False) -
     except FileExistsError as exc:
         raise CliError(f"{path} is there already", ExitCode.USAGE) from exc
     except OSError as exc:
-        raise CliError(f"cannot write {path}: {exc.strerror}", ExitCode.CONFIGURATION) from exc
+        raise cannot_write(path, exc) from exc

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
@@ -15,9 +18,19 @@ import click
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.errors import LmqError, Outcome
 
+from .encoding import escape_what_cannot_be_encoded
 from .shared_options import SharedOption
 
-__all__ = ["EXIT_CODES_HELP", "CliError", "ExitCode", "complaint", "debug_option", "exit_code_of", "run"]
+__all__ = [
+    "EXIT_CODES_HELP",
+    "CliError",
+    "ExitCode",
+    "cannot_write",
+    "complaint",
+    "debug_option",
+    "exit_code_of",
+    "run",
+]
 
 
 class ExitCode(IntEnum):
@@ -29,6 +42,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 66
     UNAVAILABLE = 69
     BUG = 70
+    IO = 74
     UNKNOWN = 75
     NOT_AUTHORISED = 77
     CONFIGURATION = 78
@@ -42,6 +56,7 @@ _MEANINGS: Final = {
     ExitCode.NOT_FOUND: "no such queue or message",
     ExitCode.UNAVAILABLE: "node unreachable or no quorum, or at a limit: try again later",
     ExitCode.BUG: "a bug in lmqcluster",
+    ExitCode.IO: "a file or the output cannot be written or read, for example because the disk is full",
     ExitCode.UNKNOWN: "timed out or outcome unknown",
     ExitCode.NOT_AUTHORISED: "not authorised",
     ExitCode.CONFIGURATION: "configuration",
@@ -72,6 +87,11 @@ def exit_code_of(error: LmqError) -> ExitCode:
     return ExitCode.UNAVAILABLE if error.retryable else ExitCode(error.spec.exit_code)
 
 
+_IO_ERRORS: Final = (
+    OSError, FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError,
+)  # fmt: skip
+_READER_GONE: Final = 128 + signal.SIGPIPE
+
 _debug: ContextVar[bool] = ContextVar("debug", default=False)
 
 
@@ -94,16 +114,29 @@ def complaint(name: str, error: Exception | str) -> str:
     return f"{name}: {' '.join(text.splitlines())}"
 
 
+def cannot_write(what: Path | str, error: OSError) -> CliError:
+    """The failure to write a file or the output."""
+    return CliError(f"cannot write {what}: {error.strerror or error}", ExitCode.IO)
+
+
 def run(command: click.Command, name: str) -> NoReturn:
     """Run a program and exit with the status its end calls for."""
     _debug.set(False)
+    escape_what_cannot_be_encoded()
     try:
         code = _invoke(command, name)
-        sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has gone, as in "| head"; nothing is left to be said to it.
+        code = _READER_GONE
+    try:
+        sys.stdout.flush()
+    except OSError as exc:
+        # The interpreter would try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 128 + 13
+        if isinstance(exc, BrokenPipeError):
+            code = _READER_GONE
+        elif code == ExitCode.DONE:
+            code = _say(name, _io_error(exc), ExitCode.IO)
     sys.exit(code)
 
 
@@ -132,9 +165,22 @@ def _invoke(command: click.Command, name: str) -> int:
         return _say(name, exc, exc.exit_code)
     except BrokenPipeError:
         raise
+    except OSError as exc:
+        # Its other subclasses are failures of connections, which every command handles itself.
+        return _say(name, _io_error(exc), ExitCode.IO) if type(exc) in _IO_ERRORS else _bug(name, exc)
     except Exception as exc:  # noqa: BLE001  the last resort: report a bug as a bug
-        hint = "" if _debugging() else " (--debug or LMQ_DEBUG=1 shows where)"
-        return _say(name, f"a bug: {type(exc).__name__}: {exc}{hint}", ExitCode.BUG)
+        return _bug(name, exc)
+
+
+def _io_error(error: OSError) -> CliError:
+    if error.filename is None:
+        return cannot_write("the output", error)
+    return CliError(f"cannot use {error.filename}: {error.strerror}", ExitCode.IO)
+
+
+def _bug(name: str, error: Exception) -> int:
+    hint = "" if _debugging() else " (--debug or LMQ_DEBUG=1 shows where)"
+    return _say(name, f"a bug: {type(error).__name__}: {error}{hint}", ExitCode.BUG)
 
 
 def _debugging() -> bool:
@@ -142,7 +188,9 @@ def _debugging() -> bool:
 
 
 def _say(name: str, error: Exception | str, code: int) -> int:
-    if _debugging():
-        traceback.print_exc()
-    click.echo(complaint(name, error), err=True)
+    # Where standard error cannot be written either, the exit status is all that is left to tell.
+    with contextlib.suppress(OSError):
+        if _debugging():
+            traceback.print_exc()
+        print(complaint(name, error), file=sys.stderr, flush=True)
     return int(code)
