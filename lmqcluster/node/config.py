@@ -289,7 +289,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.count,
             "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. Beyond "
-            "that, its oldest connection without a request is closed for a new one; if there is none, the new one is closed.",
+            "that, its oldest connection without a request is closed for a new one; if there is none, the new one is closed, on "
+            "the HTTP port after an answer.",
             extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all, or what the open "
             "files allow.",
             metavar="COUNT",

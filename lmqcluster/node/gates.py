@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -16,6 +17,8 @@ __all__ = ["ARRIVAL_BYTES_PER_S", "Gates"]
 
 log = structlog.get_logger("lmq.node")
 
+SPARE_MAX = 8
+"""Connections of the HTTP port for administration, which must get an answer when clients hold all others."""
 ARRIVAL_BYTES_PER_S = 64 * 1024
 """A request that arrives more slowly than this gets no more time than a small one."""
 
@@ -33,7 +36,11 @@ class Gates:
     """
 
     def __init__(self, config: NodeConfig, must_authenticate: Callable[[object], bool]) -> None:
-        """Share out what there is; `must_authenticate` tells of an address whether clients there have to show a token."""
+        """Share out what there is; `must_authenticate` tells of an address whether clients there have to show a token.
+
+        Raises:
+            ValueError: this process may open too few files.
+        """
         others = (config.queued is not None) + len(config.kestrel_ports())
         self._shares = shares = Shares.of_process(2 + others)
         self.memory = Memory(memory_of_machine())
@@ -43,7 +50,10 @@ class Gates:
             requests_per_s=config.requests_per_client_max,
             authentication_s=min(AUTHENTICATION_S, config.request_seconds_max),
         )
-        self.http = Gate("http", bounds, self.memory, must_authenticate)
+        spare = min(SPARE_MAX, shares.client_port // 4)
+        connections = shares.client_port - spare
+        for_http = replace(bounds, connections=connections, per_client=min(bounds.per_client, connections), spare=spare)
+        self.http = Gate("http", for_http, self.memory, must_authenticate)
         self.rpc = Gate("msgpack_rpc", bounds, self.memory, must_authenticate)
         self.queued = Gate("queued", bounds, self.memory, must_authenticate)
         self.kestrel = {name: Gate(name, bounds, self.memory, must_authenticate) for name in config.kestrel_ports()}

@@ -33,12 +33,14 @@ class Bounds:
         per_client: of one client.
         requests_per_s: of one client; 0 for any number.
         authentication_s: how long strangers may stay.
+        spare: connections beyond these bounds, of one client or of all, for requests that must be answered all the same.
     """
 
     connections: int
     per_client: int
     requests_per_s: int = 0
     authentication_s: float = AUTHENTICATION_S
+    spare: int = 0
 
     @property
     def strangers(self) -> int:
@@ -112,9 +114,11 @@ class Gate:
     def _clear_way(self, client: Client) -> Ending | None:
         """Make sure that one more connection of this client keeps the bounds; why it does not, if it cannot."""
         bounds = self.bounds
-        if client.connections >= bounds.per_client and not self._end_oldest(client, Ending.CLIENT_FULL):
+        if client.connections >= bounds.per_client + bounds.spare and not self._end_oldest(client, Ending.CLIENT_FULL):
             return Ending.CLIENT_FULL
-        if self.connections >= bounds.connections and not self._end_oldest(self._worst(), Ending.PORT_FULL):
+        if self.connections >= bounds.connections + bounds.spare and not self._end_oldest(
+            self._worst(), Ending.PORT_FULL
+        ):
             return Ending.PORT_FULL
         if len(self.strangers) >= bounds.strangers:
             self._end_oldest(self._worst(), Ending.STRANGERS_FULL)
@@ -136,14 +140,26 @@ class Gate:
         """All connections that are open, strangers first."""
         return chain(self.strangers, self._known)
 
-    def admit(self, place: Place) -> None:
-        """A client has said who it is."""
+    def admit(self, place: Place, *, spare: bool = False) -> bool:
+        """A client has said who it is; False if its connection is beyond the bounds, and it may not take a spare one."""
+        full = self._full(place.client) if self.bounds.spare else None
+        place.is_spare = full is not None
+        if full is not None and not spare:
+            place.note(full)
+            return False
         self._no_stranger(place)
         held = place.held_bytes
         self.memory.add(place, -held)
         place.is_known = True
         self._known[place] = None
         self.memory.add(place, held)
+        return True
+
+    def _full(self, client: Client) -> Ending | None:
+        """Which bound does not allow one more known connection of this client; None if all do."""
+        if client.connections - len(client.strangers) >= self.bounds.per_client:
+            return Ending.CLIENT_FULL
+        return Ending.PORT_FULL if len(self._known) >= self.bounds.connections else None
 
     def leave(self, place: Place) -> None:
         """A connection has ended."""

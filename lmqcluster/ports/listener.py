@@ -26,7 +26,7 @@ log = structlog.get_logger("lmq.ports")
 
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 16
-"""Others get their turn between."""
+"""Others get their turn between. Fewer on a small port: a connection that makes room has its descriptor for a moment longer."""
 LOOKUP_S = 30.0
 """How long a node waits for the address of the name that it is to listen on, without which it is of no use."""
 PAUSE_S = 0.2
@@ -52,6 +52,7 @@ class Listener:
         self.gate = gate
         self._factory = factory
         self._tls = dict(tls or {})
+        self._accepts = min(ACCEPTS_PER_TURN, max(1, gate.bounds.connections // 8))
         self._sockets: list[socket.socket] = []
         self._opening: set[asyncio.Task[None]] = set()
         self._resumption: asyncio.TimerHandle | None = None
@@ -86,7 +87,7 @@ class Listener:
         self._sockets = []
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+        for _ in range(self._accepts):
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

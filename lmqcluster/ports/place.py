@@ -36,20 +36,22 @@ class Place:
         since_s: when it was accepted, in the event loop's time.
         is_known: whether the client has said who it is.
         is_over: whether its port counts it no more.
+        is_spare: whether it is beyond the bounds of its port, and so has to end after one answer.
         held_bytes: what it counts in the memory budget.
         user: name of the token that the client has shown; empty while it has shown none.
         shown: digest of the last secret chosen by people that the client has rightly shown here.
     """
 
     __slots__ = (
-        "__weakref__", "_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "shown", "since_s", "user",
+        "__weakref__", "_end", "_gate", "address", "client", "held_bytes", "is_known", "is_over", "is_spare", "shown",
+        "since_s", "user",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, client: Client, address: object, since_s: float) -> None:
         self.client = client
         self.address = address
         self.since_s = since_s
-        self.is_known = False
+        self.is_known = self.is_spare = False
         self.held_bytes = 0
         self.user = ""
         self.shown = b""
@@ -66,10 +68,16 @@ class Place:
         """Take how the connection is ended at once, should its port need the place."""
         self._end = end
 
-    def admit(self) -> None:
-        """The client has said who it is, with a request that it may send: from now on it is no stranger. Again costs little."""
-        if not self.is_known and not self.is_over:
-            self._gate.admit(self)
+    def admit(self, *, spare: bool = False) -> bool:
+        """The client has said who it is, with a request that it may send: from now on it is no stranger. Again costs little.
+
+        Args:
+            spare: whether the request may take a connection that the port has in reserve.
+
+        Returns:
+            False if the port has no place for it, and the request must be refused.
+        """
+        return self.is_known or self.is_over or self._gate.admit(self, spare=spare)
 
     def hold(self, size_bytes: int, *, must: bool = False) -> bool:
         """Hold so many bytes altogether for this connection from now on; with `must` they are held already.

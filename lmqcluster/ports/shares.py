@@ -11,6 +11,9 @@ __all__ = ["Shares"]
 CLIENT_PORT_MAX = 10_000
 RAFT_PORT_MAX = 256
 RESERVE_MIN, RESERVE_MAX = 128, 1024
+LIMIT_MIN = 128
+"""Half of them are for the node itself: one of three that listens on all ports, and writes and sends snapshots, has used 45."""
+RAFT_PORT_MIN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,23 @@ class Shares:
 
     @classmethod
     def of(cls, limit: int, client_ports: int = 2) -> Self:
-        """The shares for this many descriptors, and so many client ports."""
-        reserve = min(max(RESERVE_MIN, limit // 8), RESERVE_MAX)
-        free = max(limit - reserve, 48)
-        raft = min(RAFT_PORT_MAX, free // 8)
+        """Return the shares for this many descriptors, and so many client ports.
+
+        Raises:
+            ValueError: they are too few.
+        """
+        if limit < LIMIT_MIN:
+            raise ValueError(
+                f"this process may open {limit} files, a node needs {LIMIT_MIN} at least: raise the hard limit of open files "
+                "(ulimit -Hn; LimitNOFILE of systemd; --ulimit nofile of containers), best to 65536"
+            )
+        reserve = min(max(RESERVE_MIN, limit // 8), RESERVE_MAX, limit // 2)
+        free = limit - reserve
+        raft = min(RAFT_PORT_MAX, max(RAFT_PORT_MIN, free // 8))
         return cls(limit, reserve, min(CLIENT_PORT_MAX, (free - raft) // client_ports), raft)
 
     @classmethod
     def of_process(cls, client_ports: int = 2) -> Self:
-        """The shares for the limit that this process has now."""
+        """Return the shares for the limit that this process has now. Raises as `of`."""
         limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         return cls.of((1 << 20) if limit == resource.RLIM_INFINITY else limit, client_ports)

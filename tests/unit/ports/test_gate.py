@@ -211,13 +211,40 @@ def test_to_connect_anew_gives_nobody_more_than_his_share() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("limit", [256, 1024, 1500, 4096, 20_000, 32_768, 1 << 20])
+@pytest.mark.parametrize("limit", [128, 200, 256, 1024, 1500, 4096, 20_000, 32_768, 1 << 20])
 def test_all_ports_together_leave_descriptors_in_reserve(limit: int) -> None:
     shares = Shares.of(limit)
     assert 2 * shares.client_port + shares.raft_port + shares.reserve <= limit
-    assert shares.reserve >= 128
+    assert shares.reserve >= min(128, limit // 2)
     assert shares.client_port >= min(10_000, limit // 8)
-    assert shares.raft_port >= 12
+    assert shares.raft_port >= 8
+
+
+def test_too_few_descriptors_are_refused() -> None:
+    with pytest.raises(ValueError, match="may open 127 files, a node needs 128 at least: raise"):
+        Shares.of(127)
+
+
+def test_a_spare_connection_is_for_administration_alone() -> None:
+    """The port, and then the client, has as many known connections as it may have."""
+
+    async def main() -> None:
+        for connections, per_client in ((4, 9), (9, 4)):
+            port = make(connections, per_client, spare=2)
+            for _ in range(4):
+                assert enter(port, "10.0.0.1", Ended()).admit()
+            ended = Ended()
+            one, other = enter(port, "10.0.0.1", ended), enter(port, "10.0.0.1", Ended())
+            assert not one.admit()
+            assert one.is_spare
+            assert other.admit(spare=True)
+            assert other.is_spare
+            assert enter(port, "10.0.0.1", Ended()) is not None
+            assert ended == [one], "the oldest stranger goes"
+            other.ended()
+            assert not enter(port, "10.0.0.1", Ended()).is_known
+
+    run(main)
 
 
 def test_a_client_gets_one_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,7 +152,7 @@ class HttpPort(ABC):
         connection = request.protocol
         if isinstance(connection, Connection):
             connection.served += 1
-            if connection.served >= REQUESTS_PER_CONNECTION_MAX:
+            if connection.served >= REQUESTS_PER_CONNECTION_MAX or connection.place.is_spare:
                 reply.force_close()
         return reply
 
@@ -199,11 +199,10 @@ class HttpPort(ABC):
                     raise self._access.outside.again()
                 request.principal = self._principal(request)
                 if isinstance(request.protocol, Connection):
-                    request.protocol.place.admit()
-                    request.protocol.place.user = request.principal.name
+                    self._admit(request, request.protocol, resource)
             except LmqError as exc:
                 reply = self._refusal(request, exc, resource)
-                if exc.code == "throttled":
+                if exc.code in ("throttled", "overloaded"):
                     reply.head += b"retry-after: 1\r\n"
                 return reply
         else:
@@ -213,6 +212,19 @@ class HttpPort(ABC):
         if resource is not None:
             return await resource.answer(request, values)
         return self._not_found(segments)
+
+    def _admit(self, request: Request, connection: Connection, resource: Resource | None) -> None:
+        """Let in a client that has shown who it is.
+
+        Raises:
+            LmqError: ``overloaded``: the port, or the client, has as many connections as it may have.
+        """
+        place = connection.place
+        is_administrative = resource is not None and resource.is_administrative(request.method)
+        if not place.admit(spare=is_administrative):
+            reason = "too many connections to this port are open; use those that you have, or another node"
+            raise LmqError("overloaded", reason)
+        place.user = request.principal.name
 
     def _refusal(self, request: Request, error: LmqError, resource: Resource | None = None) -> Reply:
         reply = self._refused(request, error) if resource is None else resource.refused(request, error)

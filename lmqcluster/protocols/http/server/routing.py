@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate
 
+from ....core import Role
 from ....node.access.permissions import MANAGE, Permission, Scope
 from ....wire.errors import LmqError, forget_frames
 from .permissions import permissions_of
@@ -47,6 +48,11 @@ class Resource:
         """Whether no token is asked for."""
         wanted = self.permissions.get(method)
         return wanted is not None and wanted.scope is Scope.NOTHING
+
+    def is_administrative(self, method: str) -> bool:
+        """Whether a request only looks, or manages, and so ends soon: it neither pushes nor pulls."""
+        wanted = self.permissions.get(method)
+        return wanted is not None and wanted.role is not Role.WRITE
 
     async def answer(self, request: Request, values: list[bytes]) -> Reply:
         """Run the handler of the request's method."""
