@@ -168,3 +168,15 @@ def test_an_unfinished_request_is_not_waited_for(asked: NodeProcess, queue_name:
     assert Shut(http(asked), f"POST /messages/{queue_name} {HTTP}content-length: 9\r\n\r\nx".encode()).answer() == b""
     assert Shut(rpc(asked), request(1, "push", queue_name, "x")[:-1]).answer() == b""
     assert Shut(address_of(asked, "memcache"), f"set {queue_name} 0 0 9\r\nx".encode()).answer() == b""
+
+
+def test_a_client_that_has_asked_for_nothing_is_not_kept(asked: NodeProcess) -> None:
+    """Its end may come before the node has begun to wait for requests. It was kept as long as one that is idle."""
+    with socket.create_connection(http(asked), TIMEOUT_S) as idle:
+        idle.sendall(f"GET /livez {HTTP}\r\n".encode())
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+        for shut in [Shut(address, b"") for address in (http(asked), queued(asked)) for _ in range(40)]:
+            assert shut.answer() == b""
+        idle.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            idle.recv(1)

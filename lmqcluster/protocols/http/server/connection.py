@@ -196,9 +196,12 @@ class Connection(RequestHandler):
         is_asked = self._request_count > self.answered
         if transport is None or not self._body.is_eof() or not may_be_half_closed(transport):
             return False
-        if not is_asked and self._waiter is not None:
+        if not is_asked and (self._waiter is not None or not self._request_count):
             return False
-        if is_asked:
+        if not is_asked:
+            # The last answer is under way.
+            self.close()
+        else:
             self.has_begun_answer = True
             transport.write(BEGINNING)
         self._watch = self._loop.create_task(self._watch_half_closed(transport))
