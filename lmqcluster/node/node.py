@@ -423,6 +423,7 @@ class Node:
         """Send unresolved batches to the new leader, behind what it has to propose itself if it is this node."""
         if leader_id is None:
             return
+        self.service.due_times.has_had_leader = True
         leadership = (leader_id, self.replica.status().term)
         if leadership != self._leadership:
             # It is told of a new link to the same leader too.

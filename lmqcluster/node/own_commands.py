@@ -42,6 +42,8 @@ class OwnCommands:
         self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible:
             self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
+        # The due times of pushes count by it.
+        self._set_time(replica, proposer)
 
     def tend(self, replica: Replica, proposer: Proposer) -> None:
         """As the leader, tell the time of day, and move the cluster to the newest machine version that all members understand.

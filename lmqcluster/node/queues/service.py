@@ -87,7 +87,7 @@ class QueueService(Proposals):
             machine,
             views,
             turns,
-            due_times=DueTimes(pulls.clock.now_us),
+            due_times=DueTimes(machine, lambda: self.pulls.clock),
             message_bytes_max=message_bytes_max,
             memory_bytes_max=memory_bytes_max,
         )

@@ -1,4 +1,4 @@
-"""Unix times become log times without changing places."""
+"""Unix times become log times by what the leader has told."""
 
 from __future__ import annotations
 
@@ -6,46 +6,51 @@ import time
 
 import pytest
 
-from lmqcluster.node.queues.due_times import STEP_US, DueTimes
-
-LOG_AHEAD_US = 5_000_000
+from lmqcluster.core import Machine
+from lmqcluster.node.queues.due_times import DueTimes
+from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.replication.log_clock import LogClock
+from lmqcluster.wire.errors import LmqError
 
 
 class Clocks:
-    """Log time and Unix time, each set by hand."""
+    """A node's state and its clock."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.unix_us = 1_000_000_000_000
-        self.log_us = self.unix_us + LOG_AHEAD_US
-        patch.setattr(time, "time_ns", lambda: self.unix_us * 1000)
-        self.due = DueTimes(lambda: self.log_us)
-
-    def pass_us(self, unix_us: int, log_us: int) -> None:
-        """Let time pass on each clock."""
-        self.unix_us += unix_us
-        self.log_us += log_us
+    def __init__(self) -> None:
+        self.machine = Machine(compile_pattern)
+        self.clock = LogClock()
+        self.due = DueTimes(lambda: self.machine, lambda: self.clock)
+        self.due.has_had_leader = True
 
 
 @pytest.fixture
-def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
-    return Clocks(monkeypatch)
+def clocks() -> Clocks:
+    return Clocks()
 
 
-def test_times_keep_their_distance_though_the_estimate_of_log_time_wavers(clocks: Clocks) -> None:
-    found = []
-    for number in range(100):
-        clocks.pass_us(1_000, 1_000 + (number % 7 - 3) * 1_500)
-        found.append(clocks.due.log_us(2_000_000.0 + number / 1_000))
-    assert found == [2_000_000_000_000 + LOG_AHEAD_US - 4_500 + number * 1_000 for number in range(100)]
+@pytest.mark.parametrize("behind_us", [0, 3_600_000_000])
+def test_a_due_time_counts_by_what_the_leader_has_told(clocks: Clocks, behind_us: int) -> None:
+    """Also where the node's estimate of log time is behind, as that of one that still takes the log it has missed."""
+    clocks.machine.times.tell(1_000_000_000, 5_000_000_000)
+    clocks.clock.follow(time.time_ns() // 1000 - behind_us)
+    assert [clocks.due.log_us(5_000.0 + second) for second in range(3)] == [1_000_000_000, 1_001_000_000, 1_002_000_000]
 
 
-@pytest.mark.parametrize("step_us", [STEP_US + 2, -STEP_US - 2, 3_600_000_000])
-def test_a_clock_that_was_set_counts_from_then_on(clocks: Clocks, step_us: int) -> None:
-    before = clocks.due.log_us(2_000_000.0)
-    clocks.pass_us(step_us, 0)
-    assert clocks.due.log_us(2_000_000.0) == before - step_us
+def test_a_node_that_has_known_no_leader_converts_nothing(clocks: Clocks) -> None:
+    clocks.due.has_had_leader = False
+    clocks.machine.times.tell(1_000_000_000, 5_000_000_000)
+    with pytest.raises(LmqError, match="cannot convert a due time yet") as caught:
+        clocks.due.log_us(5_000.0)
+    assert (caught.value.code, caught.value.retryable) == ("no_leader", True)
+
+
+def test_in_a_new_cluster_the_difference_is_measured(clocks: Clocks) -> None:
+    clocks.clock.follow(1_000_000_000)
+    unix_s = time.time()
+    assert abs(clocks.due.log_us(unix_s + 60) - 1_060_000_000) < 30_000_000
 
 
 def test_there_is_no_log_time_before_the_first(clocks: Clocks) -> None:
-    clocks.pass_us(0, -clocks.log_us)
+    clocks.machine.times.tell(1_000_000_000, 5_000_000_000)
+    clocks.clock.follow(1_000_000_000)
     assert clocks.due.log_us(1.0) == 1
