@@ -49,12 +49,16 @@ class JournalMachine(RuleBasedStateMachine):
     """Random lives of a journal. `full` keeps what was dropped, because opening may bring it back."""
 
     @initialize(
-        seed=st.integers(0, 2**32), sync=st.sampled_from([True, True, False]), cache=st.sampled_from([0, 2000, 10**6])
+        seed=st.integers(0, 2**32),
+        sync=st.sampled_from([True, True, False]),
+        cache=st.sampled_from([0, 2000, 10**6]),
+        segment=st.sampled_from([800, 4096]),
     )
-    def begin(self, seed: int, sync: bool, cache: int) -> None:
+    def begin(self, seed: int, sync: bool, cache: int, segment: int) -> None:
         self.rng = random.Random(seed)
         self.disk = SimDisk(self.rng)
-        self.sync_mode, self.cache = sync, cache
+        # With small segments it is often a later one that truncates entries of one before.
+        self.sync_mode, self.cache, self.segment = sync, cache, segment
         self.base = 1
         self.full: list[Entry] = [Entry(BASE, 1, 0)]
         # States of the log: from the last one known to be durable to the last one written, and those not written yet.
@@ -63,7 +67,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal = self.opened()
 
     def opened(self) -> DiskJournal:
-        return open_journal(self.disk, sync=self.sync_mode, cache_bytes=self.cache)
+        return open_journal(self.disk, sync=self.sync_mode, segment_bytes=self.segment, cache_bytes=self.cache)
 
     def note(self) -> None:
         self.pending.append(list(self.full))
@@ -86,6 +90,12 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal.truncate_from(index)
         del self.full[index - self.full[0].idx :]
         self.note()
+
+    @rule(back=st.integers(0, 12), size=st.integers(1, 40), more=st.integers(1, 3))
+    def replace(self, back: int, size: int, more: int) -> None:
+        """As a new leader has other entries than the one before."""
+        self.truncate(back)
+        self.add(size, False, 1, back + more)
 
     @rule(part=st.floats(0, 1))
     def drop(self, part: float) -> None:
@@ -151,6 +161,14 @@ class JournalMachine(RuleBasedStateMachine):
         """Without a power failure nothing that was written is lost."""
         self.disk.process_crash()
         self.reopen(self.durable[-1:])
+
+    @rule(part=st.floats(0, 1))
+    def drop_in_another_life(self, part: float) -> None:
+        """Which segments may be removed has to be known after a restart too."""
+        self.restart()
+        self.drop(part)
+        self.sync()
+        self.restart()
 
     @rule()
     def spare(self) -> None:
