@@ -124,7 +124,7 @@ def test_every_operation_is_counted_once(node: NodeProcess, queue_name: str) -> 
 
 def test_requests_are_counted_by_route_and_status(node: NodeProcess, queue_name: str) -> None:
     def served(operation: str, code: str) -> float:
-        return value(node.http, "lmq_request_duration_seconds_count", operation=operation, code=code)
+        return value(node.http, "lmq_request_duration_seconds_count", protocol="http", operation=operation, code=code)
 
     push, missing = "POST /messages/{name}", "GET /v1/queues/{name}"
     before = served(push, "200"), served(missing, "404"), served("GET unknown", "404")

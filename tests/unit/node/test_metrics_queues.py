@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lmqcluster.core import Machine, Op
 from lmqcluster.core.queue_counters import COUNTERS
 from lmqcluster.node.metrics.queues_page import queues_page
-from lmqcluster.node.metrics.totals import sum_queues
+from lmqcluster.node.metrics.totals import Totals, sum_queues
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.node.turns import SLICE_ITEMS, Turns
 from lmqcluster.replication.log_clock import LogClock
@@ -134,3 +134,28 @@ def test_pushes_that_wait_are_counted_by_queue() -> None:
     machine.apply(SECOND_US, b"n1", 1, 2, [waiting, waiting, waiting])
     page = samples(page_of(node_of(machine, SECOND_US)))
     assert page["lmq_queue_pushes_waiting", "q", None] == 2
+
+
+def test_fresh_sums_show_what_was_applied_and_are_counted_once_for_all_who_wait() -> None:
+    machine = machine_with([b"%d" % number for number in range(3 * SLICE_ITEMS)])
+    counts = 0
+
+    def counted() -> Machine:
+        nonlocal counts
+        counts += 1
+        return machine
+
+    async def ask() -> None:
+        totals = Totals(counted, Turns())
+        first = asyncio.ensure_future(totals.fresh())
+        await asyncio.sleep(0)
+        machine.apply(SECOND_US, b"n1", 1, 2, [[Op.PUSH, b"0", None, [b"more"], None, 0]])
+        asked = await asyncio.gather(*(totals.fresh() for _ in range(100)))
+        before = (await first).queues.counters["pushed_total"]
+        assert before in (3 * SLICE_ITEMS, 3 * SLICE_ITEMS + 1)
+        assert {one.queues.counters["pushed_total"] for one in asked} == {3 * SLICE_ITEMS + 1}
+        assert counts == 2
+        machine.apply(SECOND_US, b"n1", 1, 3, [[Op.PUSH, b"0", None, [b"more"], None, 0]])
+        assert (await totals.fresh()).queues.counters["pushed_total"] == 3 * SLICE_ITEMS + 2
+
+    asyncio.run(ask())
