@@ -120,7 +120,7 @@ def run(
 ) -> None:
     """Run scenarios, by name or file.
 
-    With --nodes they are run against a cluster on this machine that somebody else runs. Then only links of clients can be broken,
+    With --nodes they are run against a cluster that runs on this machine already. Then only links of clients can be broken,
     and with --data-dirs processes; what runs them has to start them again. The drill's queues are deleted at the end.
     """
     if data_dirs and not nodes:

@@ -156,7 +156,7 @@ def _kestrel_connection(protocol: str) -> Factory:
 
 
 def _write_pid(folder: Path) -> Path:
-    """Write the file with the process id, at once for whoever reads it, also over the one of a process that was killed."""
+    """Write the file with the process id, in one step for readers, also over the one of a process that was killed."""
     pid_file = folder / "lmq.pid"
     unfinished = folder / "lmq.pid.new"
     unfinished.write_text(f"{os.getpid()}\n", encoding="ascii")

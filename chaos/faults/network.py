@@ -22,7 +22,7 @@ _SITES = ("inside", "outside")
 
 @dataclass
 class _Cuts(Fault):
-    """Cuts some directed links between nodes: what one sends does not reach the other, and nobody is told."""
+    """Cuts some directed links between nodes: what one sends does not reach the other, and no error is seen."""
 
     cut_links: list[tuple[Link, str]] = field(default_factory=list, init=False)
 

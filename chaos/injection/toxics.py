@@ -66,7 +66,7 @@ class Link:
             self._toxics.discard(name)
 
     def cut(self, stream: str) -> None:
-        """A black hole: nothing gets through in this direction, and nobody is told."""
+        """A black hole: nothing gets through in this direction, and no error is seen."""
         self.poison("timeout", stream, {"timeout": 0})
 
     def mend(self, stream: str) -> None:

@@ -1,6 +1,6 @@
 """A consumer that takes messages, never acks, and waits to be killed: ``doomed_consumer.py ADDRESSES QUEUE COUNT``.
 
-Every message is told on standard output, in the fields of a history, as soon as it has come.
+It writes every message to standard output, in the fields of a history, as soon as it has come.
 """
 
 from __future__ import annotations

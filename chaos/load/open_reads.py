@@ -1,4 +1,4 @@
-"""A node with open reads dies, is cut off, or stands still for longer than a session lives.
+"""A node with open reads dies, is cut off, or is paused for longer than a session lives.
 
 What was being read has to be at the head of its queue again, in order and soon, and the node must not confirm anything of it
 afterwards: by then others hold it.

@@ -1,7 +1,7 @@
 """The load of a drill: at every site producers and consumers that write down what they attempted and what they were told.
 
 A value is ``process-number``, so a lost beginning, middle and end can be told apart. Producers push at a fixed pace without
-waiting for answers, up to a bound; so a cluster that stands still shows as a pause and not as less load.
+waiting for answers, up to a bound; so a cluster that does not answer shows as a pause and not as less load.
 
 Shared queues have consumers at every site all the time. Stored queues are consumed only after the faults, because what was
 delivered already can no longer be seen to be lost. An ordered queue has one consumer, because only so can be seen from outside in

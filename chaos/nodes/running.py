@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs on this machine, for drills that break what can be broken from outside.
+"""A cluster on this machine that was started otherwise, for drills that break what can be broken from outside.
 
 That is: the links between clients and nodes, and the nodes' processes if their data directories are known; to start a killed node
 again is its supervisor's business (``lmq dev --respawn``). Links between nodes, disks and clocks are out of reach.

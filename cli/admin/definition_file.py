@@ -1,4 +1,4 @@
-"""The file of definitions: what a cluster is told about its queues, as JSON, checked before any of it is used."""
+"""The file of definitions: what is configured of a cluster's queues, as JSON, checked before any of it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lmq-admin definitions``: what a cluster is told about its queues, carried to another one or kept under version control."""
+"""``lmq-admin definitions``: what is configured of a cluster's queues, carried to another one or kept under version control."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class RowSource:
 
 @contextmanager
 def open_source(name: str, form: str | None) -> Iterator[RowSource]:
-    """Open a file, or standard input for ``-``; the format is told by the file's name unless given.
+    """Open a file, or standard input for ``-``; the file's name tells the format unless it is given.
 
     Raises:
         click.UsageError: the file cannot be opened, or its format is not known.

@@ -42,7 +42,7 @@ def tls_init(nodes: tuple[str, ...], folder: Path, days: int, renew: bool, no_lo
     HOSTs are the names and addresses by which clients reach the node, NODE itself if none is given: n1=10.0.0.1,n1.example.org.
 
     A node gets its own two files (tls_cert, tls_key) and, for TLS with other nodes, ca.crt (raft_tls_ca). Clients get ca.crt.
-    ca.key stays where nobody else can read it: whoever has it can pass for a node. After a renewal send SIGHUP to the nodes.
+    ca.key stays where nobody else can read it: with it, anybody can pass for a node. After a renewal send SIGHUP to the nodes.
 
     \b
     Example:

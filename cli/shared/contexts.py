@@ -128,7 +128,7 @@ def in_use(context: click.Context | None) -> Context | None:
     """The context that the command under way is to use, None if it is to use none.
 
     One that is named counts in any case. The selected one counts where neither ``--node`` nor ``LMQ_NODE`` names a node: its
-    token is not for whatever node somebody names.
+    token is not for whatever node a user names.
 
     Raises:
         CliError: it is not there, or cannot be used.

@@ -62,7 +62,7 @@ class BatchCalls(CallBase):
     def claim_subscription(self, subscription: Name) -> Future[int]:
         """Take a subscription over: from now on its calls need the session that this gives, and all sessions before fail.
 
-        The batches stay; so whoever claims goes on where the one before stopped.
+        The batches stay; so the next consumer that claims goes on where the one before stopped.
 
         Returns:
             Awaited: the session.
@@ -73,7 +73,7 @@ class BatchCalls(CallBase):
         return self._call(Call, request_body(b"claim_subscription", [name_bytes(subscription)]), int)
 
     def delete_subscription(self, subscription: Name) -> Future[str]:
-        """Give all batches back as `abandon_batches` does, and forget the subscription, whoever has claimed it.
+        """Give all batches back as `abandon_batches` does, and forget the subscription, also if another consumer has claimed it.
 
         Awaited: ``"ok"``, also if there was none.
         """

@@ -52,7 +52,7 @@ class Call:
         decode: result element to value; may raise anything for a result that makes no sense.
         item: what is the call's own in a request that it shares.
         share: what calls must have in common to share a request, see `shared_requests`; None for a request of its own.
-        deadline: loop time in seconds after which the caller is told that it timed out.
+        deadline: loop time in seconds after which the call fails with a timeout.
         serial: position among the requests of the connection it was last sent on.
         doubt: whether an earlier attempt may have taken effect.
     """
@@ -210,9 +210,9 @@ class Persistence(Enum):
     """How long the client repeats a settlement.
 
     Attributes:
-        WHILE_AWAITED: until its caller is told, or has gone.
-        WHILE_UNKNOWN: until the outcome is known; the caller is told after ``timeout_s`` that it is not yet.
-        UNTIL_KNOWN: the same, and the caller is told then.
+        WHILE_AWAITED: until its caller has the outcome, or has gone.
+        WHILE_UNKNOWN: until the outcome is known; the call fails after ``timeout_s`` with an unknown outcome.
+        UNTIL_KNOWN: the same, and the caller waits for it.
     """
 
     WHILE_AWAITED = auto()
@@ -499,7 +499,7 @@ class OptionPull(Pull):
         self.body += self.tail
 
     def lost(self, reason: str) -> bool:
-        """If messages may have been acknowledged and lost, the caller is told."""
+        """If messages may have been acknowledged and lost, the call fails."""
         if self.settles:
             text = f"there was no answer, so a message may have been acknowledged and lost: {reason}"
             self.fail(LmqError("unknown_outcome", text))

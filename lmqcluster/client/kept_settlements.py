@@ -46,7 +46,7 @@ class KeptSettlements:
         self._bytes = 0
 
     def join(self, call: Settlement) -> None:
-        """Make a call a repetition if an earlier one asked for the same, so that it is told what became of that one."""
+        """Make a call a repetition if an earlier one asked for the same, so that it gets the outcome of that one."""
         if call.ends and _digest(call.repetition()) in self.asked:
             call.ask_again()
 

@@ -132,7 +132,7 @@ class Line:
         return data
 
     def wake(self) -> None:
-        """Have whoever waits for an answer, in another thread, find the connection closed."""
+        """Close the connection for a thread that waits for an answer."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -1,6 +1,6 @@
 """What it is that answers at an address where a node's protocol was expected and did not come.
 
-Looked at only after a connection has failed, so that a person is told of a wrong port or of TLS at once and in plain words.
+Looked at only after a connection has failed, so that the error names a wrong port or TLS at once.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _first_bytes(host: str, port: int, *, tls: bool) -> bytes:
 
 
 def _anybody() -> ssl.SSLContext:
-    """TLS with whoever it is: nothing is trusted to them."""
+    """TLS with an unverified peer, to which nothing is trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

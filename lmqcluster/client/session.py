@@ -167,7 +167,7 @@ class Session:
         """Send a call after those that wait already. Large ones always come this way, for the limit in bytes.
 
         Args:
-            call: the call; over a limit its caller is told at once.
+            call: the call; over a limit it fails at once.
             internal: whether the client itself makes the call, which it may also do while it is being closed.
         """
         if self._progress is not None and not internal:
@@ -529,7 +529,7 @@ class Session:
         """Take no more calls, let waiting pulls go, wait for the rest and end the connection.
 
         Args:
-            grace_s: how long to wait for answers; what has none by then is told so.
+            grace_s: how long to wait for answers; what has none by then fails.
         """
         if self._progress is not None:
             return
@@ -583,7 +583,7 @@ class Session:
 
 
 def closed_error() -> LmqError:
-    """What a call is told that comes too late."""
+    """The error of a call that comes too late."""
     return LmqError("unreachable", "the client is closed", retryable=False)
 
 

@@ -140,7 +140,7 @@ class ClientSession:
     Attributes:
         id: known within the block.
         ttl: the longest time for which the client may be silent, in seconds.
-        until: the time of the event loop until which the session lives for sure, unless somebody ends it.
+        until: the time of the event loop until which the session lives for sure, unless it is ended.
     """
 
     def __init__(self, client: SessionClient, ttl: float) -> None:

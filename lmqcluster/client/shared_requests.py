@@ -98,7 +98,7 @@ class SharedSettle(SharedRequest):
         return pack_raw(method + b"_many"), b"\x92", queue, pack_array([call.item for call in self.calls])
 
     def answered(self, connection: Connection, result: Any) -> None:
-        """True is the "ok" of a single call, false what it is told of a message that is not under this lease."""
+        """True is the "ok" of a single call, false the answer for a message that is not under this lease."""
         if type(result) is list:
             result = [b"ok" if settled else [_NOT_FOUND] for settled in result]
         super().answered(connection, result)

@@ -117,7 +117,7 @@ class Backlogs:
             self._with_pages.add(chunk)
 
     def pages(self) -> Iterator[bytes]:
-        """The pages that are needed: those of all chunks in line, and of bodies that somebody is about to read."""
+        """The pages that are needed: those of all chunks in line, and of bodies that are about to be read."""
         chunks: Iterator[Pageable] = chain(self._in_line.values(), list(self._with_pages))
         return (chunk.page for chunk in chunks if chunk.page)
 

@@ -17,7 +17,7 @@ class ClaimState(Protocol):
     queues: dict[bytes, Queue]
 
     def note_due(self, queue: Queue) -> None:
-        """Messages of the queue may be due for somebody for whom they were not."""
+        """Messages of the queue may be due for a session for which they were not."""
 
 
 class Claims(SessionLines):

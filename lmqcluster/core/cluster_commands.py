@@ -26,7 +26,7 @@ class ClusterCommands:
         self._state = state
 
     def barrier(self) -> bool:
-        """Change nothing: whoever proposed it knows that all before it is applied."""
+        """Change nothing: its proposer knows that all before it is applied."""
         return True
 
     def found(self, salt: bytes) -> bool:

@@ -1,7 +1,7 @@
 """How commands are laid out: the functions that make them, and where their fields stand.
 
 Nothing outside the core writes a command down or counts to a field of one (`tests/unit/project/test_command_layout.py`).
-What each command does and returns is told at `Op`. The last arguments `owned` name the owner of what a command keeps, or are
+`Op` describes what each command does and returns. The last arguments `owned` name the owner of what a command keeps, or are
 left out as long as members of an older program could not read them.
 """
 

@@ -4,7 +4,7 @@ A command is a list ``[op, argument, ...]`` of integers, byte strings and lists,
 names are byte strings. Numbers of deliveries stand for message ids; the node renders them.
 
 Operations and arguments behind "v2:" came with machine version 2. A node proposes them only when its own replica has that
-version, so whoever meets them in the log understands them.
+version, so every member that meets them in the log understands them.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Expiry:
     included: `next_us` may be too early, which does nothing, but never too late.
 
     Attributes:
-        next_us: no row ends before this log time; `NEVER` under machine version 1, where rows end when somebody meets them.
+        next_us: no row ends before this log time; `NEVER` under machine version 1, where rows end when a command meets them.
     """
 
     def __init__(self) -> None:

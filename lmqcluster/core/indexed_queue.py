@@ -68,7 +68,7 @@ class IndexedQueue(Queue):
         return delivered
 
     def _with_traits(self, message: Message) -> Message:
-        """The message as one that can be taken out of any place in line: whoever has polled it may name it later."""
+        """The message as one that can be taken out of any place in line: a client that has polled it may name it later."""
         if isinstance(message, RichMessage):
             return message
         rich = RichMessage(
@@ -79,7 +79,7 @@ class IndexedQueue(Queue):
         return rich
 
     def _earliest(self, now_us: int, count: int) -> list[Message]:
-        """As `_due`, but when nothing is due the message that would be next, even if somebody holds it."""
+        """As `_due`, but when nothing is due the message that would be next, even if a client holds it."""
         taken: list[Message] = []
         rich, passed = self.enriched(), 0
         while len(taken) < count and passed < PASSES_MAX and not self.suspended:

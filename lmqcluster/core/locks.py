@@ -1,6 +1,7 @@
 """Named locks, which sessions hold, with fencing tokens.
 
-Whoever gets a lock gets a token that is larger than every token before it. What the lock protects can refuse those who come
+A session that gets a lock gets a token that is larger than every token before it. What the lock protects can refuse those that
+come
 with a smaller one: they held the lock once, and do not know yet that their session has ended (Kleppmann, "How to do distributed
 locking", 2016).
 """
@@ -70,7 +71,7 @@ class Locks(SessionLines):
         self._tokens[name] = self.last_token
 
     def token(self, name: bytes) -> int:
-        """The token of whoever has the lock, 0 if it is free."""
+        """The token of the session that has the lock, 0 if it is free."""
         return self._tokens.get(name, 0)
 
     def token_rows(self) -> Iterator[list[object]]:

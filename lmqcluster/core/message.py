@@ -154,7 +154,7 @@ def content_count(content: Content) -> int:
 
 
 COMPOUND_BYTES_MAX = 32 * 1024 * 1024
-"""Most bytes of a compound message of more than one part, so that whoever may pull the largest message can pull it."""
+"""Most bytes of a compound message of more than one part, so that a client that may pull the largest message can pull it."""
 _PART_BYTES = 128
 """What a part takes in a delivery besides its body and headers."""
 

@@ -54,7 +54,7 @@ class Queue(QueueContents):
 
     Attributes:
         views: the pattern views that list this queue; they must be told when its earliest due time falls.
-        exits: is told of what leaves the queue, and takes what it gives up.
+        exits: gets what leaves the queue, and takes what it gives up.
     """
 
     __slots__ = ("__weakref__", "exits", "views")

@@ -1,4 +1,4 @@
-"""Lets go of what a token's owner has when the token has ended."""
+"""Releases what a token's owner has when the token has ended."""
 
 from __future__ import annotations
 

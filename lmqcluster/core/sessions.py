@@ -1,7 +1,7 @@
 """Sessions: leases, turns at exclusive queues and locks that end together when nobody keeps the session alive.
 
 A session ends when log time has passed the end that its last renewal set. Its leases return to their old places first, then it
-leaves the lines of locks and exclusive queues, so that whoever is next there finds every message.
+leaves the lines of locks and exclusive queues, so that the next session there finds every message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEASES_MAX = 100_000
 NEWEST_MAX = 10_000
 """Among how many of a session's newest deliveries those are looked for that its client has not received: what one pull takes."""
 END_STEPS = 1_000
-"""Most things that one batch lets go of for sessions that have ended."""
+"""Most things that one batch releases for sessions that have ended."""
 _SWEEP_MIN = 64
 _ROW_LEASES = 500
 

@@ -14,7 +14,7 @@ ROWS_MAX = 1_000
 class TimesOfDay:
     """How far the leaders' clocks were ahead of log time, and since when.
 
-    Log time stands still while no node runs, and a wrong clock does not change it, so this changes now and then.
+    Log time does not advance while no node runs, and a wrong clock does not change it, so this changes now and then.
     """
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ class WaitingPushCommands:
         return Waits(state.waiting_pushes.add(queue, owner, checked_time(wait_us), items))
 
     def cancel(self, ticket: int, owner: bytes = b"") -> bool:
-        """Refuse a push that waits, unless a repetition of it waits too; False if it does not wait, or is somebody else's."""
+        """Refuse a push that waits, unless a repetition of it waits too; False if it does not wait, or is another client's."""
         table = self._state.waiting_pushes
         push = table.find(ticket)
         if push is None or push.owner != owner:

@@ -168,7 +168,7 @@ class Names:
 
 
 def no_answer(host: str, waited_s: float) -> TimeoutError:
-    """What a caller is told who has waited in vain for a name."""
+    """The error for a caller that has waited in vain for a name."""
     return TimeoutError(f"cannot look up {host}: the name server did not answer within {waited_s:g} s")
 
 

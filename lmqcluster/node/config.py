@@ -215,7 +215,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.path,
             "File with the private key of tls_cert in PEM, without a password. Read again on SIGHUP.",
-            extremes="Whoever can read it can pass for the node.",
+            extremes="A reader of this file can pass for the node.",
             metavar="FILE",
             default="none",
         ),
@@ -257,7 +257,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.path,
             "File with the private key of raft_tls_cert, in PEM and without a password. Read again on SIGHUP.",
-            extremes="Whoever can read it can pass for the node.",
+            extremes="A reader of this file can pass for the node.",
             metavar="FILE",
             default="the value of tls_key",
         ),

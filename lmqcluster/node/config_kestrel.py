@@ -58,7 +58,7 @@ class KestrelOptions:
             values.choice("on", "off"),
             "on to open the ports of memcache, text and thrift beyond loopback without TLS or certificates of clients, and to "
             "serve clients from elsewhere there like those on the node's own machine.",
-            extremes="Whoever reaches such a port can read, change and delete what its clients may.",
+            extremes="A client that reaches such a port can read, change and delete what its clients may.",
             metavar="SWITCH",
             default="off",
         ),

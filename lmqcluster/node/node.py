@@ -493,7 +493,7 @@ class Node:
         return run_checks(self.replica.status(), self.config, self.service.stored_bytes, self.disk)
 
     def _figures(self) -> dict[str, Any]:
-        """How this node is, for whoever looks at the cluster."""
+        """How this node is, for the overview of the cluster."""
         return own_figures(
             self.replica.status(),
             self.config,

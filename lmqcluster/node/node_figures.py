@@ -1,4 +1,4 @@
-"""How the members are: memory, disk and log of this node, and of the others when somebody looks.
+"""How the members are: memory, disk and log of this node, and of the others on request.
 
 The others are asked over the peers' port, each on a connection of its own and at most once a second, and only while somebody
 looks: a cluster that nobody watches pays nothing.
@@ -28,7 +28,7 @@ VERB: Final = "vitals"
 ASK_PERIOD_S: Final = 1.0
 ASK_TIMEOUT_S: Final = 3.0
 PATIENCE_S: Final = 0.1
-"""How long whoever looks waits for members that are connected; later answers are shown the next time."""
+"""How long a request waits for members that are connected; later answers are shown the next time."""
 
 
 def own_figures(
@@ -93,7 +93,7 @@ class PeerFigures:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     async def look(self) -> None:
-        """Somebody looks: ask every other member again, unless that was done just now; most answer before this returns."""
+        """Ask every other member again, unless that was done just now; most answer before this returns."""
         now = self._loop.time()
         if now - self._asked_at >= ASK_PERIOD_S:
             self._asked_at = now

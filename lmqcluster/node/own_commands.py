@@ -22,7 +22,7 @@ log = structlog.get_logger("lmq.node")
 
 SALT_BYTES = 10
 TIME_STEP_US = 250_000
-"""The time of day is told again when it has moved so far against log time."""
+"""The leader tells the time of day again when it has moved so far against log time."""
 
 
 class OwnCommands:

@@ -74,7 +74,7 @@ class Carrier(Protocol):
         """Send; False if there is nobody to send to now."""
 
     def has_leader(self) -> bool:
-        """Whether there is somebody to send to."""
+        """Whether there is a leader to send to."""
 
     def copies_of(self, command: Command) -> int:
         """Return about how many copies of its messages a command stores beyond what its bytes show."""

@@ -1,4 +1,4 @@
-"""What the service manager is told, where one listens (systemd's ``Type=notify``, see sd_notify(3)).
+"""Messages to the service manager, where one listens (systemd's ``Type=notify``, see sd_notify(3)).
 
 The node says when it serves, when it stops, that its event loop is alive, and in one line how it is. Without
 ``NOTIFY_SOCKET`` in the environment nobody listens and nothing is sent.

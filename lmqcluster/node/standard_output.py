@@ -1,6 +1,6 @@
 """Standard output and error of a long-running program, which never waits for their reader.
 
-A pipe that nobody reads, a terminal that was stopped or a slow disk would hold up whoever writes to it: the event loop, hence
+A pipe that nobody reads, a terminal that was stopped or a slow disk would hold up the writer: the event loop, hence
 the node. So a thread writes, and what comes while too much waits for it is dropped and counted.
 """
 

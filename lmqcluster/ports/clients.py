@@ -91,7 +91,7 @@ class Client:
 
 
 def client_of(address: object) -> str:
-    """Whose connection this is, by its address as sockets give it. Whoever has an IPv6 address has 2^64 of them."""
+    """Whose connection this is, by its address as sockets give it. The holder of an IPv6 address has 2^64 of them."""
     host = str(address[0]) if isinstance(address, tuple) and address else ""
     if ":" not in host:
         return host

@@ -64,7 +64,7 @@ class Stream(NamedTuple):
 
 
 def finish(cluster: Cluster, job: str, streams: Iterable[Stream]) -> None:
-    """Tell the cluster that streams are done: it lets go of their notes, and takes no more rows.
+    """Tell the cluster that streams are done: it drops their notes, and takes no more rows.
 
     Raises:
         LmqError: the cluster did not answer.

@@ -27,7 +27,7 @@ What a crash of the driver leaves behind, by the moment it happens:
 
 A node of the cluster that dies is not noticed, except as a pause: every call goes on through another node.
 
-Leases last ``lmq.lease`` seconds (default one day) and are renewed while the query runs. A query that stands still for longer
+Leases last ``lmq.lease`` seconds (default one day) and are renewed while the query runs. A query that is stopped for longer
 loses them; the messages go back to their places in the queues, without a charged delivery, and come again in a later
 epoch. Where that cannot double anything the query goes on. Where a planned batch has expired it may (the sink may have it),
 so that the query fails with `DataLossError`, or with ``failOnDataLoss`` = false logs what it skips.
@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read as many messages as are there now, and no more.
 
-        A queue has no positions: when somebody else pulls some of these, as many newer ones may be read in their place. Messages
+        A queue has no positions: when others pull some of these, as many newer ones may be read in their place. Messages
         whose leases have ended are not counted, but one micro-batch of them is read where there is nothing else.
         """
         self._left = _readable(self._driver.backlog(), if_unknown=self._options.messages_max)

@@ -1,6 +1,6 @@
 """The driver's side of a subscription: one connection, a session, and a thread that keeps the batch leases alive.
 
-A query claims its subscription when it first uses it. From then on the cluster refuses whoever claimed it before, so that two
+A query claims its subscription when it first uses it. From then on the cluster refuses the consumer before, so that two
 queries with one name cannot both have a message.
 """
 
@@ -109,7 +109,7 @@ class LeaseKeeper:
         self._keep(subscription, min(self._lease_s / 3, _RENEW_S_MAX))
 
     def session(self, subscription: str) -> int:
-        """The session of this query, which begins with its first use; whoever had the subscription before is fenced then.
+        """The session of this query, which begins with its first use; the consumer before is fenced then.
 
         Raises:
             LmqError: the cluster did not answer.

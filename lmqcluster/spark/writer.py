@@ -54,7 +54,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 _OURS: Final = "x-lmq-"
 """How the headers begin that a read adds."""
 _FINISH_MAX: Final = 1000
-"""Most streams that a commit lets go of the notes of, one by one."""
+"""Most streams whose notes a commit drops one by one."""
 
 _ended: dict[str, list[Stream]] = {}
 """By job: the streams of tasks that this worker process has ended."""

@@ -1,4 +1,4 @@
-"""Which request headers may be kept with a message and given to whoever pulls it.
+"""Which request headers may be kept with a message and given to the client that pulls it.
 
 A queue's ``hooks`` name them. What would change how the answer is read, how a browser treats it, or what the node itself says
 in it is not a message's to set; and what proves who the producer is must not reach consumers.

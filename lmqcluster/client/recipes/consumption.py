@@ -221,7 +221,9 @@ class Consumption(Generic[T]):
                 await self._return(message, [data for data, _ in items], done)
                 return
         if not await message.ack():
-            logger.warning("an item of %r was somebody else's before its ack, it comes again", self._queue)
+            logger.warning(
+                "an item of %r was delivered to another consumer before its ack, it comes again", self._queue
+            )
 
     async def _return(self, message: Message, items: list[bytes], done: int) -> None:
         delay = self._options.retry_delay or None
@@ -241,7 +243,7 @@ class Consumption(Generic[T]):
             ready, self._ready = self._ready, deque()
             await self._client.put_back_many(self._queue, [taken.message.id for taken in ready])
         if not await message.nack(delay=delay, place=self._place):
-            logger.warning("an item of %r was somebody else's before it was given back", self._queue)
+            logger.warning("an item of %r was delivered to another consumer before it was given back", self._queue)
 
 
 async def ack_before_use(client: AsyncClient, message: Message) -> bool:

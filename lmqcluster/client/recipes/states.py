@@ -19,7 +19,7 @@ _known: weakref.WeakKeyDictionary[AsyncClient, ConnectionStates] = weakref.WeakK
 
 
 class ConnectionStates:
-    """Watches one client while somebody listens; see `of`. Belongs to the client's event loop."""
+    """Watches one client while there are listeners; see `of`. Belongs to the client's event loop."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = weakref.ref(client)

@@ -85,7 +85,7 @@ export function open() {
     const done = await ask({
       title: "Save default properties",
       text: [
-        raced ? "Somebody has changed the rules since this page was opened. What follows replaces theirs." : "They hold for all queues on all nodes at once.",
+        raced ? "The rules have changed since this page was opened. What follows replaces them." : "They hold for all queues on all nodes at once.",
         h("pre", { class: "diff", tabindex: "0", "aria-label": "Changes" }, difference(lines(current), lines(state.rules))),
       ],
       verb: "Save",

@@ -47,7 +47,7 @@ _UNGUESSABLE = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]
 
 
 class Principal:
-    """Somebody who may do something.
+    """A client with its role.
 
     Attributes:
         name: of the token.
@@ -112,7 +112,7 @@ class Principal:
     def require_subscription(self, role: Role, name: bytes) -> None:
         """Refuse what it may not do to a subscription, whose name has to match like that of a queue.
 
-        A name with a random UUID at its end, as Spark makes them, belongs to whoever knows it.
+        A name with a random UUID at its end, as Spark makes them, belongs to the client that knows it.
 
         Raises: as `require`.
         """

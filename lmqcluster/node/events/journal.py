@@ -2,7 +2,7 @@
 
 It is off unless ``event_journal`` names a folder. A node writes the events of the commands that it proposed itself, so each is in
 the journal of exactly one node of the cluster, the one that the client talked to; the journals of all nodes together tell
-everything. Where files are, how they are named, rotated and read after a crash is told in `event_file`.
+everything. `event_file` describes where files are, how they are named, rotated and read after a crash.
 
 Every line is a JSON object (ASCII). Fields of all events:
 

@@ -1,4 +1,4 @@
-"""Events of messages as JSON lines; what the fields mean is told in `journal`.
+"""Events of messages as JSON lines; `journal` describes the fields.
 
 The event loop records plain numbers, which a thread turns into text: messages themselves change while the thread works.
 """

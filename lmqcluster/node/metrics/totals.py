@@ -95,7 +95,7 @@ class Sums(NamedTuple):
 
 
 class Totals:
-    """Counts the queues when somebody asks.
+    """Counts the queues on request.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.

@@ -96,7 +96,7 @@ class AbsentBodies:
 
     @staticmethod
     def error() -> LmqError:
-        """What whoever asked is told."""
+        """The error for those who asked."""
         reason = "a body cannot be read from its page, and no other member has sent it yet; the log says which"
         return LmqError("overloaded", reason)
 

@@ -104,7 +104,7 @@ class Line(ABC):
         """A pull for the line."""
 
     def is_needed(self) -> bool:
-        """Whether somebody waits, or something is under way."""
+        """Whether a pull waits, or something is under way."""
         return self.live > 0 or self.claim is not None
 
     def drop(self) -> None:

@@ -26,7 +26,7 @@ class NodeSession:
     """One session for all connections of the node, opened when it is needed first and renewed as long as the node lives.
 
     Attributes:
-        on_lost: is called when the session has ended although the node lives. What was held in it is somebody else's by now.
+        on_lost: is called when the session has ended although the node lives. What it held may be another client's by now.
     """
 
     def __init__(self, service: QueueService) -> None:

@@ -197,7 +197,7 @@ class OpenReads:
         return self._turns.confirm(queue, numbers)
 
     async def confirm(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
-        """The messages are gone. False for one that is not open any more, and may be somebody else's."""
+        """The messages are gone. False for one that is not open any more, and may be another client's."""
         parse = self._service.receipts().parse
         settled = await self.confirm_soon(queue, [parse(one) for one in ids])
         return [False] * len(ids) if settled is None else settled

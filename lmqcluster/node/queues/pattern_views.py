@@ -257,7 +257,7 @@ class PatternViews:
         return False
 
     def _end(self, view: View, error: LmqError) -> None:
-        """The view cannot be kept: whoever uses it learns why."""
+        """The view cannot be kept: its users get the reason."""
         if self._views.get(view.pattern) is view:
             self._forget(view)
         if view.complete.done():

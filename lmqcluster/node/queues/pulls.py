@@ -498,7 +498,7 @@ class Pulls:
             self.poke(line)
 
     def _rest(self, line: Line) -> None:
-        """Somebody else was faster, or the leader's clock is a little behind ours: look again, but do not spin."""
+        """Another node was faster, or the leader's clock is a little behind ours: look again, but do not spin."""
         head_us, _ = line.head()
         if head_us is not None:
             self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))

@@ -11,7 +11,7 @@ __all__ = ["QueueEvents"]
 
 
 class QueueEvents:
-    """Is told of every batch that is applied here.
+    """Gets every batch that is applied here.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.

@@ -1,4 +1,4 @@
-"""Sessions and locks as administrators see them: pages of all that there are, whoever opened them."""
+"""Sessions and locks as administrators see them: pages of those of all clients."""
 
 from __future__ import annotations
 

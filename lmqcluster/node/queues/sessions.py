@@ -151,7 +151,7 @@ class Sessions:
         return (self._receipts().format(holder), claims.length(queue) - 1) if holder else (None, 0)
 
     def lock_state(self, name: bytes) -> tuple[int | None, int]:
-        """The token of whoever has a lock, None if nobody has it; and how many sessions wait."""
+        """The token of the session that has a lock, None if none has it; and how many sessions wait."""
         locks = self._service.machine().locks
         return (locks.token(name), locks.length(name) - 1) if locks.holder(name) else (None, 0)
 

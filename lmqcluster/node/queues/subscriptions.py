@@ -178,14 +178,14 @@ class Subscriptions:
             pass
 
     async def take_back(self, name: bytes) -> None:
-        """As `abandon`, but whoever has claimed the subscription; its session ends."""
+        """As `abandon`, also if another consumer has claimed the subscription; its session ends."""
         _check_name(name)
         found = self._proposals.machine().batches.subscriptions.get(name)
         claimed = found is not None and found.session
         await self.abandon(name, await self.claim(name, found.owner) if found is not None and claimed else None)
 
     async def delete(self, name: bytes) -> bool:
-        """As `abandon`, and forget the subscription, whoever has claimed it; False if there is none."""
+        """As `abandon`, and forget the subscription, also if another consumer has claimed it; False if there is none."""
         _check_name(name)
         self._proposals.check_version()
         more: bool | None = True

@@ -125,7 +125,7 @@ class KestrelStatsRoutes:
     # --- of queues ------------------------------------------------------------------------------------------------
 
     async def _stats(self, seen: _Seen) -> AsyncIterator[tuple[Queue, dict[str, object]]]:
-        """The queues that somebody may see, but for aliases, with their statistics."""
+        """The queues that a client may see, but for aliases, with their statistics."""
         async for queue in self._node.service.each_queue(seen.client):
             if seen.principal is None or seen.principal.allows(Role.READ, queue.name):
                 stats = queue_stats(self._node, queue.name)
@@ -198,11 +198,11 @@ class _Seen(NamedTuple):
 
 
 class _Period:
-    """Counts periods as long as somebody asks for them.
+    """Counts periods as long as they are asked for.
 
     Attributes:
         last: differences over the last full period; None before there is one.
-        unasked: how many periods have begun since somebody asked.
+        unasked: how many periods have begun since the last request.
     """
 
     def __init__(self, routes: KestrelStatsRoutes, turns: Turns, length_s: int) -> None:

@@ -96,6 +96,6 @@ class HeldReads:
 
 
 def _note(closing: asyncio.Future[list[bool] | None]) -> None:
-    """Whoever asked may be gone by now."""
+    """The client that asked may be gone by now."""
     if not closing.cancelled():
         closing.exception()

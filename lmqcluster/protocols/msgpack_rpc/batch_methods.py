@@ -105,7 +105,7 @@ async def _claim(subscriptions: Subscriptions, connection: Connection, arguments
 
 
 async def _delete(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> str:
-    """``delete_subscription(subscription) -> "ok"``, whoever has claimed it, and also if there is none."""
+    """``delete_subscription(subscription) -> "ok"``, also if another consumer has claimed it, or there is none."""
     arity(arguments, 1, 1)
     await subscriptions.delete(text(arguments[0]))
     return "ok"

@@ -51,7 +51,7 @@ def push_options(options: dict[bytes, Any]) -> PushOptions | None:
 
 
 def seconds_of(options: dict[bytes, Any], name: bytes) -> float | None:
-    """A number of seconds, or None. Whoever uses it checks the range, which NaN is outside of.
+    """A number of seconds, or None. The caller checks the range, which NaN is outside of.
 
     Raises:
         LmqError: ``bad_arguments``.

@@ -1,4 +1,4 @@
-"""How far a streaming query or a job is, for whoever shows it."""
+"""How far a streaming query or a job is, to be shown."""
 
 from __future__ import annotations
 

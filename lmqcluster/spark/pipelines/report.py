@@ -117,7 +117,7 @@ def _span(lines: DataFrame) -> dict[str, Any]:
 
 
 def _deliveries(events: DataFrame, span: Mapping[str, Any], lease_s: float) -> DataFrame:
-    """Deliveries that somebody got: when, and what became of each."""
+    """Deliveries that a consumer got: when, and what became of each."""
     answers = events.where("event in ('ack', 'nack', 'put_back') and ok and id is not null")
     settled = answers.groupBy("id").agg(
         F.max(F.expr("event = 'put_back'")).alias("put_back"),

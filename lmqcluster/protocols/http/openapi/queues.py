@@ -155,7 +155,7 @@ def subscription_paths() -> Json:
     """What can be done with batch leases."""
     one = "/v1/subscriptions/{name}"
     name = {**NAME, "description": "Name of a subscription."}
-    delete = "Put the messages of all its batches back, and forget it, whoever has claimed it"
+    delete = "Put the messages of all its batches back, and forget it, also if another consumer has claimed it"
     abandon = "Put the messages of all its batches back in their places, uncharged"
     return {
         "/v1/subscriptions": {"get": operation("listSubscriptions", "Who holds batch leases", "Subscriptions")},

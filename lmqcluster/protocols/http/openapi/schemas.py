@@ -168,7 +168,7 @@ SCHEMAS: Final[dict[str, Json]] = {
             "auto_ack": {
                 **_BOOLEAN,
                 "default": False,
-                "description": "Acknowledge the messages before they are sent: whoever does not get them loses them.",
+                "description": "Acknowledge the messages before they are sent: a client that does not get them loses them.",
             },
             "session": SESSION_ID,
             "after": {

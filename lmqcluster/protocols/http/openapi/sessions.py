@@ -69,7 +69,7 @@ SESSION_SCHEMAS: Final[Json] = {
     "LockState": _answer(
         {
             "held": _BOOLEAN,
-            "token": {**_TOKEN, "description": "The token of whoever has it."},
+            "token": {**_TOKEN, "description": "The token of the session that has it."},
             "waiting": {"type": "integer", "minimum": 0, "description": "Sessions that wait for it."},
             "stale": _BOOLEAN,
         }

@@ -111,7 +111,7 @@ class ClusterRoutes:
     async def readyz(self, request: Request) -> Reply:
         """200 if the node can serve; the checks one by one with ``verbose``, or if one fails.
 
-        Anybody may ask; what the checks found, such as other members' addresses, is told to those who may look at the cluster.
+        Anybody may ask; what the checks found, such as other members' addresses, is shown to those who may look at the cluster.
         """
         query = request.parameters()
         excluded = set((query.get(b"exclude") or b"").decode(errors="replace").split(","))
