@@ -207,7 +207,7 @@ def _peek(node: NodeProcess) -> int:
 MSGPACK = "application/x-msgpack"
 LISTINGS = [
     _http("/stats", 1),
-    *(_http(path, 2) for path in ("/stats.json", "/stats.json?namespace=a", "/stats.txt")),
+    *(_http(path, 3) for path in ("/stats.json", "/stats.json?namespace=a", "/stats.txt")),
     *(_http(path, 1) for path in ("/v1/queues", "/v1/queues?offset=90000", "/v1/queues?offset=90000&sort=size")),
     _http("/v1/queues", 1, MSGPACK),
     *(_http(f"/v1/queues?{query}", 1) for query in ("sort=bytes&limit=100", "order=desc&limit=100")),
@@ -218,8 +218,8 @@ LISTINGS = [
     *map(_http, ("/v1/connections", "/v1/consumers", "/v1/queues/peeked/messages?limit=1000")),
     _queued("/queues", 2),
     _queued("/queues", 2, "application/msgpack"),
-    _queued("/metrics", 0, "text/plain"),
-    _line("memcache", b"stats\r\n", b"\r\nEND\r\n", 1),
+    _queued("/metrics", 1, "text/plain"),
+    _line("memcache", b"stats\r\n", b"\r\nEND\r\n", 2),
     _line("memcache", b"dump_stats\r\n", b"\r\nEND\r\n", 1),
     _line("memcache", b"dump_stats" + b" a0" * NAMES_IN_A_LINE + b"\r\n", b"\r\nEND\r\n", rows=NAMES_IN_A_LINE),
     _line("text", b"status\n", b"\n"),
