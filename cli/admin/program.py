@@ -48,6 +48,7 @@ cli.add_section(
             "admin.definitions",
             "Export and import default properties, properties and bindings of queues, and tokens.",
         ),
+        Deferred("job", "admin.jobs", "List what exactly-once writers have left, and forget it."),
         Deferred("subscription", "admin.subscriptions", "List batch leases, and give them back."),
         Deferred(
             "client",
@@ -102,7 +103,8 @@ cli.add_command(
     completion_command(
         cli,
         "lmq-admin",
-        "commands, options, and the names of queues, nodes, contexts, tokens, rules, subscriptions, sessions, locks and columns",
+        "commands, options, and the names of queues, nodes, contexts, tokens, rules, subscriptions, jobs, sessions, locks and "
+        "columns",
     )
 )
 

@@ -161,10 +161,12 @@ class Client(SyncSessionCalls, SyncQueueCalls):
         first: int,
         note: bytes = b"",
         done: bool = False,
+        epoch: int | None = None,
+        run: Name = b"",
         content_types: Sequence[Name | None] | None = None,
         headers: Sequence[Iterable[tuple[Name, Name]] | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
-    ) -> int:
+    ) -> int | None:
         """Push the next messages of a stream, all or none of them, see `AsyncClient.push_marked`."""
         return self._run(
             lambda: self._client.push_marked(
@@ -175,11 +177,21 @@ class Client(SyncSessionCalls, SyncQueueCalls):
                 first=first,
                 note=note,
                 done=done,
+                epoch=epoch,
+                run=run,
                 content_types=content_types,
                 headers=headers,
                 options=options,
             )
         )
+
+    def begin_epoch(self, job: Name, epoch: int, run: Name) -> bool:
+        """Begin an attempt to write an epoch of a job; False if it is finished, see `AsyncClient.begin_epoch`."""
+        return self._run(lambda: self._client.begin_epoch(job, epoch, run))
+
+    def finish_epoch(self, job: Name, epoch: int, run: Name, rows: int, digest: bytes) -> None:
+        """Finish an epoch all of whose messages have been pushed, see `AsyncClient.finish_epoch`."""
+        self._run(lambda: self._client.finish_epoch(job, epoch, run, rows, digest))
 
     def mark(self, job: Name, stream: Name) -> Mark | None:
         """How far a stream is stored, see `AsyncClient.mark`."""

@@ -15,15 +15,15 @@ from .commands import Command, Op, Place
 __all__ = [
     "CONTENTS", "COUNT", "DIGEST", "ITEM", "MEMBER", "NUMBERS", "OP", "QUEUE", "ROWS", "SUBSCRIPTION", "TARGET", "TOKEN",
     "TYPE", "Asked", "abandon_batches", "ack_step", "asked_of", "asks_in_session", "asks_with_lease", "asks_with_poll",
-    "barrier", "bind", "cancel_push", "claim", "clear_properties", "create_for", "create_indexed", "delete",
+    "barrier", "begin_epoch", "bind", "cancel_push", "claim", "clear_properties", "create_for", "create_indexed", "delete",
     "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest", "end_jobs", "end_session",
-    "extend_step", "forget_keys", "found", "give_back", "give_back_step", "is_charged", "leave_queue", "lock", "may_share",
-    "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull", "pull_again", "pull_any",
+    "extend_step", "finish_epoch", "forget_keys", "found", "give_back", "give_back_step", "is_charged", "leave_queue", "lock",
+    "may_share", "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull", "pull_again", "pull_any",
     "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing", "push_items", "push_marked",
     "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session", "report_digest", "reserve",
     "reserve_from", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_time", "set_token", "settle",
-    "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock", "update",
-    "upgrade", "with_limit", "withdraw",
+    "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock", "update", "upgrade",
+    "with_limit", "withdraw",
 ]  # fmt: skip
 
 # --- where fields stand -----------------------------------------------------------------------------------------------
@@ -217,10 +217,20 @@ def cancel_push(ticket: int, *owned: bytes) -> Command:
 
 
 def push_marked(
-    queue: bytes, rows: Sequence[Any], stream: tuple[bytes, bytes], first: int, note: bytes, done: bool, owner: bytes
+    queue: bytes, rows: Sequence[Any], stream: tuple[bytes, bytes], first: int, *more: bytes | bool | int
 ) -> Command:
-    """Messages of a writer's stream, named by its job and itself, from a position on."""
-    return [Op.PUSH_MARKED, queue, rows, *stream, first, note, done, owner]
+    """Messages of a writer's stream, from a position on; then note, whether done, owner, and perhaps the epoch and its run."""
+    return [Op.PUSH_MARKED, queue, rows, *stream, first, *more]
+
+
+def begin_epoch(job: bytes, epoch: int, run: bytes, seed: bytes, owner: bytes) -> Command:
+    """Let a run write an epoch of a job."""
+    return [Op.BEGIN_EPOCH, job, epoch, run, seed, owner]
+
+
+def finish_epoch(job: bytes, epoch: int, run: bytes, rows: int, digest: bytes, owner: bytes) -> Command:
+    """Finish an epoch, which has so many rows with this sum of their digests."""
+    return [Op.FINISH_EPOCH, job, epoch, run, rows, digest, owner]
 
 
 def push_all(pattern: bytes, row: list[Any]) -> Command:

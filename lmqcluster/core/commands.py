@@ -76,9 +76,11 @@ class Op(IntEnum):
     SET_TOKEN = 25
     DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
     # v2: queue, [[content, content type or None, headers, v3: traits]], job, stream, first position, note, whether done, owner
-    # -> how many were stored
+    # [, epoch, run] -> [flag], none if they come again
     PUSH_MARKED = 27
-    END_JOBS = 28  # v2: [job], owner -> how many streams they had
+    END_JOBS = 28  # v2: [job], owner -> how many marks they had
+    BEGIN_EPOCH = 44  # v3: job, epoch, run, seed, owner -> 0 begun, 1 to be repeated, 2 finished before
+    FINISH_EPOCH = 45  # v3: job, epoch, run, rows, sum of their digests, owner -> True
     CLAIM = 29  # v2: subscription, owner -> session
     DELETE_SUBSCRIPTION = 30  # v2: subscription -> whether to repeat, or None if it is not known
     PULL_FIRST = 40  # v2: [queue], count -> as PULL, from the one of these queues whose message has been due longest

@@ -93,9 +93,16 @@ class Machine(State):
         }
 
     def _handlers_of_version_3(self) -> _Handlers:
-        traits, lines, sessions = TraitCommands(self), QueueCommands(self), SessionCommands(self)
+        traits, lines, sessions, marked = (
+            TraitCommands(self),
+            QueueCommands(self),
+            SessionCommands(self),
+            MarkedPushes(self),
+        )
         return {
             Op.SET_TIME: ClusterCommands(self).set_time,
+            Op.BEGIN_EPOCH: marked.begin_epoch,
+            Op.FINISH_EPOCH: marked.finish_epoch,
             Op.PUSH_TRAITS: traits.push,
             Op.PULL_LEASE: traits.pull,
             Op.GIVE_BACK: traits.give_back,

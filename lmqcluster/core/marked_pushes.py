@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from .commands import PushFlag, RefusedError
+from .epochs import Epochs, Finished, checked_run
 from .intake import PLAIN_PUSH, Push, Room
 from .items import Item, checked_item
 from .keyed_pushes import store_item
 from .marks import NOTE_BYTES_MAX, checked_position
+from .queue import Queue
 from .quotas import checked_owner
+from .row_digests import DIGEST_BYTES
 from .state import State
 from .trait_commands import checked_push
 
-__all__ = ["MarkedPushes"]
+__all__ = ["SEED_BYTES", "MarkedPushes"]
 
+SEED_BYTES = 16
 _NAME_BYTES_MAX = 255
 _SEQUENCES = (list, tuple)
 _ONLY_BYTES = {bytes}
@@ -35,7 +40,9 @@ class MarkedPushes:
         note: bytes,
         done: bool,
         owner: bytes = b"",
-    ) -> int:
+        epoch: int = -1,
+        run: bytes = b"",
+    ) -> list[int]:
         """Store messages that are numbered from `first` on in a stream, or nothing if they have been stored before.
 
         Args:
@@ -48,14 +55,14 @@ class MarkedPushes:
             note: appended to the stream's notes with the messages.
             done: whether the stream ends with them; its notes are let go then.
             owner: to whom the job belongs.
+            epoch, run: of a job that writes in epochs; the note is the digests of the messages then.
 
         Returns:
-            How many were stored: all or none.
+            A flag for each: whether it was stored, or an earlier run of the epoch had stored it; none if they come again.
 
         Raises:
             RefusedError: ``out_of_sequence``, ``quota_exceeded``, ``full``, ``too_large``; nothing was stored.
         """
-        state = self._state
         for text in (job, stream):
             if type(text) is not bytes or not 0 < len(text) <= _NAME_BYTES_MAX:
                 raise ValueError(f"a job and a stream must have 1 to {_NAME_BYTES_MAX} bytes")
@@ -63,19 +70,96 @@ class MarkedPushes:
             raise ValueError(
                 f"a note must be bytes, at most {NOTE_BYTES_MAX}, and whether a stream is done true or false"
             )
+        state, marks, place = self._state, self._state.marks, (checked_owner(owner), job, stream)
         checked = [self._checked(item) for item in items]
-        is_new = state.marks.is_new(checked_owner(owner), job, stream, checked_position(first), len(checked), note)
+        epochs = self._epochs(owner, job, epoch, run, len(checked), note, done)
+        is_new = marks.is_new(*place, checked_position(first), len(checked))
         queue = state.queue(name)
         if not is_new:
-            return 0
-        room = Room(state.intake)
-        for item, _ in checked:
+            return []
+        claimed = [False] * len(checked) if epochs is None else epochs.claim(note)
+        try:
+            marks.check_note(owner, note, sum(claimed))
+            self._store(queue, [one for one, is_claimed in zip(checked, claimed, strict=True) if not is_claimed])
+        except RefusedError:
+            if epochs is not None:
+                epochs.give_up(note, claimed)
+            raise
+        marks.advance(*place, len(checked), note, state.now_us, done=done, claimed=sum(claimed))
+        state.expiry.at(state.now_us + marks.REMEMBER_US)
+        return [PushFlag.REPLAYED if is_claimed else PushFlag.STORED for is_claimed in claimed]
+
+    def _store(self, queue: Queue, items: list[tuple[Item, Push]]) -> None:
+        room = Room(self._state.intake)
+        for item, _ in items:
             room.require(queue, len(item.content))
-        for item, push in checked:
-            store_item(state, queue, item, push)
-        state.marks.advance(owner, job, stream, len(checked), note, state.now_us, done=done)
+        for item, push in items:
+            store_item(self._state, queue, item, push)
+
+    def _epochs(
+        self, owner: bytes, job: bytes, epoch: int, run: bytes, count: int, note: bytes, done: bool
+    ) -> Epochs | None:
+        """Return the epochs of the job that a push names; None if it names none."""
+        epochs = self._state.marks.epochs(owner, job)
+        if epoch < 0:
+            if epochs is not None:
+                raise RefusedError("epoch_conflict", f"job {job!r} writes in epochs, and the push names none")
+            return None
+        checked_run(epoch, run)
+        if done or len(note) != count * DIGEST_BYTES:
+            raise ValueError(
+                f"the note of an epoch has {DIGEST_BYTES} bytes for each message, and its streams are not done"
+            )
+        if epochs is None:
+            raise RefusedError("epoch_conflict", f"epoch {epoch} of job {job!r} has not begun, or the job has ended")
+        epochs.check_run(epoch, run)
+        return epochs
+
+    def begin_epoch(self, job: bytes, epoch: int, run: bytes, seed: bytes, owner: bytes = b"") -> int:
+        """Let a run write an epoch; see `epochs`.
+
+        Args:
+            job: the job.
+            epoch: its number, 0 or more.
+            run: names the run.
+            seed: random bytes that clients do not know.
+            owner: to whom the job belongs.
+
+        Returns:
+            0 if it has begun, 1 if the command has to be repeated before that, 2 if the epoch is finished.
+
+        Raises:
+            RefusedError: ``epoch_conflict``, ``quota_exceeded``.
+        """
+        state = self._state
+        checked_run(epoch, run)
+        if type(job) is not bytes or not 0 < len(job) <= _NAME_BYTES_MAX:
+            raise ValueError(f"a job must have 1 to {_NAME_BYTES_MAX} bytes")
+        if type(seed) is not bytes or len(seed) != SEED_BYTES:
+            raise ValueError(f"a seed must have {SEED_BYTES} bytes")
+        if not state.marks.begin(checked_owner(owner), job, epoch, run, seed, state.now_us):
+            return 2
         state.expiry.at(state.now_us + state.marks.REMEMBER_US)
-        return len(checked)
+        epochs = state.marks.epochs(owner, job)
+        return int(epochs is not None and epochs.move())
+
+    def finish_epoch(self, job: bytes, epoch: int, run: bytes, rows: int, digest: bytes, owner: bytes = b"") -> bool:
+        """Finish an epoch whose run has come to its end.
+
+        Args:
+            job, epoch, run, owner: as for `begin_epoch`.
+            rows: how many rows it has.
+            digest: the sum of their digests modulo 2**128.
+
+        Raises:
+            RefusedError: ``epoch_conflict`` if other rows are stored.
+        """
+        state = self._state
+        checked_run(epoch, run)
+        if type(rows) is not int or rows < 0 or type(digest) is not bytes or len(digest) != DIGEST_BYTES:
+            raise ValueError(f"a number of rows must be 0 or more, and their digest must have {DIGEST_BYTES} bytes")
+        state.marks.finish(checked_owner(owner), job, epoch, run, Finished(rows, digest), state.now_us)
+        return True
 
     def _checked(self, item: list[Any]) -> tuple[Item, Push]:
         if self._state.version < 3:

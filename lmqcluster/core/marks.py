@@ -2,17 +2,23 @@
 
 A job that writes exactly once numbers the messages of each of its *streams* (one for each task, for example) 0, 1, 2, ... The
 core keeps one number for a stream, its position: how many of them are stored. So a job of a billion messages costs no more
-than one of ten. What a writer needs to find its place again after a crash it may leave as *notes*, bytes that mean nothing to
-the core.
+than one of ten. What a writer needs to find its place again after a crash it may leave as *notes*.
+
+A job that divides its messages anew when it is repeated writes in *epochs*, see `epochs`: its notes are the digests of its
+messages, by which they are recognised in whatever stream they come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
 
 from .commands import RefusedError
+from .epochs import Epochs, Finished
 from .owned import OwnedTable
 from .quotas import Kind, Quotas
+from .row_digests import DIGEST_BYTES, RowDigests, split
 
 __all__ = ["Mark", "Marks"]
 
@@ -54,15 +60,22 @@ class Job:
 
     Attributes:
         used_us: log time of the last push.
-        note_bytes: how long the notes of all streams are.
+        note_bytes: how long the notes of all streams are, and the digests of earlier runs.
+        epochs: of a job that writes in epochs.
     """
 
-    __slots__ = ("note_bytes", "streams", "used_us")
+    __slots__ = ("epochs", "note_bytes", "streams", "used_us")
 
     def __init__(self) -> None:
         self.used_us = 0
         self.note_bytes = 0
         self.streams: dict[bytes, Mark] = {}
+        self.epochs: Epochs | None = None
+
+    @property
+    def marks(self) -> int:
+        """How much of the quota of marks it takes: one for each stream, and one for its epochs."""
+        return len(self.streams) + (self.epochs is not None)
 
 
 class Marks:
@@ -75,7 +88,7 @@ class Marks:
         self._jobs: OwnedTable[Job] = OwnedTable()
 
     def __len__(self) -> int:
-        """How many streams there are."""
+        """How many streams there are, and jobs that write in epochs."""
         return self._quotas.total(Kind.MARKS)
 
     def find(self, owner: bytes, job: bytes, stream: bytes) -> Mark | None:
@@ -87,8 +100,8 @@ class Marks:
         """(owner, name, job) of all jobs, the least recently used first."""
         return ((owner, name, job) for (owner, name), job in self._jobs.items())
 
-    def is_new(self, owner: bytes, job: bytes, stream: bytes, first: int, count: int, note: bytes) -> bool:
-        """Whether `count` messages from position `first` on are to be stored; otherwise they have been stored before.
+    def is_new(self, owner: bytes, job: bytes, stream: bytes, first: int, count: int) -> bool:
+        """Return whether `count` messages from position `first` on are to be stored; otherwise they have been stored before.
 
         Raises:
             RefusedError: ``out_of_sequence`` if only some of them were, or messages before them were not; ``quota_exceeded``.
@@ -104,11 +117,27 @@ class Marks:
             )
         if mark is None:
             self._quotas.check(Kind.MARKS, owner)
-        self._quotas.check(Kind.NOTE_BYTES, owner, len(note))
         return True
 
+    def check_note(self, owner: bytes, note: bytes, claimed: int) -> None:
+        """Refuse a note that exceeds the owner's quota, once the digests that its messages claim are gone.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        self._quotas.check(Kind.NOTE_BYTES, owner, len(note) - claimed * DIGEST_BYTES)
+
     def advance(
-        self, owner: bytes, name: bytes, stream: bytes, count: int, note: bytes, now_us: int, *, done: bool
+        self,
+        owner: bytes,
+        name: bytes,
+        stream: bytes,
+        count: int,
+        note: bytes,
+        now_us: int,
+        *,
+        done: bool,
+        claimed: int,
     ) -> None:
         """Note that messages of a stream were stored; a job that belongs to nobody gets an owner by that."""
         job = self._use(owner, name, now_us)
@@ -122,7 +151,64 @@ class Marks:
             mark.done, mark.notes, mark.note_bytes = True, [], 0
         else:
             mark.add_note(note)
-            self._count_notes(owner, job, len(note))
+            self._count_notes(owner, job, len(note) - claimed * DIGEST_BYTES)
+
+    # --- epochs ---------------------------------------------------------------------------------------------------
+
+    def epochs(self, owner: bytes, name: bytes) -> Epochs | None:
+        """Return the epochs of a job; None if it is not known, or writes without them."""
+        found = self._jobs.find(owner, name)
+        return None if found is None else found[1].epochs
+
+    def begin(self, owner: bytes, name: bytes, epoch: int, run: bytes, seed: bytes, now_us: int) -> bool:
+        """Let a run write an epoch; False if it is finished.
+
+        Raises:
+            RefusedError: ``epoch_conflict`` if another run has taken over, the epoch is older than what is remembered, or the job
+                writes without epochs; ``quota_exceeded``.
+        """
+        epochs = self.epochs(owner, name)
+        if epochs is None:
+            if self._jobs.find(owner, name) is not None:
+                raise RefusedError("epoch_conflict", f"job {name!r} writes without epochs")
+            self._quotas.check(Kind.MARKS, owner)
+        elif epochs.is_finished(epoch):
+            self._use(owner, name, now_us)
+            return False
+        elif (epochs.open, epochs.run) == (epoch, run):
+            return True
+        else:
+            epochs.check_begin(epoch, run)
+        job = self._use(owner, name, now_us)
+        if job.epochs is None:
+            job.epochs = Epochs()
+            self._quotas.take(Kind.MARKS, owner)
+        if job.epochs.open != epoch:
+            self._count_notes(owner, job, -job.note_bytes)
+        notes = [note for mark in job.streams.values() for note in mark.notes]
+        self._clear_streams(owner, job)
+        job.epochs.begin(epoch, run, seed, notes)
+        return True
+
+    def finish(self, owner: bytes, name: bytes, epoch: int, run: bytes, wanted: Finished, now_us: int) -> None:
+        """Finish an epoch: only its number of rows and the sum of their digests are kept.
+
+        Raises:
+            RefusedError: ``epoch_conflict`` if other rows are stored, or the epoch is not known.
+        """
+        epochs = self.epochs(owner, name)
+        if epochs is None:
+            raise RefusedError("epoch_conflict", f"the cluster knows of no epochs of job {name!r}: it has ended")
+        job = self._use(owner, name, now_us)
+        epochs.finish(epoch, run, wanted, sum(mark.position for mark in job.streams.values()))
+        if epochs.open < 0:
+            self._count_notes(owner, job, -job.note_bytes)
+            self._clear_streams(owner, job)
+
+    def _clear_streams(self, owner: bytes, job: Job) -> None:
+        if job.streams:
+            self._quotas.give(Kind.MARKS, owner, len(job.streams))
+            job.streams = {}
 
     def _use(self, owner: bytes, name: bytes, now_us: int) -> Job:
         found = self._jobs.find(owner, name)
@@ -135,7 +221,7 @@ class Marks:
         return job
 
     def _count(self, owner: bytes, job: Job) -> None:
-        self._quotas.take(Kind.MARKS, owner, len(job.streams))
+        self._quotas.take(Kind.MARKS, owner, job.marks)
         if job.note_bytes:
             self._quotas.take(Kind.NOTE_BYTES, owner, job.note_bytes)
 
@@ -149,15 +235,16 @@ class Marks:
     def _pop(self, owner: bytes, name: bytes) -> Job | None:
         job = self._jobs.pop(owner, name)
         if job is not None:
-            self._quotas.give(Kind.MARKS, owner, len(job.streams))
+            if job.marks:
+                self._quotas.give(Kind.MARKS, owner, job.marks)
             if job.note_bytes:
                 self._quotas.give(Kind.NOTE_BYTES, owner, job.note_bytes)
         return job
 
     def end(self, owner: bytes, names: Iterable[bytes]) -> int:
-        """Forget the owner's jobs; returns how many streams they had."""
+        """Forget the owner's jobs; returns how many marks they had."""
         jobs = [self._pop(owner, name) for name in names]
-        return sum(len(job.streams) for job in jobs if job is not None)
+        return sum(job.marks for job in jobs if job is not None)
 
     def release(self, owner: bytes, limit: int) -> int:
         """Forget up to `limit` of the owner's jobs; returns how many."""
@@ -183,26 +270,61 @@ class Marks:
             expired += 1
         return expired
 
+    def job_rows(self) -> Iterator[list[object]]:
+        """Return the jobs as of now for a snapshot, least recently used first."""
+        return iter([[owner, name, job.used_us, _epoch_row(job.epochs)] for owner, name, job in self.jobs()])
+
+    def unclaimed_rows(self) -> Iterator[list[object]]:
+        """Return the digests of earlier runs as of now; the jobs may change while the rows are read.
+
+        A row holds a note of an earlier run, or some of the digests that are unclaimed.
+        """
+        frozen = [
+            (owner, name, list(job.epochs.moving), job.epochs.unclaimed.chunks())
+            for owner, name, job in self.jobs()
+            if job.epochs is not None and job.epochs.unclaimed is not None
+        ]
+        return chain.from_iterable(_unclaimed_rows(*one) for one in frozen)
+
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, least recently used first; it may change while the rows are read.
+        """Return the streams as of now for a snapshot, by jobs; they may change while the rows are read.
 
         A row holds one note of a stream at most; a stream without notes has one row.
         """
         frozen = [
-            [owner, name, job.used_us, stream, mark.position, int(mark.done), mark.notes.copy()]
+            [owner, name, stream, mark.position, int(mark.done), mark.notes.copy()]
             for owner, name, job in self.jobs()
             for stream, mark in job.streams.items()
         ]
         return ([*row[:-1], note] for row in frozen for note in row[-1] or [b""])  # type: ignore[attr-defined]
 
-    def load(self, rows: Iterable[tuple[bytes, bytes, int, bytes, int, int, bytes]]) -> None:
+    def load_jobs(self, rows: Iterable[tuple[bytes, bytes, int, list[Any]]]) -> None:
         """Add the rows of a snapshot, in the order they were written."""
-        for owner, name, used_us, stream, position, done, note in rows:
-            job = self._jobs.get(owner, name)
-            if job is None:
-                job = Job()
-                self._jobs.put(owner, name, job)
+        for owner, name, used_us, row in rows:
+            job = Job()
             job.used_us = used_us
+            if row:
+                job.epochs = _epochs_of(*row)
+                self._quotas.take(Kind.MARKS, owner)
+            self._jobs.put(owner, name, job)
+
+    def load_unclaimed(self, rows: Iterable[tuple[bytes, bytes, bool, bytes]]) -> None:
+        """Add the rows of a snapshot, whose jobs have been added."""
+        for owner, name, is_moving, digests in rows:
+            job = self._job(owner, name)
+            if job.epochs is None or job.epochs.unclaimed is None:
+                raise ValueError("digests of earlier runs belong to a job that has had none")
+            if is_moving:
+                job.epochs.moving.append(digests)
+            else:
+                for digest in split(digests):
+                    job.epochs.unclaimed.add(digest)
+            self._count_notes(owner, job, len(digests))
+
+    def load(self, rows: Iterable[tuple[bytes, bytes, bytes, int, int, bytes]]) -> None:
+        """Add the rows of a snapshot, in the order they were written, whose jobs have been added."""
+        for owner, name, stream, position, done, note in rows:
+            job = self._job(owner, name)
             mark = job.streams.get(stream)
             if mark is None:
                 mark = job.streams[stream] = Mark()
@@ -213,6 +335,37 @@ class Marks:
                 mark.notes.append(note)
                 mark.note_bytes += len(note)
                 self._count_notes(owner, job, len(note))
+
+    def _job(self, owner: bytes, name: bytes) -> Job:
+        job = self._jobs.get(owner, name)
+        if job is None:
+            raise ValueError(f"a stream belongs to job {name!r}, which is not there")
+        return job
+
+
+def _unclaimed_rows(
+    owner: bytes, name: bytes, moving: list[bytes], unclaimed: Iterator[bytes]
+) -> Iterator[list[object]]:
+    yield from ([owner, name, True, note] for note in moving)
+    yield from ([owner, name, False, digests] for digests in unclaimed)
+
+
+def _epoch_row(epochs: Epochs | None) -> list[object]:
+    if epochs is None:
+        return []
+    seed = None if epochs.unclaimed is None else epochs.unclaimed.seed
+    finished = [[epoch, *found] for epoch, found in epochs.finished.items()]
+    return [epochs.open, epochs.run, epochs.past_runs, seed, finished]
+
+
+def _epochs_of(
+    is_open: int, run: bytes, past_runs: list[bytes], seed: bytes | None, finished: list[tuple[int, int, bytes]]
+) -> Epochs:
+    epochs = Epochs()
+    epochs.open, epochs.run, epochs.past_runs = is_open, run, list(past_runs)
+    epochs.finished = {epoch: Finished(rows, digest) for epoch, rows, digest in finished}
+    epochs.unclaimed = None if seed is None else RowDigests(seed)
+    return epochs
 
 
 def checked_position(first: int) -> int:

@@ -83,6 +83,8 @@ class Restoration(Generic[S]):
             "endings": self._take_past_deliveries,
             "batches": self._take_batches,
             "tokens": self._take_tokens,
+            "jobs": self._take_jobs,
+            "unclaimed": self._take_unclaimed,
             "marks": self._take_marks,
             "releases": self._take_releases,
             "queue": self._take_queue,
@@ -227,8 +229,14 @@ class Restoration(Generic[S]):
     def _take_tokens(self, rows: list[Any]) -> None:
         self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int)))
 
+    def _take_jobs(self, rows: list[Any]) -> None:
+        self._machine.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))
+
+    def _take_unclaimed(self, rows: list[Any]) -> None:
+        self._machine.marks.load_unclaimed(_typed(rows, (bytes, bytes, bool, bytes)))
+
     def _take_marks(self, rows: list[Any]) -> None:
-        self._machine.marks.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
+        self._machine.marks.load(_typed(rows, (bytes, bytes, bytes, int, int, bytes)))
 
     def _take_releases(self, rows: list[Any]) -> None:
         self._machine.releases.load(_typed(rows, (bytes,)))

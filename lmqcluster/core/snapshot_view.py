@@ -70,6 +70,8 @@ class SnapshotView:
             ("endings", machine.endings.rows()),
             ("batches", machine.batches.rows()),
             ("tokens", machine.tokens.rows()),
+            ("jobs", machine.marks.job_rows()),
+            ("unclaimed", machine.marks.unclaimed_rows()),
             ("marks", machine.marks.rows()),
             ("releases", machine.releases.rows()),
             ("bindings", machine.bindings.rows()),

@@ -74,7 +74,10 @@ class LmqDataSource(DataSource):
         """
         if overwrite:
             raise OptionError("outputMode", "must be append or update: messages in a queue are not replaced")
-        return StreamWriter(self._write(schema))
+        options = self._write(schema)
+        if options.application is not None:
+            raise OptionError("lmq.application", "is for batch writes: a streaming write goes by the id of its query")
+        return StreamWriter(options)
 
     def _write(self, schema: StructType) -> Write:
         options = Write.parse(self.options)

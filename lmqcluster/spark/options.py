@@ -35,8 +35,9 @@ _TRIGGER_DELAY_S_MAX: Final = 30 * 86_400
 _PARTITIONS_MAX: Final = 10_000
 _PUSH_BYTES_MAX: Final = 8 * 1024 * 1024
 _BATCH_BYTES_MAX: Final = 1 << 40
+_EPOCH_MAX: Final = (1 << 62) - 1
 _BATCH_BYTES: Final = 128 * 1024 * 1024
-_WRITE_ID_BYTES_MAX: Final = 200
+_APPLICATION_BYTES_MAX: Final = 200
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ class Write:
 
     Attributes:
         push_bytes: a size at which to send, not a bound.
+        application: names a batch write that may be repeated, together with `epoch`; None for one that is not.
         delivery: how rows are to be delivered that do not say it themselves.
     """
 
@@ -194,7 +196,8 @@ class Write:
     queue: str | None
     push_count: int
     push_bytes: int
-    write_id: str | None
+    application: str | None
+    epoch: int
     delivery: PushOptions
 
     @classmethod
@@ -205,12 +208,16 @@ class Write:
             OptionError: one is missing, unknown, out of range, or not for writes.
         """
         given = Given(options, Operation.WRITE)
+        application = given.name("lmq.application", _APPLICATION_BYTES_MAX)
+        if (application is None) != (given.text("lmq.epoch") is None):
+            raise OptionError("lmq.epoch", "and 'lmq.application' name a write together: give both or neither")
         return cls(
             connection=Connection.parse(given),
             queue=given.name("queue"),
             push_count=given.integer("lmq.batchSize", 1, PUSH_COUNT_MAX, default=4000),
             push_bytes=given.integer("lmq.batchBytes", 1, _PUSH_BYTES_MAX, default=1024 * 1024),
-            write_id=given.name("lmq.writeId", _WRITE_ID_BYTES_MAX),
+            application=application,
+            epoch=given.integer("lmq.epoch", 0, _EPOCH_MAX, default=0),
             delivery=constant_options(given),
         )
 

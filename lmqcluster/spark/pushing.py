@@ -1,17 +1,19 @@
 """Rows to pushes, each stored once: gathered by queue, sent in large requests, one request ahead of the rows.
 
 What a task writes to one queue is a *stream* of the job that the write is. The cluster keeps for each stream how many rows it
-has stored, and takes a request only where the stream ends, in the same step in which it stores the rows. So a request that is
+has passed, and takes a request only where the stream ends, in the same step in which it stores the rows. So a request that is
 sent twice is stored once, and of two attempts of a task that run at the same time only one stores a row.
 
 A position is not enough to take up what another attempt has left: behind a shuffle Spark hands a task that is run again the
-same rows in another order. So every request carries a *note*, 8 bytes for each row, which the cluster keeps until the stream
-is done. An attempt that finds the stream further than it has written itself reads the notes, leaves out the rows that are
-stored already, and goes on at the end. Rows that come out different when the task is run again (``rand()``,
-``current_timestamp()``) are stored again.
+same rows in another order. So every request carries a *note*, 16 bytes for each row, which the cluster keeps. An attempt that
+finds the stream further than it has written itself reads the notes, leaves out the rows that are stored already, and goes on
+at the end.
+
+A write that may be repeated as a whole, perhaps divided into other tasks, is an *epoch* of its job, see `Run`: the cluster
+recognises a row that an earlier run of the epoch has stored by its digest, whatever task brings it.
 
 An attempt cannot tell that its rows have come to their end: where the part of the task in front of it breaks down, its input ends
-too. So it is others who say that a stream is done, see `finish`.
+too. So it is others who end the epoch, or say that a stream is done, see `finish`.
 """
 
 from __future__ import annotations
@@ -30,21 +32,34 @@ from lmqcluster.wire.limits import NAME_BYTES_MAX
 from .connecting import Cluster
 from .options import Write
 
-__all__ = ["Headers", "Pusher", "Stream", "digest", "finish"]
+__all__ = ["Headers", "Pusher", "Run", "Stream", "digest", "finish"]
 
 Headers = Sequence[tuple[str, str]]
 _UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """What all queues together may have waiting; more is sent in smaller requests than would be best."""
 _KEYS_S: Final = 300.0
 """How long a cluster promises to remember an idempotency key."""
-_DIGEST_BYTES: Final = 8
+_DIGEST_BYTES: Final = 16
+_DIGESTS: Final = 1 << 8 * _DIGEST_BYTES
 
 
-def digest(value: bytes, content_type: str | None, headers: Headers, options: PushOptions | None = None) -> bytes:
-    """What tells a row from others in a note."""
+def digest(
+    queue: str, value: bytes, content_type: str | None, headers: Headers, options: PushOptions | None = None
+) -> bytes:
+    """Return what tells a row from others of the same write."""
+    return _digest(_queue_key(queue), value, content_type, headers, options)
+
+
+def _queue_key(queue: str) -> bytes:
+    return blake2b(queue.encode("utf-8", "surrogateescape"), digest_size=_DIGEST_BYTES).digest()
+
+
+def _digest(
+    queue_key: bytes, value: bytes, content_type: str | None, headers: Headers, options: PushOptions | None
+) -> bytes:
     if content_type is None and not headers and not options:
-        return blake2b(value, digest_size=_DIGEST_BYTES).digest()
-    state = blake2b(digest_size=_DIGEST_BYTES, person=b"typed")
+        return blake2b(value, digest_size=_DIGEST_BYTES, key=queue_key).digest()
+    state = blake2b(digest_size=_DIGEST_BYTES, key=queue_key, person=b"typed")
     for text in (content_type or "", *(text for header in headers for text in header)):
         data = text.encode("utf-8", "surrogateescape")
         state.update(b"%d:%b" % (len(data), data))
@@ -53,6 +68,18 @@ def digest(value: bytes, content_type: str | None, headers: Headers, options: Pu
         state.update(b"o%d:%b" % (len(data), data))
     state.update(value)
     return state.digest()
+
+
+class Run(NamedTuple):
+    """An attempt to write an epoch of a job, the same for all its tasks and their repetitions.
+
+    Attributes:
+        epoch: the number of the write, such as a micro-batch.
+        name: tells the attempt from others.
+    """
+
+    epoch: int
+    name: str
 
 
 class Stream(NamedTuple):
@@ -101,6 +128,7 @@ class _Rows:
         headers: Headers,
         key: bytes | None,
         options: PushOptions | None,
+        row_digest: bytes | None,
     ) -> None:
         self.values.append(value)
         self.types.append(content_type)
@@ -108,8 +136,8 @@ class _Rows:
         self.options.append(options)
         if key is not None:
             self.keys.append(key)
-        else:
-            self.digests.append(digest(value, content_type, headers, options))
+        if row_digest is not None:
+            self.digests.append(row_digest)
         self.size += len(value)
 
     def without(self, stored: Counter[bytes]) -> tuple[_Rows, list[bytes]]:
@@ -134,6 +162,7 @@ class _Progress:
     """What this attempt knows of one queue's stream. All but `unsent` belongs to the sending thread.
 
     Attributes:
+        queue_key: makes the digests of equal rows of other queues others.
         unsent: rows that wait for their request.
         position: how many rows the cluster has stored, by all attempts.
         passed: digests of the rows that have been stored, or found to be, in this attempt.
@@ -143,6 +172,7 @@ class _Progress:
 
     def __init__(self, queue: str, name: str) -> None:
         self.queue = queue
+        self.queue_key = _queue_key(queue)
         self.name = name
         self.unsent = _Rows()
         self.position = 0
@@ -162,26 +192,37 @@ class Pusher:
     Attributes:
         cluster: the connection.
         stored: how many rows this attempt has stored.
+        rows: how many rows without idempotency keys it has taken.
+        digests: the sum of their digests modulo 2**128.
     """
 
-    def __init__(self, options: Write, job: str, partition: int) -> None:
-        """Connect.
+    def __init__(self, options: Write, job: str, partition: int, run: Run | None = None) -> None:
+        """Connect, and begin the run.
 
         Args:
             options: of the write.
-            job: names the write, or the micro-batch, the same for all its tasks and their repetitions.
+            job: names the write, the same for all its tasks and their repetitions.
             partition: the task's number.
+            run: of a job that writes in epochs.
 
         Raises:
-            LmqError: no node can be reached.
+            LmqError: no node can be reached, or another run has taken over.
         """
-        self.stored = 0
+        self.stored = self.rows = self.digests = 0
         self._options = options
         self._job = job
+        self._run = run
         self._partition = partition
         self._streams: dict[str, _Progress] = {}
         self._unsent_bytes = 0
         self.cluster = Cluster(options.connection)
+        self._is_finished = False
+        if run is not None:
+            try:
+                self._is_finished = not self.cluster.call(lambda client: client.begin_epoch(job, *run))
+            except BaseException:
+                self.cluster.close()
+                raise
         self._sender = ThreadPoolExecutor(1, "lmq-push")
         self._under_way: Future[None] | None = None
 
@@ -221,17 +262,22 @@ class Pusher:
             if stream.unsent.values and bool(stream.unsent.keys) != (key is not None):
                 # Rows with keys and rows without go in requests of different kinds.
                 self._send(stream)
+            kind = None if types is None else types[index]
+            header = () if headers is None else headers[index]
+            option = None if options is None else options[index]
+            row_digest = None
+            if key is None:
+                row_digest = _digest(stream.queue_key, value, kind, header, option)
+                self.rows += 1
+                self.digests += int.from_bytes(row_digest, "big")
+                if self._is_finished:
+                    continue
             unsent = stream.unsent
-            unsent.append(
-                value,
-                None if types is None else types[index],
-                () if headers is None else headers[index],
-                key,
-                None if options is None else options[index],
-            )
+            unsent.append(value, kind, header, key, option, row_digest)
             self._unsent_bytes += len(value)
             if unsent.size >= bytes_max or len(unsent.values) >= count_max:
                 self._send(stream)
+        self.digests %= _DIGESTS
         if self._unsent_bytes > _UNSENT_BYTES_MAX:
             for waiting in self._streams.values():
                 if waiting.unsent.values:
@@ -290,6 +336,8 @@ class Pusher:
                     stream=stream.name,
                     first=stream.position,
                     note=note,
+                    epoch=None if self._run is None else self._run.epoch,
+                    run="" if self._run is None else self._run.name,
                     content_types=_unless_none(rows.types),
                     headers=rows.headers if any(rows.headers) else None,
                     options=rows.options if any(rows.options) else None,
@@ -299,8 +347,10 @@ class Pusher:
             if exc.code == "out_of_sequence":
                 return False
             raise self._refused(exc, stream.queue, len(rows.values)) from exc
+        if stored is None:
+            return False
         self.stored += stored
-        return stored == len(rows.values)
+        return True
 
     def _take_up(self, stream: _Progress) -> None:
         mark = self.cluster.call(lambda client: client.mark(self._job, stream.name))

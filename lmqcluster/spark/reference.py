@@ -122,7 +122,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("lmq.batchSize", "4000", _WRITE, "Most messages in one request, at most 10000."),
     Option("lmq.batchBytes", "1048576", _WRITE, "Bytes after which a request is sent, at most 8388608."),
     Option(
-        "lmq.writeId", "", _WRITE, "Names the write, so that a repetition under the same name stores nothing twice."
+        "lmq.application",
+        "",
+        _WRITE,
+        "Names a batch write that may be repeated, with lmq.epoch: no row is stored twice. A streaming write has its query's id.",
+    ),
+    Option(
+        "lmq.epoch", "", _WRITE, "Number of the write among those of lmq.application, such as that of the micro-batch."
     ),
 )
 

@@ -1,22 +1,22 @@
-"""Batch and streaming writes: rows become messages, each once, however often Spark runs a task and however late.
+"""Batch and streaming writes: rows become messages, each once, however often Spark runs a task, and however it divides the rows.
 
 A write is a *job* at the cluster, and what one of its tasks writes to one queue is a *stream* of that job: see `pushing`. The
-name of the job is made on the driver, for a batch write when it is planned, so that all tasks and their repetitions have the
-same; a streaming write goes by the query's id, which its checkpoint keeps, and the number of the micro-batch. The option
-``lmq.writeId`` sets the name: with it also a batch write that the application repeats stores nothing twice, for example in
-``foreachBatch``, where ``f"{name}-{epoch_id}"`` does.
+driver makes the names when it plans the write, so that all tasks and their repetitions have the same.
 
-The cluster keeps what it knows of a job until the job is ended, or has not been used for 30 days. A batch write ends its own
-when Spark commits or aborts it; a micro-batch is ended when Spark commits the next one, whose planning proves that the
-first one is in Spark's commit log. A job that was named with ``lmq.writeId`` is not ended: a repetition within 30 days stores
-only what is missing, and nothing at all of a partition that was written to its end.
+A write that may be repeated as a whole is an *epoch* of a job: a micro-batch of a streaming write, whose job goes by the query's
+id, which its checkpoint keeps; or a batch write with the options ``lmq.application`` and ``lmq.epoch``, for example in
+``foreachBatch``. Each attempt is a *run*. The cluster recognises rows that earlier runs have stored by their digests, in
+whatever task they come. Spark's commit finishes the epoch, if exactly its rows are stored, and fails otherwise; a source is
+settled after that. Of a finished epoch the cluster keeps the number of rows and the sum of their digests, with which a
+repetition is compared: it stores nothing, and fails if its rows are others. While an epoch is open it keeps 16 bytes for each
+row. It forgets a job that has not been used for 30 days.
 
-While a job goes on the cluster also keeps 8 bytes for each row of a task that is not known to have ended. A worker process tells
-it of the end of a task when it takes on another one, which Spark gives it when it knows of the end of the first; the driver
-tells it of all others when the write is committed.
+A batch write without these options is a job that ends when Spark commits or aborts it, so that its tasks may be repeated, but not
+the write. The cluster keeps 16 bytes for each row of a task that is not known to have ended. A worker process tells it of the
+end of a task when it takes on another one, which Spark gives it when it knows of the end of the first.
 
-A repetition has to cut the rows into the same partitions: partition 3 is compared with what partition 3 has stored. What is
-left over can store rows twice: a speculative copy of a task that only begins when the write is committed.
+What is left over can store rows twice: in a batch write without a name, a speculative copy of a task that only begins when the
+write is committed.
 
 A write that fails leaves what it has pushed in the queues.
 """
@@ -42,9 +42,9 @@ from .connecting import Cluster
 from .delivery import row_options
 from .errors import SchemaError
 from .options import Write
-from .pushing import Headers, Pusher, Stream, finish
+from .pushing import Headers, Pusher, Run, Stream, finish
 
-__all__ = ["BatchWriter", "StreamWriter", "Written", "named_job"]
+__all__ = ["BatchWriter", "StreamWriter", "Written", "application_job"]
 
 logger = logging.getLogger("lmqcluster.spark")
 
@@ -53,25 +53,33 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _OURS: Final = "x-lmq-"
 """How the headers begin that a read adds."""
-_FINISH_MAX: Final = 1000
-"""Most streams whose notes a commit drops one by one."""
 
 _ended: dict[str, list[Stream]] = {}
 """By job: the streams of tasks that this worker process has ended."""
 
 
-def named_job(write_id: str) -> str:
-    """The job of a batch write with this ``lmq.writeId``."""
-    return f"spark/write/{write_id}"
+def application_job(application: str) -> str:
+    """Return the job of batch writes with this ``lmq.application``."""
+    return f"spark/application/{application}"
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many rows it had, what has become of them, and for which query it was, if any."""
+    """What a task tells the driver.
 
+    Attributes:
+        job: what it was a part of.
+        run: of a job that writes in epochs.
+        rows: how many rows without idempotency keys it had.
+        digests: the sum of their digests modulo 2**128.
+        streams: what has been stored of them.
+    """
+
+    job: str
+    run: Run | None
     rows: int
+    digests: int
     streams: list[Stream]
-    query_id: str | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -79,7 +87,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Write) -> None:
         self._options = options
-        self._job = f"spark/batch/{uuid.uuid4()}" if options.write_id is None else named_job(options.write_id)
+        name = str(uuid.uuid4())
+        self._job = f"spark/batch/{name}" if options.application is None else application_job(options.application)
+        self._run = Run(options.epoch, name) if options.application is not None else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Push the rows of one partition, on an executor.
@@ -88,19 +98,29 @@ class BatchWriter(DataSourceArrowWriter):
             LmqError: the cluster did not take them.
             SchemaError: a value, a queue or a key cannot be written.
         """
-        return _write(self._options, iterator, self._job)
+        return _write(self._options, iterator, self._job, self._run)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Let the cluster forget the job, or if the application may repeat it, all but its positions."""
-        if self._options.write_id is None:
+        """Let the cluster forget the job, or if the application may repeat the write, finish the epoch.
+
+        Raises:
+            LmqError: other rows are stored of the epoch, or the cluster did not answer.
+        """
+        if self._run is None:
             self.abort(messages)
         else:
-            _tell(self._options, self._job, _streams(messages), ended=None)
+            _finish(self._options, self._job, self._run, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Let the cluster forget a job without a name, which is never taken up again."""
-        if self._options.write_id is None and messages:
-            _tell(self._options, self._job, [], ended=self._job)
+        if self._run is not None or not messages:
+            return
+        try:
+            with Cluster(self._options.connection) as cluster:
+                cluster.call(lambda client: client.end_jobs([self._job]))
+        except LmqError as exc:
+            # All rows are stored: this is no reason to fail the write.
+            logger.warning("the cluster remembers the write %s for 30 days: %s", self._job, exc)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -108,6 +128,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Write) -> None:
         self._options = options
+        self._name = str(uuid.uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Push the rows of one partition of a micro-batch, on an executor.
@@ -116,21 +137,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
             LmqError: the cluster did not take them.
             SchemaError: a value, a queue or a key cannot be written.
         """
-        query_id, batch_id = self._options.write_id or _task_property(_QUERY_ID), int(_task_property(_BATCH_ID))
-        written = _write(self._options, iterator, _stream_job(query_id, batch_id))
-        written.query_id = query_id
-        return written
+        run = Run(int(_task_property(_BATCH_ID)), self._name)
+        return _write(self._options, iterator, f"spark/stream/{_task_property(_QUERY_ID)}", run)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Let the cluster forget the micro-batch before this one, and all but the positions of this one."""
-        for query_id in {message.query_id for message in messages if isinstance(message, Written)}:
-            if query_id is not None:
-                done, before = _stream_job(query_id, batchId), _stream_job(query_id, batchId - 1)
-                _tell(self._options, done, _streams(messages), ended=before)
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Finish the micro-batch.
 
-
-def _stream_job(query_id: str, batch_id: int) -> str:
-    return f"spark/stream/{query_id}/{batch_id}"
+        Raises:
+            LmqError: other rows are stored of it, or the cluster did not answer.
+        """
+        # This may be another copy of the writer than that of the tasks.
+        for job, run in {(message.job, message.run) for message in messages if isinstance(message, Written)}:
+            if run is not None:
+                _finish(self._options, job, run, messages)
 
 
 def _task_property(name: str) -> str:
@@ -148,38 +167,40 @@ def _partition() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _write(options: Write, batches: Iterator[pa.RecordBatch], job: str) -> Written:
+def _write(options: Write, batches: Iterator[pa.RecordBatch], job: str, run: Run | None) -> Written:
     """Push all rows of a partition."""
     first = next(batches, None)
     if first is None:
-        return Written(0, [])
-    rows = 0
-    with Pusher(options, job, _partition()) as pusher:
-        finish(pusher.cluster, job, _ended.pop(job, []))
-        _ended.clear()
+        return Written(job, run, 0, 0, [])
+    with Pusher(options, job, _partition(), run) as pusher:
+        if run is None:
+            finish(pusher.cluster, job, _ended.pop(job, []))
+            _ended.clear()
         for batch in chain((first,), batches):
             _push(batch, options, pusher)
-            rows += batch.num_rows
-    _ended[job] = pusher.streams
-    return Written(rows, pusher.streams)
+    if run is None:
+        _ended[job] = pusher.streams
+    return Written(job, run, pusher.rows, pusher.digests, pusher.streams)
 
 
-def _streams(messages: list[WriterCommitMessage | None]) -> list[Stream]:
-    return [stream for message in messages if isinstance(message, Written) for stream in message.streams]
-
-
-def _tell(options: Write, job: str, done: list[Stream], *, ended: str | None) -> None:
-    """Let the cluster know what it need not remember any more: notes of streams that are done, and a job that has ended."""
-    if not done and ended is None:
-        return
-    try:
-        with Cluster(options.connection) as cluster:
-            if ended is not None:
-                cluster.call(lambda client: client.end_jobs([ended]))
-            finish(cluster, job, done[:_FINISH_MAX])
-    except LmqError as exc:
-        # All rows are stored: this is no reason to fail the write.
-        logger.warning("the cluster remembers more of the write %s than it need: %s", job, exc)
+def _finish(options: Write, job: str, run: Run, messages: list[WriterCommitMessage | None]) -> None:
+    """Finish the epoch of a run whose tasks have told what they had."""
+    written = [message for message in messages if isinstance(message, Written)]
+    rows, digests = sum(one.rows for one in written), sum(one.digests for one in written) % (1 << 128)
+    with Cluster(options.connection) as cluster:
+        try:
+            # No task may have had a row.
+            cluster.call(lambda client: client.begin_epoch(job, *run))
+            cluster.call(lambda client: client.finish_epoch(job, *run, rows, digests.to_bytes(16, "big")))
+        except LmqError as exc:
+            if exc.code != "epoch_conflict":
+                raise
+            text = (
+                f"{exc.message}. The write {job!r} must have the same rows whenever it is repeated. If these are other rows, give"
+                f" them another 'lmq.application' or 'lmq.epoch', or a streaming query a new checkpoint; or end the job, so that"
+                f" all rows are stored again: lmq-admin job rm {job}"
+            )
+            raise LmqError(exc.code, text, retryable=False, outcome=exc.outcome) from exc
 
 
 def _push(batch: pa.RecordBatch, options: Write, pusher: Pusher) -> None:

@@ -28,7 +28,7 @@ READ_ROUTES = {
         "/v1/queues", "/v1/queues/{name}", "/v1/queues/{name}/properties", "/v1/queues/{name}/messages",
         "/v1/queues/{name}/stats", "/v1/queues/{name}/history", "/v1/queues/{name}/bindings", "/v1/queues/{name}/labels",
         "/v1/locks/{name}",
-        "/v1/subscriptions", "/v1/subscriptions/{name}", "/v1/cluster", "/v1/cluster/check", "/v1/access",
+        "/v1/subscriptions", "/v1/subscriptions/{name}", "/v1/jobs", "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level", "/stats.json", "/stats.txt",
     )
 }  # fmt: skip
@@ -36,13 +36,15 @@ OTHER_ROUTES = {
     ("GET", path)
     for path in (
         "/properties", "/stats", "/metrics", "/openapi.json", "/v1/openapi.json", "/v1/queues", "/v1/subscriptions",
-        "/v1/cluster", "/v1/cluster/check", "/v1/access",
+        "/v1/jobs", "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level", "/stats.json", "/stats.txt",
     )
 } | {
     ("POST", "/v1/transactions"),
     # Sessions are their owner's: others find none.
     ("POST", "/v1/sessions"), ("POST", "/v1/sessions/{id}/renew"), ("DELETE", "/v1/sessions/{id}"),
+    # So are jobs.
+    ("DELETE", "/v1/jobs/{name}"),
 }  # fmt: skip
 READ_METHODS = {
     *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props"),
@@ -52,7 +54,7 @@ READ_METHODS = {
 OTHER_METHODS = {
     *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
     # Scopes and jobs are their owner's: others find none.
-    *(b"forget_keys", b"mark", b"end_jobs", b"jobs"),
+    *(b"forget_keys", b"mark", b"end_jobs", b"jobs", b"begin_epoch", b"finish_epoch"),
     # Sessions are their owner's too.
     *(b"open_session", b"renew_session", b"end_session"),
     # Each of its operations is checked: see `test_a_transaction_touches_only_what_the_token_covers`.
@@ -69,6 +71,8 @@ ARGUMENTS: dict[bytes, list[Any]] = {
     b"forget_keys": [["no such scope"]],
     b"mark": ["no such job", "stream"],
     b"end_jobs": [["no such job"]],
+    b"begin_epoch": ["walk", 0, "run"],
+    b"finish_epoch": ["walk", 0, "run", 0, "0" * 16],
     b"producer": ["p" * 16, 1],
     b"cancel": [1],
     b"open_session": [1],

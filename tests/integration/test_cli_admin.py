@@ -152,6 +152,19 @@ def test_the_life_of_a_queue(admin, queue_name: str) -> None:
     assert admin("queue", "rm", queue_name, "--yes").code == 66
 
 
+def test_jobs_are_listed_and_forgotten(admin, node: NodeProcess, queue_name: str) -> None:
+    with Client(node.rpc) as client:
+        client.begin_epoch(queue_name, 3, "run")
+        client.finish_epoch(queue_name, 3, "run", 0, b"0" * 16)
+    [row] = [row for row in table(admin("job", "ls").out) if row["job"] == queue_name]
+    assert (row["finished_epoch"], row["open_epoch"], row["messages"]) == ("3", "-", "0")
+    refused = admin("job", "rm", queue_name)
+    assert f"would forget job {queue_name}: if it is repeated, its rows are stored again" in refused.one_line_error()
+    assert admin("job", "rm", queue_name, "--yes").code == 0
+    missing = admin("job", "rm", queue_name, "--yes")
+    assert (missing.code, "there is no job" in missing.one_line_error()) == (66, True)
+
+
 def test_subscriptions_are_listed_and_given_back(admin, node: NodeProcess, queue_name: str) -> None:
     missing = admin("subscription", "show", queue_name)
     assert (missing.code, "there is no subscription '" in missing.one_line_error()) == (66, True)

@@ -116,7 +116,7 @@ def test_an_interrupted_import_goes_on_where_it_was(
             left = batches
 
             class Dying:
-                async def push_marked(self, *arguments: Any, **options: Any) -> int:
+                async def push_marked(self, *arguments: Any, **options: Any) -> int | None:
                     nonlocal left
                     left -= 1
                     stored = await client.push_marked(*arguments, **options)

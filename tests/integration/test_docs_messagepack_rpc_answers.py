@@ -97,6 +97,17 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("push_marked", "bad_name"): [QUEUE, [1], {"job": "", "stream": "s", "first": 0}],
     ("push_marked", "bad_request"): [QUEUE, [1], {"job": "j", "stream": "s", "first": -1}],
     ("push_marked", "full"): [FULL, [1], {"job": "j", "stream": "s", "first": 0}],
+    ("push_marked", "epoch_conflict"): [
+        QUEUE,
+        [1],
+        {"job": "j", "stream": "s", "first": 0, "note": "0" * 16, "epoch": 0, "run": "r"},
+    ],
+    ("begin_epoch", "bad_name"): ["", 0, "r"],
+    ("begin_epoch", "bad_request"): ["j", -1, "r"],
+    ("begin_epoch", "epoch_conflict"): ["plain", 0, "r"],
+    ("finish_epoch", "bad_name"): ["", 0, "r", 0, "0" * 16],
+    ("finish_epoch", "bad_request"): ["j", 0, "r", 0, "short"],
+    ("finish_epoch", "epoch_conflict"): ["no such job", 0, "r", 0, "0" * 16],
     ("push_marked", "out_of_sequence"): [QUEUE, [1], {"job": "j", "stream": "s", "first": 7}],
 }
 ELSEWHERE = {("auth", "conflict")}
@@ -114,6 +125,7 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
         connection.call("update_props", EXCLUSIVE, {"exclusive": True})
         connection.call("claim_subscription", CLAIMED)
         connection.call("settle_batches", SETTLED, 1)
+        connection.call("push_marked", QUEUE, [], {"job": "plain", "stream": "s", "first": 0})
         yield connection
 
 

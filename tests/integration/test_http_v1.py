@@ -341,6 +341,20 @@ def test_subscriptions(api: Api, node: NodeProcess, queue_name: str) -> None:
     api.problem(api("DELETE", path), 404, "subscription_not_found")
 
 
+def test_jobs(api: Api, node: NodeProcess, queue_name: str) -> None:
+    path = f"/v1/jobs/{queue_name}"
+    api.problem(api("DELETE", path), 404, "job_not_found")
+    with Client(node.rpc) as client:
+        assert client.begin_epoch(queue_name, 3, "run")
+        client.push_marked(queue_name, ["a"], job=queue_name, stream="s", first=0, note=b"0" * 16, epoch=3, run="run")
+    [shown] = [one for one in api.ok("GET", "/v1/jobs")["jobs"] if one["name"] == queue_name]
+    assert 0 <= shown.pop("idle_s") < 100
+    counted = {"streams": 1, "messages": 1, "note_bytes": 16, "unclaimed": 0}
+    assert shown == {"name": queue_name, "owner": "", "finished_epoch": None, "open_epoch": 3, **counted}
+    assert api("DELETE", path).status == 204
+    api.problem(api("DELETE", path), 404, "job_not_found")
+
+
 def test_properties(api: Api, queue_name: str) -> None:
     target = f"/v1/queues/{queue_name}/properties"
     assert api.ok("GET", target) == {"accum": 0, "retry": 2, "timeout": 30}

@@ -72,7 +72,7 @@ def test_a_writer_s_marks_are_its_own_and_store_each_message_once(tmp_path: Path
         mark = {"job": "load", "stream": "0"}
         first = {**mark, "first": 0, "note": b"ab", "content_types": ["text/plain", None]}
         assert await writer.call("push_marked", "jobs", [b"1", b"2"], first) == (None, 2)
-        assert await writer.call("push_marked", "jobs", [b"1", b"2"], first) == (None, 0)
+        assert await writer.call("push_marked", "jobs", [b"1", b"2"], first) == (None, None)
         error, _ = await writer.call("push_marked", "jobs", [b"9"], {**mark, "first": 9})
         assert code_of(error) == "out_of_sequence"
         assert await thief.call("end_jobs", ["load"]) == (None, 0)
@@ -82,7 +82,7 @@ def test_a_writer_s_marks_are_its_own_and_store_each_message_once(tmp_path: Path
         assert await writer.call("mark", "load", "0") == (None, [2, False, 2, b"ab"])
         assert await writer.call("mark", "load", "unknown") == (None, None)
         assert await writer.call("push_marked", "jobs", [], {**mark, "first": 2, "done": True}) == (None, 0)
-        assert await writer.call("push_marked", "jobs", [b"late"], {**mark, "first": 2}) == (None, 0)
+        assert await writer.call("push_marked", "jobs", [b"late"], {**mark, "first": 2}) == (None, None)
         ((_, [job]), root) = await writer.call("jobs"), await guarded.connect(ADMIN)
         assert (job[b"owner"], job[b"name"], job[b"streams"], job[b"messages"]) == (b"writer", b"load", 1, 2)
         assert (await root.call("end_jobs", ["load"], "writer"))[1] == 1

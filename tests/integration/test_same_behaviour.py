@@ -192,7 +192,7 @@ def test_a_key_stores_once(lmq: Client, queue_name: str) -> None:
 def test_marked_pushes(lmq: Client, queue_name: str) -> None:
     rows = ["row 0", "row 1", "row 2"]
     assert lmq.push_marked(queue_name, rows, job=queue_name, stream="file", first=0) == 3
-    assert lmq.push_marked(queue_name, rows, job=queue_name, stream="file", first=0) == 0
+    assert lmq.push_marked(queue_name, rows, job=queue_name, stream="file", first=0) is None
     mark = lmq.mark(queue_name, "file")
     assert mark is not None
     assert mark.position == 3

@@ -123,9 +123,24 @@ class History:
             [Op.PUSH_TRAITS, queue, self._rows(), owner],
             [Op.PUSH_TRAITS, queue, self._rows(keys=False), owner, pick((b"p3", b"p4")), self.random.randint(1, 9)],
             [Op.PUSH_MARKED, queue, marked, b"job", b"s", self.random.randint(0, 6), b"", pick((False, True)), owner],
-            [Op.END_JOBS, [b"job"], owner],
+            self._in_epochs(owner),
+            self._in_epochs(owner),
+            [Op.END_JOBS, [pick((b"job", b"epochs"))], owner],
             [Op.PUSH_EXISTING, queue, self._rows(), owner],
             [Op.FORGET_KEYS, [b"j"], owner],
+        ]
+        return pick(commands)
+
+    def _in_epochs(self, owner: bytes) -> Command:
+        pick, epoch, run = self.random.choice, self.random.randint(0, 1), self.random.choice((b"r1", b"r2", b"r3"))
+        rows = [pick((b"1", b"2", b"3")) for _ in range(self.random.randint(0, 3))]
+        items, note = [[row, None, []] for row in rows], b"".join(row * 16 for row in rows)
+        push = [Op.PUSH_MARKED, self._queue(), items, b"epochs", pick((b"s", b"t")), self.random.randint(0, 3), note]
+        commands: list[Command] = [
+            [Op.BEGIN_EPOCH, b"epochs", epoch, run, b"0" * 16, owner],
+            [*push, False, owner, epoch, run],
+            [*push, False, owner, epoch, run],
+            [Op.FINISH_EPOCH, b"epochs", epoch, run, self.random.randint(0, 3), b"0" * 16, owner],
         ]
         return pick(commands)
 

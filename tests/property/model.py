@@ -258,14 +258,14 @@ class Model:
         position, complete = self.marks.get((owner, job, stream), (0, False))
         if complete or (items and first + len(items) <= position):
             self.named(name)
-            return 0
+            return []
         if first != position:
             return REFUSED
         self.named(name)
         for content, content_type, headers in items:
             self.push_item(name, content, content_type, headers, None)
         self.marks[owner, job, stream] = (position + len(items), done)
-        return len(items)
+        return [0] * len(items)
 
     def forget_keys(self, scopes: list[bytes]) -> Any:
         for scope in scopes:

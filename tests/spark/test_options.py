@@ -36,7 +36,7 @@ def test_defaults_of_a_streaming_read() -> None:
 
 def test_defaults_of_a_write() -> None:
     options = Write.parse(WRITE)
-    assert (options.queue, options.push_count, options.push_bytes, options.write_id) == (None, 4000, 1 << 20, None)
+    assert (options.queue, options.push_count, options.push_bytes, options.application) == (None, 4000, 1 << 20, None)
 
 
 @pytest.mark.parametrize("operation", [StreamRead, BatchRead, Write])

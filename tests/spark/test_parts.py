@@ -37,10 +37,11 @@ def test_the_offset_of_another_source_is_refused(other: dict[str, object]) -> No
 
 def test_a_digest_tells_values_types_and_headers_apart() -> None:
     rows = [(b"a", None, ()), (b"b", None, ()), (b"a", "b", ()), (b"ba", None, ()), (b"a", "b", [("c", "d")])]
-    digests = {digest(*row) for row in [*rows, (b"a", "b", [("cd", "")]), (b"", None, ()), (b"", "", [("", "")])]}
-    assert len(digests) == len(rows) + 3
-    assert {len(one) for one in digests} == {8}
-    assert digest(*rows[4]) in digests
+    others = [(b"a", "b", [("cd", "")]), (b"", None, ()), (b"", "", [("", "")])]
+    digests = {digest(queue, *row) for queue in ("q", "p") for row in [*rows, *others]}
+    assert len(digests) == 2 * (len(rows) + 3)
+    assert {len(one) for one in digests} == {16}
+    assert digest("q", *rows[4]) in digests
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from lmqcluster import Client, LmqError
 from lmqcluster.client import PushOptions
 from lmqcluster.spark.connecting import Cluster
 from lmqcluster.spark.options import Write
-from lmqcluster.spark.pushing import Pusher, Stream, finish
+from lmqcluster.spark.pushing import Pusher, Run, Stream, finish
 
 from .queues import numbered, pulled
 
@@ -87,11 +87,11 @@ def test_a_job_costs_one_number_and_notes_only_while_it_is_unfinished(servers: s
         return found["streams"], found["messages"], found["note_bytes"]
 
     attempt(servers, queue, queue, numbered(1000), until=500)
-    assert job() == (1, 500, 8 * 500)
+    assert job() == (1, 500, 16 * 500)
     with Pusher(options(servers), queue, 0) as pusher:
         pusher.add(queue, numbered(1000))
     assert pusher.streams == [Stream(queue, f"0/{queue}", 1000)]
-    assert job() == (1, 1000, 8 * 1000)
+    assert job() == (1, 1000, 16 * 1000)
     with Cluster(options(servers).connection) as cluster:
         finish(cluster, queue, pusher.streams)
         assert job() == (1, 1000, 0)
@@ -100,6 +100,62 @@ def test_a_job_costs_one_number_and_notes_only_while_it_is_unfinished(servers: s
         assert client.end_jobs([queue]) == 1
         finish(cluster, queue, pusher.streams)
     assert len(pulled(client, queue)) == 1000
+
+
+def test_a_run_with_other_partitions_stores_what_is_missing(servers: str, client: Client, queue: str) -> None:
+    """Eight tasks of ten rows, of which five ended; then two tasks of forty, and a repetition of the epoch."""
+    rows = [b"%d" % (number // 3) for number in range(80)]
+    stored = 0
+    for index in range(5):
+        with Pusher(options(servers), queue, index, Run(4, "first")) as pusher:
+            pusher.add(queue, rows[index * 10 : index * 10 + 10])
+        stored += pusher.stored
+    digests = 0
+    for index in range(2):
+        with Pusher(options(servers), queue, index, Run(4, "second")) as pusher:
+            pusher.add(queue, rows[::-1][index * 40 : index * 40 + 40])
+        stored, digests = stored + pusher.stored, digests + pusher.digests
+    assert stored == 80
+    total = (digests % (1 << 128)).to_bytes(16, "big")
+    client.finish_epoch(queue, 4, "second", 80, total)
+    with Pusher(options(servers), queue, 0, Run(4, "third")) as pusher:
+        pusher.add(queue, rows)
+    assert (pusher.stored, pusher.rows) == (0, 80)
+    client.finish_epoch(queue, 4, "third", pusher.rows, pusher.digests.to_bytes(16, "big"))
+    with pytest.raises(LmqError, match="finished with 80 rows, and these 79 are not the same"):
+        client.finish_epoch(queue, 4, "third", 79, total)
+    assert sorted(pulled(client, queue)) == sorted(rows)
+    (job,) = [one for one in client.jobs() if one["name"] == queue]
+    assert (job["finished_epoch"], job["open_epoch"], job["messages"], job["note_bytes"]) == (4, None, 80, 0)
+
+
+def test_equal_rows_of_other_queues_are_other_rows(servers: str, client: Client, queue: str) -> None:
+    other = f"{queue}-other"
+    with Pusher(options(servers), queue, 0, Run(0, "first")) as pusher:
+        pusher.add(queue, [b"same"])
+    with Pusher(options(servers), queue, 0, Run(0, "second")) as pusher:
+        pusher.add(other, [b"same"])
+    with pytest.raises(LmqError, match="all attempts together have stored 2"):
+        client.finish_epoch(queue, 0, "second", pusher.rows, pusher.digests.to_bytes(16, "big"))
+    assert [pulled(client, one) for one in (queue, other)] == [[b"same"]] * 2
+
+
+def test_a_task_of_an_earlier_run_stores_nothing_more(servers: str, client: Client, queue: str) -> None:
+    rows = numbered(3 * REQUEST)
+
+    def outlive_the_run() -> None:
+        with Pusher(options(servers), queue, 0, Run(0, "first")) as old:
+            old.add(queue, rows[:REQUEST])
+            old._wait()
+            with Pusher(options(servers), queue, 0, Run(0, "second")) as pusher:
+                pusher.add(queue, rows)
+            old.add(queue, rows[REQUEST:])
+
+    with pytest.raises(LmqError, match="another run has taken over"):
+        outlive_the_run()
+    with pytest.raises(LmqError, match="another run of epoch 0 has taken over"):
+        Pusher(options(servers), queue, 0, Run(0, "first"))
+    assert pulled(client, queue) == rows
 
 
 def test_an_attempt_whose_input_is_cut_short_does_not_end_the_stream(servers: str, client: Client, queue: str) -> None:

@@ -110,11 +110,18 @@ def test_columns_and_options_say_how_rows_are_delivered(
     assert client.count_labelled(queue, "all") == 1
 
 
-def test_the_same_write_id_stores_nothing_twice(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
-    for _ in range(2):
-        write(numbers(spark, 100), servers, queue=queue, **{"lmq.writeId": f"{queue}-1"})
+def epoch_of(application: str, number: int) -> dict[str, str]:
+    """The options that name a write."""
+    return {"lmq.application": application, "lmq.epoch": str(number)}
+
+
+def test_the_same_epoch_stores_nothing_twice(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
+    for partitions in (2, 5, 1):
+        write(numbers(spark, 100).repartition(partitions), servers, queue=queue, **epoch_of(queue, 1))
     assert sorted(pulled(client, queue)) == numbered(100)
-    write(numbers(spark, 100), servers, queue=queue, **{"lmq.writeId": f"{queue}-2"})
+    with pytest.raises(PySparkException, match="epoch 1 is finished with 100 rows, and these 101 are not the same"):
+        write(numbers(spark, 101), servers, queue=queue, **epoch_of(queue, 1))
+    write(numbers(spark, 100), servers, queue=queue, **epoch_of(queue, 2))
     assert sorted(pulled(client, queue)) == numbered(100)
 
 
@@ -221,7 +228,7 @@ def jobs_of(client: Client, stem: str) -> dict[str, int]:
     return {job["name"]: job["messages"] for job in client.jobs() if job["name"].startswith(stem)}
 
 
-def test_a_micro_batch_is_remembered_until_the_next_one_is_committed(
+def test_a_query_leaves_one_job_of_constant_size(
     spark: SparkSession, servers: str, client: Client, queue: str, tmp_path: Path
 ) -> None:
     folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
@@ -230,7 +237,8 @@ def test_a_micro_batch_is_remembered_until_the_next_one_is_committed(
         (folder / f"{name}.txt").write_bytes(b"\n".join(numbered(100)[start : start + 60]))
         _run(_stream(spark, folder), servers, queue, checkpoint)
     query_id = json.loads((checkpoint / "metadata").read_text())["id"]
-    assert jobs_of(client, f"spark/stream/{query_id}") == {f"spark/stream/{query_id}/1": 40}
+    (job,) = [job for job in client.jobs() if job["name"] == f"spark/stream/{query_id}"]
+    assert (job["finished_epoch"], job["messages"], job["streams"], job["note_bytes"]) == (1, 40, 0, 0)
 
 
 def test_a_batch_write_is_remembered_to_its_end_unless_it_has_a_name(
@@ -244,8 +252,8 @@ def test_a_batch_write_is_remembered_to_its_end_unless_it_has_a_name(
             queue=queue,
         )
     assert jobs_of(client, "spark/batch/") == {}
-    write(numbers(spark, 10), servers, queue=queue, **{"lmq.writeId": queue})
-    assert jobs_of(client, f"spark/write/{queue}") == {f"spark/write/{queue}": 10}
+    write(numbers(spark, 10), servers, queue=queue, **epoch_of(queue, 0))
+    assert jobs_of(client, f"spark/application/{queue}") == {f"spark/application/{queue}": 10}
 
 
 def test_an_empty_idempotency_key_is_refused(spark: SparkSession, servers: str, queue: str) -> None:
@@ -259,7 +267,7 @@ def test_foreach_batch_can_name_its_writes(
 ) -> None:
     def twice(rows: DataFrame, epoch: int) -> None:
         for _ in range(2):
-            write(rows, servers, queue=queue, **{"lmq.writeId": f"{queue}-{epoch}"})
+            write(rows, servers, queue=queue, **epoch_of(queue, epoch))
 
     folder = tmp_path / "in"
     folder.mkdir()

@@ -235,7 +235,9 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
     if op == Op.PUSH:
         _note(offered, command[QUEUE], command[CONTENTS], result)
     elif op == Op.PUSH_MARKED:
-        _note(offered, command[QUEUE], [item[0] for item in command[ROWS]], [0] * result)
+        # None comes again, or those that an earlier run has stored are among them.
+        bodies = [item[0] for item, flag in zip(command[ROWS], result, strict=False) if flag < PushFlag.REPLAYED]
+        _note(offered, command[QUEUE], bodies, [PushFlag.STORED] * len(bodies))
     elif op == Op.PUSH_ITEMS:
         _note(offered, command[QUEUE], [item[0] for item in command[ROWS]], result)
     elif op in _RICH_PUSHES:

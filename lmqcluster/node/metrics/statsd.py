@@ -68,13 +68,11 @@ class StatsdSender:
             op = command[OP]
             if not result:
                 continue
-            if op in _PUSHES:
+            if op in _PUSHES or op == Op.PUSH_MARKED:
                 self._pushed[command[QUEUE]] += sum(flag < PushFlag.REPLAYED for flag in result)
             elif op in _RICH_PUSHES:
                 if not isinstance(result, Waits):
                     self._count_pushes(command[QUEUE], result)
-            elif op == Op.PUSH_MARKED:
-                self._pushed[command[QUEUE]] += result
             elif op in COPIES:
                 self._pushed.update(name for name, flag in result if flag < PushFlag.REPLAYED)
             elif op in PULLS:

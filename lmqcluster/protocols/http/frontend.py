@@ -18,6 +18,7 @@ from .server.reply import Reply
 from .server.routing import Router
 from .v1.clients import ClientRoutes
 from .v1.cluster import ClusterRoutes
+from .v1.jobs import JobRoutes
 from .v1.log_level import LogLevelRoute
 from .v1.operations import QueueOperationRoutes
 from .v1.overview import OverviewRoutes
@@ -52,6 +53,7 @@ class HttpFrontEnd(HttpPort):
         TransactionRoutes(node).add_to(self.router)
         SessionRoutes(node, self._waits).add_to(self.router)
         SubscriptionRoutes(node).add_to(self.router)
+        JobRoutes(node).add_to(self.router)
         ClusterRoutes(node).add_to(self.router)
         OpenapiRoute().add_to(self.router)
         TokenRoutes(node).add_to(self.router)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...node.queues.due_times import DueTimes
-from ...node.queues.jobs import Jobs, Stream
+from ...node.queues.jobs import Jobs, Run, Stream
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import PUSH_COUNT_MAX
@@ -19,7 +19,9 @@ __all__ = ["JOB_METHODS"]
 
 Arguments = list[Any]
 _Method = Callable[[Jobs, Connection, Arguments], Coroutine[Any, Any, Any]]
-_OPTIONS = frozenset((b"job", b"stream", b"first", b"note", b"done", b"content_types", b"headers", b"options"))
+_OPTIONS = frozenset(
+    (b"job", b"stream", b"first", b"note", b"done", b"epoch", b"run", b"content_types", b"headers", b"options")
+)
 
 
 def _slow(method: _Method, *, large: bool = False) -> Handler:
@@ -29,8 +31,8 @@ def _slow(method: _Method, *, large: bool = False) -> Handler:
     return handler
 
 
-async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments) -> int:
-    """``push_marked(queue, [content], {job, stream, first[, note, done, content_types, headers, options]}) -> how many``."""
+async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments) -> int | None:
+    """``push_marked(queue, [content], {job, stream, first[, note, done, epoch, run, ...]}) -> how many, or nil if passed``."""
     arity(arguments, 3, 3)
     queue, contents, options = text(arguments[0]), arguments[1], arguments[2]
     if type(contents) is not list:
@@ -48,7 +50,30 @@ async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments)
     ]
     _add_options(rows, options.get(b"options"), connection.service.due_times)
     stream = Stream(text(options[b"job"]), text(options[b"stream"]), connection.known_principal().owner)
-    return await jobs.push(queue, rows, stream, first, note=text(options.get(b"note", b"")), done=done)
+    run = _run(options.get(b"epoch"), options.get(b"run")) if options.keys() & {b"epoch", b"run"} else None
+    return await jobs.push(queue, rows, stream, first, note=text(options.get(b"note", b"")), done=done, run=run)
+
+
+async def _begin_epoch(jobs: Jobs, connection: Connection, arguments: Arguments) -> bool:
+    """``begin_epoch(job, epoch, run) -> true, or false if the epoch is finished``."""
+    arity(arguments, 3, 3)
+    job, epoch, run = arguments
+    return await jobs.begin(text(job), _run(epoch, run), connection.known_principal().owner)
+
+
+async def _finish_epoch(jobs: Jobs, connection: Connection, arguments: Arguments) -> None:
+    """``finish_epoch(job, epoch, run, rows, sum of their digests) -> nil``."""
+    arity(arguments, 5, 5)
+    job, epoch, run, rows, digest = arguments
+    if type(rows) is not int:
+        raise LmqError("bad_arguments", "the number of rows must be an integer")
+    await jobs.finish(text(job), _run(epoch, run), rows, text(digest), connection.known_principal().owner)
+
+
+def _run(epoch: object, name: object) -> Run:
+    if type(epoch) is not int:
+        raise LmqError("bad_arguments", "an epoch must be an integer")
+    return Run(epoch, text(name))
 
 
 async def _mark(jobs: Jobs, connection: Connection, arguments: Arguments) -> list[Any] | None:
@@ -73,7 +98,10 @@ async def _end_jobs(jobs: Jobs, connection: Connection, arguments: Arguments) ->
 
 
 async def _jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> list[dict[str, Any]]:
-    """``jobs() -> [{owner, name, streams, messages, note_bytes, idle_s}]``: one's own; all for who may do everything."""
+    """``jobs() -> [{owner, name, streams, messages, note_bytes, idle_s, finished_epoch, open_epoch, unclaimed}]``: one's own.
+
+    Everybody's for a token that may do everything.
+    """
     arity(arguments, 0, 0)
     principal = connection.known_principal()
     return [asdict(one) for one in await jobs.show(None if principal.is_root else principal.owner, connection.client())]
@@ -92,6 +120,8 @@ def _add_options(rows: list[list[Any]], value: object, due_times: DueTimes) -> N
 
 JOB_METHODS: dict[bytes, Handler] = {
     b"push_marked": _slow(_push_marked),
+    b"begin_epoch": _slow(_begin_epoch),
+    b"finish_epoch": _slow(_finish_epoch),
     b"mark": _slow(_mark, large=True),
     b"end_jobs": _slow(_end_jobs),
     b"jobs": _slow(_jobs, large=True),

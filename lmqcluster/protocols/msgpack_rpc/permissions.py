@@ -54,6 +54,8 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     # Scopes and jobs are their owner's; what may be written is checked with each push.
     b"forget_keys": Permission(Role.WRITE, Scope.ANYTHING),
     b"push_marked": USE,
+    b"begin_epoch": Permission(Role.WRITE, Scope.ANYTHING),
+    b"finish_epoch": Permission(Role.WRITE, Scope.ANYTHING),
     b"mark": Permission(Role.WRITE, Scope.ANYTHING),
     b"end_jobs": Permission(Role.WRITE, Scope.ANYTHING),
     b"jobs": LOOK,

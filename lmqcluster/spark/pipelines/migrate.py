@@ -1,9 +1,9 @@
-"""Queues from one cluster to another: a streaming query that reads under batch leases and writes every micro-batch as a job.
+"""Queues from one cluster to another: a streaming query that reads under batch leases and writes micro-batches as epochs.
 
 A message is removed from the source only after it is stored at the target, so none is lost whatever is killed. What was under way
-is taken up when the query is restarted, under the same job (query and micro-batch), so none is doubled as long as the
-target remembers the job: `REMEMBERED_S`. A restart that comes later is refused, unless `MigrateSettings.accept_doubles` says that
-the micro-batch in question may come twice.
+is taken up when the query is restarted, as the same epoch of the same application: none is doubled as long as the target
+remembers it, see `REMEMBERED_S`. A restart that comes later is refused, unless `MigrateSettings.accept_doubles` says that the
+micro-batch in question may come twice.
 
 Names of queues, bodies, content types, headers, priorities, groups, labels and their order by queue stay; a compound message
 arrives as the list of its contents. Messages that others hold under lease are moved when they come back to their queue.
@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..jobs import end_job
 from .access import Access
 from .checkpoint import interrupted, query_id
 from .failures import BAD_DATA, PipelineError
@@ -32,7 +31,6 @@ __all__ = ["REMEMBERED_S", "MigrateSettings", "migrate"]
 REMEMBERED_S: Final = 30 * 86_400.0
 """How long a cluster remembers a job that is not used, in seconds."""
 _TASKS: Final = 8
-"""Part of what is remembered, as tasks are numbered: a restarted query must not have another number of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,24 +77,17 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
 
 
 class _Writes:
-    """The micro-batches of one run, each of which is a job at the target."""
+    """The micro-batches of one run, each of which is an epoch at the target."""
 
     def __init__(self, settings: MigrateSettings) -> None:
         self._settings = settings
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """Store one micro-batch, or what an earlier attempt has left of it; the one before it is done for good."""
-        query = query_id(batch)
-        _write(batch, self._settings, _write_id(query, number))
-        if number:
-            end_job(self._settings.target.options(), _write_id(query, number - 1))
+        """Store one micro-batch, or what an earlier attempt has left of it."""
+        _write(batch, self._settings, number)
 
 
-def _write_id(query: str, number: int) -> str:
-    return f"migrate/{query}/{number}"
-
-
-def _write(batch: DataFrame, settings: MigrateSettings, write_id: str) -> None:
+def _write(batch: DataFrame, settings: MigrateSettings, epoch: int) -> None:
     queue = F.concat(F.lit(settings.queue_prefix), F.col("queue"))
     priority = F.when(F.col("priority") != 0, F.col("priority")).alias("priority")
     messages = batch.select(
@@ -105,7 +96,7 @@ def _write(batch: DataFrame, settings: MigrateSettings, write_id: str) -> None:
     # One task for each queue keeps its order.
     in_order = messages.repartition(_TASKS, "queue").sortWithinPartitions("queue", "offset")
     writer = in_order.write.format("lmq").mode("append").options(**settings.target.options())
-    writer.option("lmq.writeId", write_id).save()
+    writer.option("lmq.application", f"migrate/{query_id(batch)}").option("lmq.epoch", epoch).save()
 
 
 def _check_in_time(spark: SparkSession, checkpoint: str) -> None:

@@ -1,8 +1,7 @@
 """Files into queues: each row of Parquet, CSV, TSV or JSON lines becomes one message.
 
-A repetition under the same name stores only what is missing, for as long as the cluster remembers the job (30 days): the rows of
-a queue go to one task (with `ReplaySettings.ordered` false: equal rows do), whose number follows from the queue. So neither the
-names of the files nor how Spark cuts them matters. Without a name of its own a replay is called after its settings, its
+A repetition under the same name stores only what is missing, for as long as the cluster remembers the job (30 days). Neither the
+names of the files nor how Spark divides them matters. Without a name of its own a replay is called after its settings, its
 files, their sizes and when they were last written. Ordered, the rows of a queue are pushed in the order of their files' names and
 of the rows in them, or in that of a column.
 
@@ -35,7 +34,6 @@ from .storage import Storage, StoredFile
 __all__ = ["ReplaySettings", "Replayed", "replay"]
 
 _TASKS: Final = 32
-"""Part of what is remembered, as tasks are numbered: to change it makes repetitions across the change store rows twice."""
 _UNREADABLE: Final = "_unreadable"
 _LINE: Final = "_line"
 _PLACE: Final = ("_file", "_block", "_number")
@@ -90,7 +88,7 @@ class ReplaySettings:
     skip_bad: bool = False
     name: str | None = None
 
-    def write_id(self, files: Sequence[StoredFile]) -> str:
+    def application(self, files: Sequence[StoredFile]) -> str:
         """The name under which the rows are written."""
         what: list[object] = [self.name]
         if self.name is None:
@@ -108,7 +106,7 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     """
     register(spark)
     found = _rows(spark, settings)
-    write_id = settings.write_id(_files(spark, found))
+    application = settings.application(_files(spark, found))
     counted = Observation("replay")
     is_bad = F.col("problem").isNotNull()
     rows = found.observe(counted, F.count(F.lit(1)).alias("rows"), F.count_if(is_bad).alias("bad"))
@@ -119,17 +117,17 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     else:
         rows = rows.repartition(_TASKS, "queue", "value", "content_type")
     access = settings.access.options()
-    before = stored_rows(access, write_id)
+    before = stored_rows(access, application)
     writer = rows.select("queue", "value", "content_type").write.format("lmq").mode("append").options(**access)
     try:
-        writer.option("lmq.writeId", write_id).save()
+        writer.option("lmq.application", application).option("lmq.epoch", 0).save()
     except PySparkException as exc:
         bad_row = _bad_row(spark, settings, str(exc))
         if bad_row is None:
             raise
         raise bad_row from exc
     bad = int(counted.get["bad"])
-    return Replayed(int(counted.get["rows"]) - bad, stored_rows(access, write_id) - before, bad)
+    return Replayed(int(counted.get["rows"]) - bad, stored_rows(access, application) - before, bad)
 
 
 def _rows(spark: SparkSession, settings: ReplaySettings) -> DataFrame:

@@ -30,7 +30,8 @@ def _write(
     owner: bytes = b"a",
 ) -> Any:
     rows = [[content, None, []] for content in contents]
-    return driver.batch([Op.PUSH_MARKED, Q, rows, b"job", stream, first, note, done, owner])[0]
+    result = driver.batch([Op.PUSH_MARKED, Q, rows, b"job", stream, first, note, done, owner])[0]
+    return len(result) if isinstance(result, list) else result
 
 
 def _mark(driver: Driver, stream: bytes = b"s", owner: bytes = b"a") -> tuple[int, bool, bytes] | None:
@@ -131,7 +132,7 @@ def test_messages_may_carry_traits_from_version_3_on() -> None:
     command = [Op.PUSH_MARKED, Q, rows, b"job", b"s", 0, b"", False, b"a"]
     assert isinstance(Driver(version=2).batch(command)[0], Fault)
     driver = Driver(version=3)
-    assert driver.batch(command, command) == [3, 0]
+    assert driver.batch(command, command) == [[0, 0, 0], []]
     assert driver.drain(Q) == [b"first", b"plain", b"late"]
 
 

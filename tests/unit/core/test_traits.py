@@ -260,7 +260,7 @@ def test_a_writer_stores_all_or_none(driver: Driver) -> None:
     rows = [[b"%d" % index, None, []] for index in range(3)]
     assert refusal(driver, Op.PUSH_MARKED, Q, rows, b"job", b"stream", 0, b"", False, b"") == "full"
     assert driver.size(Q) == 0
-    assert driver.do(Op.PUSH_MARKED, Q, rows[:2], b"job", b"stream", 0, b"", False, b"") == 2
+    assert driver.do(Op.PUSH_MARKED, Q, rows[:2], b"job", b"stream", 0, b"", False, b"") == [0, 0]
     assert refusal(driver, Op.PUSH_MARKED, Q, rows[2:], b"job", b"stream", 2, b"", False, b"") == "full"
 
 

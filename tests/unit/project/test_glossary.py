@@ -27,8 +27,8 @@ ELSEWHERE = {
 # Where the words are those of other systems, whose names are translated there.
 FOREIGN = {"integrations", "memcache", "text", "thrift", "kestrel", "queued", "spark"}
 ORDINARY = {
-    "abandon", "all", "any", "api", "by", "cancel", "claim", "clear", "create", "defaults", "delete", "digest",
-    "discard", "each", "end", "endpoints", "existing", "first", "for", "forget", "found", "from", "give", "in",
+    "abandon", "all", "any", "api", "begin", "by", "cancel", "claim", "clear", "create", "defaults", "delete", "digest",
+    "discard", "each", "end", "endpoints", "existing", "finish", "first", "for", "forget", "found", "from", "give", "in",
     "indexed", "items", "jobs", "keys", "leave", "move", "open", "or", "out", "poll", "refused", "renew", "report",
     "reserve", "salt", "set", "throttle", "total", "trait", "transaction", "update", "upgrade", "wait", "withdraw",
     "max", "age", "size", "old", "when", "full", "to", "queue", "backoff", "destination", "fanout", "only", "on",

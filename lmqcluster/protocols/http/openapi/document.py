@@ -10,7 +10,7 @@ from ....wire.errors import ERRORS, Outcome
 from .lmq import LMQ_PATHS
 from .overview import OVERVIEW_SCHEMAS
 from .parts import NAME, PAGE, Json, operation, query
-from .queues import queue_paths, subscription_paths
+from .queues import job_paths, queue_paths, subscription_paths
 from .schemas import SCHEMAS
 from .sessions import SESSION_SCHEMAS, session_paths
 from .tokens import SECURITY_SCHEMES, TOKEN_PATHS, TOKEN_SCHEMAS
@@ -44,6 +44,7 @@ def build() -> Json:
         "paths": {
             **queue_paths(),
             **subscription_paths(),
+            **job_paths(),
             **session_paths(),
             **_cluster_paths(),
             **TOKEN_PATHS,

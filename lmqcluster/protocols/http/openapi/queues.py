@@ -9,7 +9,7 @@ from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..v1.rendering import QUEUE_FIELDS
 from .parts import NAME, Json, operation, query
 
-__all__ = ["queue_paths", "subscription_paths"]
+__all__ = ["job_paths", "queue_paths", "subscription_paths"]
 
 _KEY: Final[Json] = {
     "name": "Idempotency-Key",
@@ -167,5 +167,23 @@ def subscription_paths() -> Json:
         f"{one}/abandon": {
             "parameters": [name],
             "post": operation("abandonBatches", abandon, None, not_found=True),
+        },
+    }
+
+
+def job_paths() -> Json:
+    """What can be done with writers' jobs."""
+    owner = "The token that the job belongs to, for who may do everything; default one's own."
+    return {
+        "/v1/jobs": {"get": operation("listJobs", "What writers that store exactly once have left", "Jobs")},
+        "/v1/jobs/{name}": {
+            "parameters": [{**NAME, "description": "Name of a job."}],
+            "delete": operation(
+                "deleteJob",
+                "Forget a job: a repetition of its writes stores their rows again",
+                None,
+                not_found=True,
+                parameters=[query("owner", owner, {"type": "string"})],
+            ),
         },
     }

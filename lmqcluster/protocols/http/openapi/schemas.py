@@ -298,6 +298,20 @@ SCHEMAS: Final[dict[str, Json]] = {
             ),
         }
     ),
+    "Job": _object(
+        {
+            "owner": {**_ref("Content"), "description": "Token that it belongs to; empty without tokens."},
+            "name": _ref("Content"),
+            "streams": _COUNT,
+            "messages": {**_COUNT, "description": "Stored in its streams, or in its open or last finished epoch."},
+            "note_bytes": _COUNT,
+            "idle_s": {"type": "number", "minimum": 0, "description": "Seconds since the last use."},
+            "finished_epoch": {"type": ["integer", "null"], "description": "The last one; null if there is none."},
+            "open_epoch": {"type": ["integer", "null"], "description": "The one being written; null if there is none."},
+            "unclaimed": {**_COUNT, "description": "Stored by earlier runs, and not come to by the present one."},
+        }
+    ),
+    "Jobs": _object({"jobs": _list(_ref("Job"))}),
     "Subscriptions": _object({"subscriptions": _list(_ref("Subscription"))}),
     "Node": _object(
         {

@@ -69,6 +69,9 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/v1/subscriptions": {"GET": LOOK},
     _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION, "DELETE": USE_SUBSCRIPTION},
     f"{_SUBSCRIPTION}/abandon": {"POST": USE_SUBSCRIPTION},
+    # Jobs are their owner's.
+    "/v1/jobs": {"GET": LOOK},
+    "/v1/jobs/{name}": {"DELETE": Permission(Role.WRITE, Scope.ANYTHING)},
     # the cluster
     "/v1/overview": {"GET": LOOK},
     "/v1/cluster": {"GET": LOOK},
