@@ -208,6 +208,7 @@ def test_an_older_checkpoint(spark: SparkSession, servers: str, client: Client, 
 def test_an_application_is_not_for_streams(spark: SparkSession, servers: str, queue: str, tmp_path: Path) -> None:
     """A job with a new checkpoint counts from 0 again, which must not pass for a repetition."""
     (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.txt").write_bytes(b"a row")
     rows = spark.readStream.text(str(tmp_path / "in"))
     with pytest.raises(PySparkException, match="is for batch writes: a streaming write goes by the id of its query"):
         stream(rows, servers, queue, tmp_path / "c", **{"lmq.application": "daily", "lmq.epoch": "0"})
