@@ -64,6 +64,7 @@ def _thresholds(
 @_thresholds("memory", "N % or more of memory_bytes_max is used", warning=80, critical=95)
 @_thresholds("disk", "N % or more of the disk is used", warning=85, critical=95)
 @_thresholds("disk-limit", "N % or more of disk_bytes_max is used", warning=80, critical=95)
+@_thresholds("quota", "N % or more of a quota of a token is used", warning=80, critical=95)
 @target_options
 def check_cluster(target: Target, **limits: float | None) -> int:
     """Check the cluster as this node sees it, and the node's own memory and disk.
@@ -90,12 +91,12 @@ def _cluster_findings(checks: Mapping[str, Any], limits: Thresholds) -> Iterator
     yield graded("memory", round(used, 1), memory["detail"], _limits(limits, "memory"), unit="%")
     full = 100 - 100 * disk["figures"]["free_bytes"] / disk["figures"]["total_bytes"]
     yield graded("disk", round(full, 1), disk["detail"], _limits(limits, "disk"), unit="%")
-    kept = checks.get("disk limit")
-    # A node of an older program does not tell it.
-    if kept is not None:
-        used, most = kept["figures"]["used_bytes"], kept["figures"]["max_bytes"]
-        share = 100 * used / most if most else 100.0
-        yield graded("disk_limit", round(share, 1), kept["detail"], _limits(limits, "disk_limit"), unit="%")
+    kept, quota = checks["disk limit"], checks["quota"]
+    used, most = kept["figures"]["used_bytes"], kept["figures"]["max_bytes"]
+    share = 100 * used / most if most else 100.0
+    yield graded("disk_limit", round(share, 1), kept["detail"], _limits(limits, "disk_limit"), unit="%")
+    share = 100 * quota["figures"]["used"] / quota["figures"]["max"]
+    yield graded("quota", round(share, 1), quota["detail"], _limits(limits, "quota"), unit="%")
 
 
 @check.command(

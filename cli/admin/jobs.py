@@ -33,7 +33,10 @@ def _names(api: Api, _incomplete: str) -> list[object]:
 
 @click.group(cls=AliasGroup)
 def job() -> None:
-    """List the jobs of writers that store exactly once, such as Spark's, and forget them."""
+    """List the jobs of writers that store exactly once, and forget them.
+
+    Spark's writes are such jobs.
+    """
 
 
 @job.command("ls")

@@ -48,7 +48,7 @@ cli.add_section(
             "admin.definitions",
             "Export and import default properties, properties and bindings of queues, and tokens.",
         ),
-        Deferred("job", "admin.jobs", "List what exactly-once writers have left, and forget it."),
+        Deferred("job", "admin.jobs", "List the jobs of writers that store exactly once, and forget them."),
         Deferred("subscription", "admin.subscriptions", "List batch leases, and give them back."),
         Deferred(
             "client",

@@ -72,6 +72,11 @@ class Quotas:
         """How much all owners have together."""
         return self._totals[kind]
 
+    def fullest(self) -> tuple[Kind, bytes, int]:
+        """Return the kind and the owner who has the largest share of the quota of that kind, and how much that is."""
+        used = ((kind, owner, count) for kind, owners in self._used.items() for owner, count in owners.items())
+        return max(used, key=lambda one: one[2] / self.LIMITS[one[0]], default=(Kind.QUEUES, b"", 0))
+
     def check(self, kind: Kind, owner: bytes, count: int = 1) -> None:
         """Refuse what would exceed the owner's quota. A command checks before it changes anything.
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from ..core.quotas import Quotas
 from ..replication.status import ReplicaStatus
 from .config import NodeConfig
 from .disk_budget import DiskBudget
@@ -16,6 +17,7 @@ __all__ = ["Check", "run_checks"]
 DISK_FREE_BYTES_MIN = 1 << 30
 DISK_FREE_SHARE_MIN = 0.05
 MEMORY_SHARE_MAX = 0.8
+QUOTA_SHARE_MAX = 0.8
 LAG_MAX = 1000
 _MIB, _GIB = 1 << 20, 1 << 30
 
@@ -30,13 +32,21 @@ class Check(NamedTuple):
 
 
 def run_checks(
-    status: ReplicaStatus, config: NodeConfig, stored_bytes: int, budget: DiskBudget
+    status: ReplicaStatus,
+    config: NodeConfig,
+    stored_bytes: int,
+    budget: DiskBudget,
+    quotas: Quotas,
+    *,
+    names_owners: bool,
 ) -> tuple[list[Check], bool]:
     """All checks of this node and of the cluster as it sees it, and whether the others could go on without this node.
 
     Args:
         stored_bytes: what the stored messages take in memory.
         budget: what the node keeps on its disk.
+        quotas: what each client has of what is limited for it.
+        names_owners: whether the client may know the names of tokens.
     """
     stop = _stop(status)
     return [
@@ -46,6 +56,7 @@ def run_checks(
         _disk(config.data_dir),
         _kept(budget),
         _memory(stored_bytes, config.memory_bytes_max),
+        _quota(quotas, names_owners=names_owners),
         _snapshot(status),
         stop,
     ], stop.ok
@@ -104,6 +115,16 @@ def _kept(budget: DiskBudget) -> Check:
 def _memory(used: int, limit: int) -> Check:
     text = f"messages take {_size(used)} of {_size(limit)}"
     return Check("memory", used <= MEMORY_SHARE_MAX * limit, text, {"used_bytes": used, "max_bytes": limit})
+
+
+def _quota(quotas: Quotas, *, names_owners: bool) -> Check:
+    kind, owner, used = quotas.fullest()
+    limit = quotas.LIMITS[kind]
+    holder = "clients without a token have" if not owner else "a token has"
+    if owner and names_owners:
+        holder = f"token {owner.decode(errors='backslashreplace')} has"
+    text = f"{holder} {100 * used / limit:.0f} % of its {kind.value}, {used:,} of {limit:,}, the largest share"
+    return Check("quota", used <= QUOTA_SHARE_MAX * limit, text, {"used": used, "max": limit})
 
 
 def _size(size_bytes: int) -> str:

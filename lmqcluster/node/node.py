@@ -488,9 +488,16 @@ class Node:
         """The cluster as this node sees it."""
         return standing.cluster_status(self.replica.status(), self.version)
 
-    def run_checks(self) -> tuple[list[Check], bool]:
+    def run_checks(self, *, names_owners: bool) -> tuple[list[Check], bool]:
         """What an operator asks before touching anything; and whether the others could go on without this node."""
-        return run_checks(self.replica.status(), self.config, self.service.stored_bytes, self.disk)
+        return run_checks(
+            self.replica.status(),
+            self.config,
+            self.service.stored_bytes,
+            self.disk,
+            self.replica.machine.quotas,
+            names_owners=names_owners,
+        )
 
     def _figures(self) -> dict[str, Any]:
         """How this node is, for the overview of the cluster."""

@@ -96,7 +96,17 @@ def test_check_of_a_cluster_that_is_well_and_of_one_that_is_not(cluster: Cluster
         assert "PROBLEM" not in result.out
         checks, safe = findings(node)
         assert safe
-        assert set(checks) >= {"leader", "members", "lag", "disk", "disk limit", "memory", "durability", "safe to stop"}
+        assert set(checks) >= {
+            "leader",
+            "members",
+            "lag",
+            "disk",
+            "disk limit",
+            "memory",
+            "quota",
+            "durability",
+            "safe to stop",
+        }
         assert checks["leader"][1] == f"{cluster.leader().name} leads"
     gone, stays = cluster.followers()
     gone.kill()

@@ -217,10 +217,11 @@ def test_an_application_is_not_for_streams(spark: SparkSession, servers: str, qu
 def test_rows_that_differ_when_they_are_repeated_fail_the_write(
     spark: SparkSession, servers: str, client: Client, queue: str, breakdown: Breakdown
 ) -> None:
-    rows = spark.range(ROWS).repartition(2).select(f.rpad(f.uuid(), WIDTH, ".").alias("value"))
     options = {"lmq.servers": servers, "queue": queue, "lmq.application": queue, "lmq.epoch": "0", **SMALL}
 
     def write() -> None:
+        # Each has a seed of its own.
+        rows = spark.range(ROWS).repartition(2).select(f.rpad(f.uuid(), WIDTH, ".").alias("value"))
         breakdown(rows).write.format("lmq").mode("append").options(**options).save()
 
     with pytest.raises(PySparkException, match="this task breaks down"):

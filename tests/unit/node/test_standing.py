@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.node.config import NodeConfig
 from lmqcluster.node.disk_budget import DiskBudget
 from lmqcluster.node.health_checks import run_checks
@@ -162,10 +163,12 @@ def test_a_node_in_no_cluster_says_why() -> None:
 def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     config = NodeConfig(name="n", data_dir=tmp_path, memory_bytes_max=100_000_000)
 
+    quotas = Quotas()
+
     def checks(status: ReplicaStatus, stored_bytes: int = 0, kept_bytes: int = 0) -> dict[str, tuple[bool, str]]:
         budget = DiskBudget(tmp_path, 100 << 20)
         budget.look(kept_bytes)
-        found, safe_to_stop = run_checks(status, config, stored_bytes, budget)
+        found, safe_to_stop = run_checks(status, config, stored_bytes, budget, quotas, names_owners=True)
         shown = {one.name: (one.ok, one.detail) for one in found}
         assert shown["safe to stop"][0] == safe_to_stop
         return shown
@@ -175,6 +178,11 @@ def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     assert checks(WELL, 0, 80 << 20)["disk limit"] == (True, "snapshots and pages take 80 MiB, 100 MiB are allowed")
     assert not checks(WELL, 0, 81 << 20)["disk limit"][0]
     assert "pushes are refused" in checks(WELL, 0, 101 << 20)["disk limit"][1]
+    quotas.take(Kind.SUBSCRIPTIONS, b"spark", 1_601)
+    assert checks(WELL)["quota"] == (
+        False,
+        "token spark has 80 % of its subscriptions, 1,601 of 2,000, the largest share",
+    )
     lone = checks(replace(WELL, connected=frozenset({"b"})))
     assert lone["members"] == (False, "not reachable or not up to date: n-c")
     assert lone["safe to stop"][0] is False
