@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if state == "live":
                 slices += self._slices(batch.subscription, epoch, known.batches[epoch].count)
             else:
-                self._lose(lease_lost(batch.subscription, epoch, f"it is {state}"))
+                self._lose(_unreadable(batch.subscription, epoch, state))
                 self._skipped.add(epoch)
         return slices
 
@@ -223,6 +223,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if done.epoch <= self._settled:
             return
         known = self._driver.known(done.subscription)
+        if known.settled > done.epoch:
+            self._lose(_settled_elsewhere(done.subscription, done.epoch + 1, known.settled))
+        for epoch in done.epochs:
+            if known.state(epoch) == "unknown":
+                self._lose(_unknown(done.subscription, epoch))
         # Looked for before settling, which forgets them: the query fails again when it is restarted without a change.
         expired = {epoch for epoch in done.epochs if known.state(epoch) == "expired"} - self._skipped
         for epoch in sorted(expired):
@@ -309,6 +314,22 @@ def _readable(backlog: Backlog, *, if_unknown: int) -> int:
     return backlog.messages or (0 if backlog.oldest_due_us is None else if_unknown)
 
 
+def _unreadable(subscription: str, epoch: int, state: str) -> DataLossError:
+    """Return the error for a planned batch that cannot be read."""
+    if state == "settled":
+        return _settled_elsewhere(subscription, epoch, epoch)
+    return _unknown(subscription, epoch) if state == "unknown" else lease_lost(subscription, epoch, f"it is {state}")
+
+
+def _unknown(subscription: str, epoch: int) -> DataLossError:
+    return DataLossError(
+        f"lmq: the cluster does not know batch {epoch} of subscription {subscription!r}, which the checkpoint holds: the "
+        "subscription was removed or given back ('lmq-admin subscription rm', 'abandon'), its token has ended, it was not used for "
+        "30 days, or the cluster was restored from a backup. Messages of the batch that the sink may have are in their queues "
+        "again and may come a second time. Set the option 'failOnDataLoss' to false to go on."
+    )
+
+
 def _expired_unsettled(subscription: str, epoch: int) -> DataLossError:
     return DataLossError(
         f"lmq: the lease of batch {epoch} of subscription {subscription!r} expired after the query had read it and before it "
@@ -320,6 +341,7 @@ def _expired_unsettled(subscription: str, epoch: int) -> DataLossError:
 def _settled_elsewhere(subscription: str, first: int, last: int) -> DataLossError:
     return DataLossError(
         f"lmq: batches {first} to {last} of subscription {subscription!r} were settled by another query or under another "
-        "checkpoint, so that this one cannot read them. Give each query a subscription of its own (option 'lmq.subscription'), "
-        "or set 'failOnDataLoss' to false to go on behind them."
+        "checkpoint, for example if this one is an older copy: their messages are gone, and this query cannot read them. Give "
+        "each query a subscription of its own (option 'lmq.subscription'), use the newest checkpoint, or set 'failOnDataLoss' to "
+        "false to go on behind them."
     )

@@ -196,6 +196,48 @@ def test_a_query_that_failed_because_data_may_be_lost_fails_again_unchanged(
     assert values(lenient, end, later) == numbered(3)
 
 
+@pytest.mark.parametrize("end", ["rm", "abandon"])
+def test_a_batch_that_the_cluster_does_not_know_is_data_loss(
+    new_reader: NewReader, client: Client, queue: str, end: str
+) -> None:
+    """The sink has it, so that its messages come a second time."""
+    push(client, queue, numbered(10))
+    reader = new_reader()
+    start = reader.initialOffset()
+    planned = reader.latestOffset(start, ReadMaxRows(5))
+    assert values(reader, start, planned) == numbered(5)
+    reader.stop()
+    if end == "rm":
+        client.delete_subscription(queue)
+    else:
+        client.abandon_batches(queue, session=client.claim_subscription(queue))
+    for _ in range(2):
+        with pytest.raises(DataLossError, match=r"does not know batch 1 .* may come a second time"):
+            new_reader().latestOffset(planned, ReadMaxRows(5))
+    with pytest.raises(DataLossError, match=r"does not know batch 1"):
+        new_reader().partitions(start, planned)
+    bold = new_reader(failOnDataLoss="false")
+    after = bold.latestOffset(planned, ReadAllAvailable())
+    assert values(bold, planned, after) == numbered(10)
+
+
+def test_an_older_checkpoint_is_data_loss_at_once(new_reader: NewReader, client: Client, queue: str) -> None:
+    push(client, queue, numbered(9))
+    reader = new_reader()
+    offsets = [reader.initialOffset()]
+    for _ in range(3):
+        offsets.append(reader.latestOffset(offsets[-1], ReadMaxRows(3)))
+    reader.commit(offsets[-1])
+    reader.stop()
+    # There is nothing to read, and messages were settled all the same.
+    with pytest.raises(DataLossError, match=r"batches 2 to 3 of subscription .* an older copy: their messages are gone"):
+        new_reader().latestOffset(offsets[1], ReadMaxRows(3))
+    with pytest.raises(DataLossError, match=r"batches 2 to 2 of subscription .* their messages are gone"):
+        new_reader().partitions(offsets[1], offsets[2])
+    bold = new_reader(failOnDataLoss="false")
+    assert bold.latestOffset(offsets[1], ReadMaxRows(3)) == offsets[1]
+
+
 def test_a_random_subscription_is_held_briefly_until_its_name_is_safe(servers: str, client: Client, queue: str) -> None:
     push(client, queue, numbered(3))
     given = {"lmq.servers": servers, "subscribe": queue}
