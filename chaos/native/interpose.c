@@ -141,6 +141,8 @@ static int line_of(const char *host, char *line, size_t size)
     if (fd < 0) return 0;
     FILE *file = fdopen(fd, "r");
     size_t length = strlen(host);
+    /* A dot at the end says that the name is whole. */
+    if (length && host[length - 1] == '.') length--;
     while (!found && fgets(line, (int)size, file))
         found = strncasecmp(line, host, length) == 0 && line[length] == ' ';
     fclose(file);

@@ -73,7 +73,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             values.addresses,
             "Raft addresses of all founding members, own one included or not. "
             "Without it a fresh node is a cluster of one, which others can join.",
-            extremes="Every founding member needs the same list: with different ones two clusters may form. "
+            extremes="Every founding member needs the same nodes: with others the cluster is not founded, and lmq-admin check "
+            "says why. A node may go by several addresses in these lists, but is named once in each. "
             "More than seven members slow every write down.",
             metavar="ADDR,ADDR,...",
             default="none",
@@ -427,7 +428,12 @@ class NodeConfig(KestrelOptions, StatsdOptions):
     def members(self) -> tuple[Address, ...]:
         """Raft addresses of all founding members, own one included, sorted; empty when Raft is off."""
         own = () if self.advertise_raft is None else (self.advertise_raft,)
-        return tuple(sorted({*self.peers, *own}))
+        return tuple(sorted({one.canonical for one in (*self.peers, *own)}))
+
+    def others(self) -> tuple[Address, ...]:
+        """The addresses of `peers` without the node's own Raft address."""
+        own = None if self.advertise_raft is None else self.advertise_raft.canonical
+        return tuple(one for one in self.peers if one.canonical != own)
 
     def advertised(self, address: Address) -> Address:
         """The address to tell others for one listened on: a wildcard host is replaced by the advertised Raft host."""
@@ -519,7 +525,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         for name, address in dialled:
             if address.is_wildcard or address.port == 0:
                 self._fail(name, f"{address} is not an address that a peer can dial")
-        if len(set(self.peers)) != len(self.peers):
+        if len({one.canonical for one in self.peers}) != len(self.peers):
             self._fail("peers", "names an address twice")
 
     def _validate_secret(self) -> None:

@@ -76,7 +76,7 @@ def _members(status: ReplicaStatus) -> Check:
     bad = sorted(status.name_of(one) for one in status.members if not status.is_able(one))
     count = len(status.members)
     if not count:
-        return Check("members", False, "this node is in no cluster", {"members": 0, "able": 0})
+        return Check("members", False, status.obstacle or "this node is in no cluster", {"members": 0, "able": 0})
     figures = {"members": count, "able": count - len(bad)}
     if bad:
         return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}", figures)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -35,6 +36,7 @@ from .health_checks import Check, run_checks
 from .membership import incarnation as incarnation_of_node
 from .membership import standing
 from .membership.changes import Membership
+from .membership.founders import Founding
 from .membership.identity import fresh_id
 from .membership.replica_digests import ReplicaDigests
 from .metrics.history import History
@@ -122,6 +124,7 @@ class Node:
         self._leadership: tuple[str, int] | None = None
         self._own_commands = OwnCommands()
         self._access_upkeep = AccessUpkeep(self.access, self._machine)
+        self._founding: Founding | None = None
         self._is_stopping = False
         self._periodic: PeriodicWork
         self._history_task: asyncio.Task[None]
@@ -149,14 +152,8 @@ class Node:
         self.failure = asyncio.get_running_loop().create_future()
         self._about.http = str(config.advertised(config.http)) if config.http else ""
         self._about.rpc = str(config.advertised(config.rpc)) if config.rpc else ""
-        if config.peers:
-            founders = {str(address): str(address) for address in config.members()}
-            new_id = self._address()
-        else:
-            new_id = fresh_id()
-            founders = {} if config.await_join == "on" else {new_id: self._address()}
         self._about.raft = self._address()
-        self._storage = NodeStorage.open(self._disk, new_id, founders, config.durability)
+        self._storage = NodeStorage.open(self._disk, *self._first_life(), config.durability)
         self.access.open(self._disk(""))
         if config.event_journal is not None:
             self.events = EventJournal(
@@ -168,9 +165,10 @@ class Node:
         self._assemble()
         self._tell_opened()
         self.gates.tell()
-        raft_port.check(self.security, self.access, self.replica.status().members)
+        raft_port.check(self.security, self.access, self.replica.status().members or [*map(str, config.members())])
         self.access.on_change.append(lambda: raft_port.follow(self.security, self.access, self.replica))
         await self._listen()
+        self._look_for_founders()
         self._start_statsd()
         self._periodic = PeriodicWork(
             self._present,
@@ -187,6 +185,21 @@ class Node:
         self._periodic.start()
         self.peer_figures = PeerFigures(self._present, self._figures)
         self._history_task = asyncio.create_task(self.history.keep())
+
+    def _first_life(self) -> tuple[str, dict[str, str] | None]:
+        """Return the id and the founding members of a node whose folder is empty; None if these are not known yet."""
+        config, address = self.config, self._address()
+        if config.peers:
+            own = str(Address.parse(address).canonical)
+            return own, None if config.others() else {own: address}
+        own = fresh_id()
+        return own, {} if config.await_join == "on" else {own: address}
+
+    def _look_for_founders(self) -> None:
+        if self._meta.awaits_founders:
+            others = self.config.others()
+            is_listed = len(others) < len(self.config.peers)
+            self._founding = Founding(self._present, others, self._copy, self.membership.changing, is_listed=is_listed)
 
     def _must_authenticate(self, address: object) -> bool:
         return self.access.anonymous is None or not is_loopback(address)
@@ -240,6 +253,7 @@ class Node:
         self._about.machine_version = Machine.VERSION_MAX
         self.replica = Replica(self._storage, self._about, self.security, self._raft_settings(), compile_pattern, self)
         self.replica.peer_requests.node_figures = self._figures
+        self.replica.peer_requests.founders = lambda: None if self._founding is None else self._founding.ids()
         if self.events is not None:
             self.events.begin(self.replica.machine)
         self._access_upkeep.follow()
@@ -324,6 +338,8 @@ class Node:
             # What connections held has to be in the log before this node gives up.
             await asyncio.wait((ended,), timeout=SESSION_END_S)
         self._access_upkeep.close()
+        if self._founding is not None:
+            await self._founding.close()
         for task in self._statsd_tasks:
             task.cancel()
         await asyncio.gather(*self._statsd_tasks, return_exceptions=True)
@@ -453,7 +469,11 @@ class Node:
 
     # --- membership -----------------------------------------------------------------------------------------------
 
-    async def _become(self, node_id: str, members: dict[str, str]) -> None:
+    async def _copy(self, members: Mapping[str, str]) -> None:
+        """Begin again as the member that it is of a cluster with these members, and copy everything: its folder was emptied."""
+        await self._become(self.id, members, copies=True)
+
+    async def _become(self, node_id: str, members: Mapping[str, str], *, copies: bool = False) -> None:
         """Give up the present membership and data, and begin as `node_id` with these members; without any, in no cluster."""
         error = LmqError("shutting_down", "the node is changing its cluster; use another node")
         service = self.service
@@ -461,12 +481,13 @@ class Node:
         service.board.close(error)
         service.board.forget()
         service.proposer.close(error)
-        if not members or node_id in members:
+        if not copies and (not members or node_id in members):
             # What a client went on to push would be acknowledged by a cluster that it does not mean.
             self.membership.end_connections()
             self.access.forget()
         await self.replica.stop()
-        self._storage.begin_again(node_id, members, joining=node_id not in members)
+        joining = copies or node_id not in members
+        self._storage.begin_again(node_id, members, joining=joining, founding=copies)
         self.session.forget()
         service.proposer, service.pulls = self._begin_membership()
         self.history.forget()

@@ -17,6 +17,7 @@ class About:
         empty: it holds no data.
         recovering: it has forgotten data that it may have acknowledged.
         machine_version: the newest version of the replicated machine that it understands.
+        members: fingerprint of the ids of the members that it knows; empty once its cluster has been founded.
     """
 
     name: str
@@ -26,3 +27,4 @@ class About:
     empty: bool = True
     recovering: bool = False
     machine_version: int = 1
+    members: bytes = b""

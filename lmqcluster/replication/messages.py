@@ -66,6 +66,7 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
             ("empty", bool),
             ("recovering", bool),
             ("machine_version", int),
+            ("members", bytes),
         ),
     ),
     # One-shot administration on a connection of its own.

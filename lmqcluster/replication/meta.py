@@ -100,30 +100,56 @@ class NodeMeta:
         return cls(disk, max(good, key=lambda fields: fields["revision"]), restarted=True) if good else None
 
     @classmethod
-    def open(cls, disk: Disk, new_id: str, founders: Mapping[str, str]) -> NodeMeta:
+    def open(cls, disk: Disk, new_id: str, founders: Mapping[str, str] | None) -> NodeMeta:
         """Begin the next incarnation of a former life, or the first life.
 
         Args:
             disk: the data directory.
             new_id: id of a first life.
-            founders: members of a first life, id to Raft address; none for a node that is to join a cluster.
+            founders: members of a first life, id to Raft address; none for a node that is to join a cluster. None: they
+                are not known yet, see `found`.
 
         Raises:
             DamagedFileError: as `read`.
             OSError: the folder cannot be read or written.
         """
         meta = cls.read(disk)
+        joins, founding = founders == {}, founders is None or len(founders) > 1
+        members = founders or {}
         if meta is None:
-            first = _first_fields(new_id, founders)
+            first = _first_fields(new_id, members)
             meta = cls(disk, first, restarted=False)
             meta.origin = _fresh_origin(new_id)
-            meta.founding = len(founders) > 1
-            meta.left = meta.joining = not founders
+            meta.founding = founding
+            meta.left = meta.joining = joins
+        elif meta.awaits_founders:
+            # It has been a member of nothing, so its configuration counts and not its past.
+            meta.begin_again(new_id, members, joining=joins, left=joins, founding=founding)
         meta.incarnation = _later(meta.incarnation)
         meta.save()
         return meta
 
-    def begin_again(self, node_id: str, members: Mapping[str, str], *, joining: bool, left: bool = False) -> None:
+    @property
+    def awaits_founders(self) -> bool:
+        """Whether the node is to found a cluster and does not know yet with whom."""
+        return self.founding and not self.joining and not self.members
+
+    def found(self, members: Mapping[str, str]) -> None:
+        """Make the founding members durable, id to Raft address; there are no others any more."""
+        if not self.awaits_founders:
+            raise ValueError("the founding members are known already")
+        self.members = dict(members)
+        self.save()
+
+    def begin_again(
+        self,
+        node_id: str,
+        members: Mapping[str, str],
+        *,
+        joining: bool,
+        left: bool = False,
+        founding: bool = False,
+    ) -> None:
         """Give up this identity and its past for another one; the log is wiped at the next opening."""
         self.node_id = node_id
         self.origin = _fresh_origin(node_id)
@@ -131,7 +157,8 @@ class NodeMeta:
         self.term, self.vote = 0, None
         self.members = dict(members)
         self.durability, self.wipe, self.joining = None, True, joining
-        self.recovering = self.founding = self.restarted = False
+        self.founding = founding
+        self.recovering = self.restarted = False
         self.left = left
         self.handshake = _LATER_FIELDS["handshake"]
         self.salt_due = None

@@ -59,7 +59,7 @@ class NodeStorage:
         cls,
         disks: Disks,
         new_id: str,
-        founders: Mapping[str, str],
+        founders: Mapping[str, str] | None,
         durability: str,
         *,
         segment_bytes: int = SEGMENT_BYTES,
@@ -88,12 +88,12 @@ class NodeStorage:
         """The folder of the pages that snapshots name."""
         return self._disks(PAGES)
 
-    def begin_again(self, node_id: str, members: Mapping[str, str], *, joining: bool) -> None:
+    def begin_again(self, node_id: str, members: Mapping[str, str], *, joining: bool, founding: bool = False) -> None:
         """Give up all data for another identity; the files, which have been closed, are opened again under it.
 
         Without any members the node has left its cluster.
         """
-        self.meta.begin_again(node_id, members, joining=joining, left=not members)
+        self.meta.begin_again(node_id, members, joining=joining, left=not members, founding=founding)
         self._open()
 
     def close(self) -> None:

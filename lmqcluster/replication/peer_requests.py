@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from .errors import FatalReplicationError
@@ -22,10 +22,12 @@ class PeerRequests:
 
     Attributes:
         node_figures: how the node is, for the question ``vitals``; set by whoever owns the member.
+        founders: the ids of the founding members that have been found, None before all have; likewise.
     """
 
     def __init__(self, member: Member, settings: RaftSettings) -> None:
         self.node_figures: Callable[[], dict[str, Any]] = dict
+        self.founders: Callable[[], Collection[str] | None] = lambda: None
         self._member = member
         self._settings = settings
 
@@ -53,14 +55,19 @@ class PeerRequests:
         return {"ok": False, "result": f"unknown question {verb!r}"}
 
     def _cluster(self) -> dict[str, Any]:
-        core = self._member.core
+        core, meta = self._member.core, self._member.meta
         members: Mapping[str, str] = core.members()
         leader = core.leader_id()
+        founders = self.founders() if meta.awaits_founders else members
         return {
-            "id": self._member.meta.node_id,
+            "id": meta.node_id,
+            "origin": meta.origin,
+            "address": self._member.transport.me.address,
             "leader": leader,
             "leader_address": members.get(leader or ""),
             "members": members,
+            "founding": meta.founding,
+            "founders": None if founders is None else sorted(founders),
             "guarded": len(self._member.machine.tokens) > 0,
         }
 

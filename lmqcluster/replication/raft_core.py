@@ -120,8 +120,7 @@ class RaftCore(CoreContact):
             self._SyncObj__raftMatchIndex,
             settings.learner_patience_s,
         )
-        if journal.changes:
-            self._members_from_log()
+        self.members_from_log()
         if self._members.keys() == {self_id}:
             # There is nobody who could know more.
             self._recovery.end()
@@ -315,7 +314,7 @@ class RaftCore(CoreContact):
             journal.add(command, index, term)
             changed = changed or is_change(command)
         if changed:
-            self._members_from_log()
+            self.members_from_log()
 
     def _reply_append(self, node: PeerNode, sequence: int, *, success: bool, match: int, hint: int) -> None:
         self._transport.send(
@@ -446,8 +445,7 @@ class RaftCore(CoreContact):
             journal.drop_before(info.index)
         else:
             journal.reset(info.index, info.term)
-        self._history.begin(info.members)
-        self._members_from_log()
+        self.members_from_log(info.members)
         self._SyncObj__raftLastApplied = info.index
         self._SyncObj__raftCommitIndex = max(self.commit_index(), info.index)
         # What a snapshot holds is committed.
@@ -480,7 +478,10 @@ class RaftCore(CoreContact):
         self._set_members(members)
         return True
 
-    def _members_from_log(self) -> None:
+    def members_from_log(self, base: Mapping[str, str] | None = None) -> None:
+        """Take the members, id to Raft address, that the log tells; those at its base are now `base`, if that is given."""
+        if base is not None:
+            self._history.begin(base)
         self._set_members(self.members_at(self._journal.last_index))
 
     def _set_members(self, members: dict[str, str]) -> None:

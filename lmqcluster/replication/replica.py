@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Protocol
 
 import msgpack
@@ -22,11 +22,12 @@ from . import handshake
 from .about import About
 from .batch_entry import decode_batch
 from .commit_news import PATIENCE_S
-from .fresh_reads import FreshReads
+from .fresh_reads import FreshReads, fingerprint
 from .handshake import Identity
 from .histogram import Histogram
 from .log_clock import LogClock
 from .lost_receipts import LostReceipts
+from .member_addresses import MemberAddresses
 from .membership import PeerNode
 from .node_storage import NodeStorage
 from .page_exchange import PageExchange
@@ -104,6 +105,7 @@ class Replica:
         steps: when the core moves, and how long that waits for the disk.
         page_supply: brings the pages that are needed.
         throttle: whether nothing is applied until the disk has caught up.
+        obstacle: what keeps the founding members from being found, for people; set by whoever looks for them.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Replica:
         self.clock = LogClock()
         self.lost_receipts = LostReceipts(meta, recovering=storage.recovering)
         self.peers: dict[str, About] = {}
+        self.obstacle: str | None = None
         self.applied_batches = self.applied_bytes = self.skipped_total = 0
         # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
         self._unsaved_bytes = self._unsaved_at_request = 0
@@ -179,6 +182,7 @@ class Replica:
             forgetful=storage.forgetful,
         )
         self.core.link_changed = self._link_changed
+        self._addresses = MemberAddresses(self.core, self.transport, self.peers)
         self.core.begins_to_lead = lambda: self.clock.lead(self._latest_stamp_us())
         self._peer_proposals = PeerProposals(self.core, self.clock, self.lost_receipts, self._propose, self._answer)
         self._signs_of_life = SignsOfLife(self.core, self.transport, self._is_of_today)
@@ -224,6 +228,11 @@ class Replica:
         """Run `action` at the beginning of the next step, when nothing else uses the core."""
         self._actions.append(action)
         self.wake()
+
+    def found(self, members: Mapping[str, str]) -> None:
+        """Be one of these founding members, id to Raft address; they are durable, and found the cluster once all know of all."""
+        self.meta.found(members)
+        self.in_step(lambda: self.core.members_from_log(members))
 
     # --- the parts of a step --------------------------------------------------------------------------------------
 
@@ -353,15 +362,16 @@ class Replica:
         if core.is_leader() and not self._told_address and core.applied_index() == core.commit_index():
             # This node may have moved while it was down.
             self._told_address = True
-            self._tell_address(self.meta.node_id, self._about.raft)
+            self._addresses.tell(self.meta.node_id, self._about.raft)
         if not self.storage.durable:
             # A durable log knows them itself.
             self.meta.save_members(core.members_at(core.commit_index()))
         if self.machine.version >= _WITHOUT_OLD_HANDSHAKE:
             self.meta.give_up_old_handshake()
-        empty, recovering = core.is_empty(), core.is_recovering()
-        if (empty, recovering) != (self._about.empty, self._about.recovering):
-            self._about.empty, self._about.recovering = empty, recovering
+        about, recovering = self._about, core.is_recovering()
+        told = core.is_empty(), recovering, b"" if self.machine.salt else fingerprint(core.members())
+        if told != (about.empty, about.recovering, about.members):
+            about.empty, about.recovering, about.members = told
             for node_id in self.transport.connected_ids():
                 self.transport.send(PeerNode(node_id), self._about_message())
             self.transport.flush()
@@ -374,16 +384,18 @@ class Replica:
     def _end_recovery_if_nobody_knows_more(self) -> None:
         """If every member is here and each is empty or has forgotten something too, there is nothing to wait for."""
         members, me = self.core.members(), self.meta.node_id
-        connected = self.transport.connected_ids()
-        others = [self.peers.get(node_id) for node_id in members if node_id != me and node_id in connected]
+        here = self.transport.connected_ids() & self.peers.keys()
+        others = [self.peers[node_id] for node_id in members if node_id != me and node_id in here]
         if me not in members or len(others) < len(members) - 1:
             return
-        if all(about is not None and (about.empty or about.recovering) for about in others):
-            if not self.meta.founding:
-                log.warning(
-                    "all members have restarted without all of their data; the cluster goes on with what is left"
-                )
-            self.core.end_recovery()
+        if not all(about.empty or about.recovering for about in others):
+            return
+        if not self.meta.founding:
+            log.warning("all members have restarted without all of their data; the cluster goes on with what is left")
+        elif any(about.members != self._about.members for about in others):
+            # No two clusters are founded that have a node in common.
+            return
+        self.core.end_recovery()
 
     # --- links and messages ---------------------------------------------------------------------------------------
 
@@ -399,6 +411,8 @@ class Replica:
 
     def _received(self, node: PeerNode, message: dict[str, Any]) -> None:
         kind = message["type"]
+        if self.meta.awaits_founders and kind != "about":
+            return
         if (
             kind == "append_reply"
             and not (self.steps.is_syncing or self._inbox)
@@ -421,30 +435,15 @@ class Replica:
         elif kind in PAGE_MESSAGES:
             self.page_supply.take(node, message)
         elif kind == "about":
-            fields = ("name", "http", "rpc", "raft", "empty", "recovering", "machine_version")
-            self.peers[node.id] = About(**{name: message[name] for name in fields})
+            self.peers[node.id] = About(**{field.name: message[field.name] for field in fields(About)})
             # It may have answered before it could reach this node.
             self.page_exchange.link_changed(node)
             if message["recovering"]:
                 self.lost_receipts.heard_forgetful(node.id)
-            self.in_step(lambda: self._follow_address(node.id))
+            self.in_step(lambda: self._addresses.follow(node.id))
         elif kind not in SIGNS:
             self._inbox.append((node, message))
         self.wake()
-
-    def _follow_address(self, node_id: str) -> None:
-        """A member has told another address than is known: dial it there, and let the leader tell everybody."""
-        told = self.peers[node_id].raft
-        if self.core.members().get(node_id, told) != told:
-            self.transport.addNode(PeerNode(node_id, told))
-            self._tell_address(node_id, told)
-
-    def _tell_address(self, node_id: str, told: str) -> None:
-        known = self.core.members().get(node_id)
-        if known is None or not told or known == told:
-            return
-        log.info("member address changed", peer=node_id, known=known, address=told)
-        self.core.propose_change("add", node_id, told, lambda _done: None)
 
     def _about_message(self) -> dict[str, Any]:
         return {"type": "about", **asdict(self._about)}
@@ -564,6 +563,7 @@ class Replica:
             log_bytes=self.journal.size_bytes,
             machine_version=self.machine.version,
             is_founded=bool(self.machine.salt),
+            obstacle=self.obstacle if self.meta.awaits_founders else None,
         )
 
     def kept_bytes(self) -> int:

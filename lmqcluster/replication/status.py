@@ -39,6 +39,7 @@ class ReplicaStatus:
         log_entries, log_bytes: the size of the log.
         machine_version: the version of the replicated machine that is in force.
         is_founded: the first leader of the cluster has founded it.
+        obstacle: what keeps the node from finding the other founding members, None if it is a member of a cluster.
     """
 
     id: str
@@ -64,6 +65,7 @@ class ReplicaStatus:
     log_bytes: int
     machine_version: int
     is_founded: bool
+    obstacle: str | None = None
 
     @property
     def is_leader(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from typing import NamedTuple, Self
 
@@ -42,6 +43,14 @@ class Address(NamedTuple):
         if not (digits.isascii() and digits.isdigit()) or int(digits) > PORT_MAX:
             raise ValueError(f"{text!r}: {digits!r} is not a port (0 to {PORT_MAX})")
         return cls("127.0.0.1" if host == "localhost" else host, int(digits))
+
+    @property
+    def canonical(self) -> Self:
+        """The one spelling of this address by which it is compared: a name in small letters and without a dot at its end."""
+        host = self.host.lower().removesuffix(".")
+        with contextlib.suppress(ValueError):
+            host = str(ipaddress.ip_address(host))
+        return type(self)("127.0.0.1" if host == "localhost" else host, self.port)
 
     @property
     def is_wildcard(self) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from .cluster import NodeProcess
 from .name_trials import HANG_S, SLOW_S, fail_over, run_client
 from .named_cluster import NamedCluster, push, silent
 
@@ -56,6 +57,29 @@ def test_clients_reach_a_node_whose_name_is_slow_and_has_a_dead_address(kind: st
             run_client(
                 cluster, kind, f"n1.drill:{http}" if kind == "lmq-admin" else f"hangs.drill:{rpc},n1.drill:{rpc}"
             )
+
+
+def members_of(node: NodeProcess) -> list[str]:
+    return sorted(one["id"] for one in node.get_json("/v1/cluster")["nodes"])
+
+
+def test_nodes_that_spell_their_addresses_differently_are_one_cluster_of_three(tmp_path: Path) -> None:
+    with NamedCluster(tmp_path) as cluster:
+        first, second, third = cluster.nodes
+        port = cluster.port
+        digits = [node.raft for node in cluster.nodes]
+        # One that advertises digits though the lists have its name, and others that spell names in other ways.
+        first.arguments = ("--advertise-raft", digits[0])
+        second.peers = (f"N1.Drill.:{port}", f"n2.drill.:{port}", digits[2])
+        third.peers = (f"n1.drill:{port}", f"N2.drill:{port}")
+        cluster.start_all()
+        expected = sorted([digits[0], f"n2.drill:{port}", f"n3.drill:{port}"])
+        assert [members_of(node) for node in cluster.nodes] == [expected] * 3
+        assert [node.get_json("/v1/cluster")["quorum"] for node in cluster.nodes] == [2] * 3
+        fail_over(cluster)
+        dead = next(node for node in cluster.nodes if not node.running)
+        dead.start()
+        assert members_of(dead) == expected
 
 
 def test_a_node_listens_on_a_name_when_it_has_an_address(tmp_path: Path) -> None:

@@ -171,6 +171,20 @@ def joiner_that_cannot_catch_up(subject: Subject) -> set[str]:
         return ({"stands still"} if stands else set()) | stage.finish()
 
 
+def founders_that_differ(subject: Subject) -> set[str]:
+    """Founding members with different lists: a node that counts in two clusters must not help to found either."""
+    stage = Stage(subject, 3, spares=1)
+    simulation = stage.simulation
+    with simulation.world():
+        members = list(simulation.members)
+        for name in members:
+            simulation.hosts[name].start([*members, "n4"] if name == "n3" else members)
+        stage.run_for(8.0)
+        founded = any(host.replica is not None and host.replica.is_leader for host in simulation.hosts.values())
+        found = {violation.kind for violation in simulation.checkers.violations}
+        return found | ({"founded by some"} if founded else set())
+
+
 def two_changes_at_once(subject: Subject) -> set[str]:
     """D24: two nodes added at once could commit with two majorities that have no member in common."""
     stage = Stage(subject, 3, spares=2)
@@ -389,6 +403,7 @@ OWN_SCENARIOS = {
     "D5 snapshot behind the log": Scenario(snapshot_behind_the_log, None, mended=("core",)),
     "D22 candidate cut off": Scenario(candidate_cut_off, None),
     "D23 deaf follower": Scenario(deaf_follower, None),
+    "founders that differ": Scenario(founders_that_differ, None, mended=("node",)),
     "D24 two changes at once": Scenario(two_changes_at_once, None),
     "learner that cannot catch up": Scenario(joiner_that_cannot_catch_up, None, durability="disk"),
     "disk lost behind a stale leader": Scenario(

@@ -92,7 +92,7 @@ def _always_loaded(self: SnapshotIntake, node: Any, message: Any, info: Any) -> 
 def _resetting(self: RaftCore, info: Any) -> None:
     self._journal.reset(info.index, info.term)
     self._history.begin(info.members)
-    self._members_from_log()
+    self.members_from_log()
     self._SyncObj__raftLastApplied = info.index
     self._SyncObj__raftCommitIndex = info.index
     self._recovery.holds(info.index, info.index)
@@ -201,7 +201,9 @@ def _library_change(self: RaftCore, request: Any) -> bool:
     return bool(SyncObj._SyncObj__changeCluster(self, request))
 
 
-def _members_never_undone(self: RaftCore) -> None:
+def _members_never_undone(self: RaftCore, base: Any = None) -> None:
+    if base is not None:
+        self._history.begin(base)
     members = self._members
     for _, command in self._journal.changes:
         members = apply_change(members, command)
@@ -264,7 +266,7 @@ def _patches() -> dict[str, Patches]:
         "D22": [(RaftCore, "_on_append", _silent_to_stale)],
         "D23": [(RaftCore, "_SyncObj__connectedToAnyone", _campaigning_at_once)],
         "D24": [(RaftCore, "_SyncObj__changeCluster", _library_change)],
-        "D25": [(RaftCore, "_members_from_log", _members_never_undone)],
+        "D25": [(RaftCore, "members_from_log", _members_never_undone)],
         "tail written again": [(lmqcluster.replication.storage.recovery._Replay, "rewrite", _nothing)],
         "log kept for a snapshot": [(LogSender, "_kept_snapshots", lambda _self, _nodes: [])],
         "receipts of a lost log": [(LostReceipts, "are_possible", False)],
@@ -274,6 +276,7 @@ def _patches() -> dict[str, Patches]:
         ],
         "recovering": [(NodeStorage, "_has_forgotten", lambda _self: False)],
         "founding": [(NodeMeta, "open", staticmethod(_trusted_at_once))],
+        "founders that differ": [(replica, "fingerprint", lambda _members: b"")],
         "forgetful": [(RaftCore, "__init__", _never_forgetful)],
         "proof of leadership": [(Recovery, "meet", _trusting_any_leader)],
         "snapshots in durability process": [(storage, "SnapshotStore", _unsynced_snapshots)],

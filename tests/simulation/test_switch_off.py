@@ -78,6 +78,7 @@ CASES = [
     Case("origin and incarnation", "node", "stuck", profile="lostclock", seed=3),
     Case("recovering", "core", "leader lacks committed entry", profile="restart", seed=2),
     Case("founding", "core", "two leaders in a term", profile="lostdisk", seed=4),
+    Case("founders that differ", "node", "founded by some", script="founders that differ"),
     Case("forgetful", "core", "commits differ", script="disk lost behind a stale leader"),
     Case("proof of leadership", "core", "commits differ", script="disk lost behind a stale leader"),
     Case("snapshots in durability process", "core", "exception", profile="process", seed=2),

@@ -54,7 +54,7 @@ def allow_tokens(security: PeerSecurity, members: Collection[str]) -> None:
     Raises:
         LmqError: ``conflict``.
     """
-    if security.keeps_strangers_out or len(members) <= 1:
+    if security.keeps_strangers_out or len(members) == 1:
         return
     text = "the nodes of this cluster have no secret, so anybody on their machine could get round tokens through the Raft port"
     raise LmqError("conflict", f"{text}: {_REMEDY}; then make tokens", retryable=False)

@@ -55,6 +55,7 @@ class Membership:
         become: gives up the present membership and data, and begins as a node id with these members.
 
     Attributes:
+        changing: held while the node's membership changes.
         on_leave: called to end the connections of clients when the node belongs to their cluster no more.
     """
 
@@ -75,7 +76,7 @@ class Membership:
         self._may_listen = may_listen
         self._health = health
         self._become = become
-        self._changing = asyncio.Lock()
+        self.changing = asyncio.Lock()
 
     def tend(self) -> None:
         """Refuse clients as long as the node belongs to no cluster, because it left or was removed.
@@ -109,7 +110,7 @@ class Membership:
             LmqError: ``conflict`` if it is in a cluster already or holds messages, ``unreachable``, ``bad_request``,
                 ``unknown_outcome``.
         """
-        async with self._changing:
+        async with self.changing:
             await self._join(peer, discard_data=discard_data)
 
     async def leave(self) -> None:
@@ -120,7 +121,7 @@ class Membership:
         Raises:
             LmqError: ``conflict`` if it is alone, ``no_leader`` if the others cannot agree, ``unknown_outcome``.
         """
-        async with self._changing:
+        async with self.changing:
             await self._leave()
 
     async def remove(self, member: str, *, force: bool) -> None:
@@ -133,7 +134,7 @@ class Membership:
             LmqError: ``bad_request`` if there is no such member, ``conflict`` if the others would have no quorum or it is alive,
                 ``no_leader``, ``unknown_outcome``.
         """
-        async with self._changing:
+        async with self.changing:
             await self._remove(member_id(self._replica().status(), member), force=force)
 
     async def transfer_leadership(self, member: str | None) -> None:
@@ -178,7 +179,8 @@ class Membership:
         except LmqError as exc:
             if exc.outcome == "not_applied":
                 # A node that was in a cluster must not become one of its own: clients may know its address.
-                await self._become(new_id, {} if outside(status) is not None else {new_id: status.address})
+                is_outside = outside(status) is not None or not status.members
+                await self._become(new_id, {} if is_outside else {new_id: status.address})
             raise
         await _until(
             lambda: new_id in self._replica().status().members and all(ok for _, ok, _ in self._health()),

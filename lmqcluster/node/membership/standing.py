@@ -52,6 +52,8 @@ def impasse(status: ReplicaStatus) -> str | None:
     members = status.members
     if status.leader is not None or outside(status) is not None:
         return None
+    if status.obstacle is not None:
+        return status.obstacle
     if not members:
         return (
             "this node was repaired and has heard from no other node yet: start the others. If there are none, restore a backup"

@@ -57,6 +57,7 @@ EVERY: list[dict[str, Any]] = [
         "empty": True,
         "recovering": False,
         "machine_version": 1,
+        "members": b"m" * 16,
     },
     {"type": "ask", "verb": "cluster", "arguments": []},
     {"type": "answer", "ok": True, "result": {"id": "n1"}},

@@ -61,6 +61,27 @@ def test_a_founder_alone_has_nobody_to_fear() -> None:
     assert not NodeMeta.open(SimDisk(random.Random(1)), "a", {"a": "127.0.0.1:1"}).founding
 
 
+def test_founders_that_are_not_known_yet_are_found_once(disk: SimDisk) -> None:
+    meta = NodeMeta.open(disk, "a", None)
+    assert (meta.awaits_founders, meta.founding, meta.joining, meta.left, meta.members) == (
+        True,
+        True,
+        False,
+        False,
+        {},
+    )
+    # As long as it is a member of nothing, its configuration counts.
+    assert NodeMeta.open(disk, "A", None).node_id == "A"
+    assert NodeMeta.open(disk, "n", {}).left
+    other = SimDisk(random.Random(2))
+    NodeMeta.open(other, "a", None).found(FOUNDERS)
+    again = NodeMeta.open(other, "z", None)
+    assert (again.node_id, again.members, again.founding, again.awaits_founders) == ("a", FOUNDERS, True, False)
+    with pytest.raises(ValueError, match="known already"):
+        again.found({"a": "a", "b": "b"})
+    assert read(other).members == FOUNDERS
+
+
 def test_everything_is_there_in_the_next_life(tmp_path: Path) -> None:
     first = opened(Folder(tmp_path))
     first.save_vote(7, "b")

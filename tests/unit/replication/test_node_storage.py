@@ -27,7 +27,7 @@ class Machine:
     def __call__(self, folder: str) -> Disk:
         return self.folders[folder]
 
-    def open(self, durability: str = "disk", founders: dict[str, str] = MEMBERS) -> NodeStorage:
+    def open(self, durability: str = "disk", founders: dict[str, str] | None = MEMBERS) -> NodeStorage:
         """Start a node."""
         return NodeStorage.open(self, "a", founders, durability, segment_bytes=4096)
 

@@ -1,0 +1,40 @@
+"""Addresses of members that have moved: what a member tells of itself is dialled, and the leader has the log tell everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from .about import About
+from .membership import PeerNode
+from .raft_core import RaftCore
+from .transport import PeerTransport
+
+__all__ = ["MemberAddresses"]
+
+log = structlog.get_logger("lmq.replica")
+
+
+class MemberAddresses:
+    """Keeps the addresses of one member's peers up to date."""
+
+    def __init__(self, core: RaftCore, transport: PeerTransport, peers: Mapping[str, About]) -> None:
+        self._core = core
+        self._transport = transport
+        self._peers = peers
+
+    def follow(self, node_id: str) -> None:
+        """Dial a member where it says that it is, if that is elsewhere."""
+        told = self._peers[node_id].raft
+        if self._core.members().get(node_id, told) != told:
+            self._transport.addNode(PeerNode(node_id, told))
+            self.tell(node_id, told)
+
+    def tell(self, node_id: str, told: str) -> None:
+        """As the leader, let everybody know the address of a member."""
+        known = self._core.members().get(node_id)
+        if known is None or not told or known == told:
+            return
+        log.info("member address changed", peer=node_id, known=known, address=told)
+        self._core.propose_change("add", node_id, told, lambda _done: None)
