@@ -114,6 +114,7 @@ def run_drill(
         durability=plan.durability,
         memcache=plan.memcache,
         memory_mib=plan.memory_mib,
+        names=plan.names,
         program=_first_program(scenario, old_program, folder / "older"),
     )
     return _Drill(scenario, seed, folder, time_factor).run(cluster, factory)

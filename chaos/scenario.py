@@ -57,6 +57,7 @@ class ClusterPlan:
         durability: ``disk``, ``process`` or ``memory``.
         memcache: whether nodes speak Kestrel's memcache protocol too.
         memory_mib: what a node may keep in memory, of which an eighth is for long queues; 0 for the default.
+        names: whether nodes know each other by names instead of addresses in digits.
     """
 
     nodes: int = 3
@@ -64,6 +65,7 @@ class ClusterPlan:
     durability: str = "disk"
     memcache: bool = False
     memory_mib: int = 0
+    names: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from ..injection.toxics import DOWN, UP, Link
 from ..stage import Stage
 from .base import Fault, TargetedFault, names
 
-__all__ = ["Bandwidth", "Flap", "Latency", "Partition", "Reset", "Ring", "Slicer", "Tear"]
+__all__ = ["Bandwidth", "Flap", "Latency", "Partition", "Reset", "Ring", "Slicer", "SlowNames", "Tear"]
 
 _LINKS = ("peers", "clients", "all")
 _DIRECTIONS = ("both", "in", "out")
@@ -104,6 +104,26 @@ class Ring(_Cuts):
         for (i, here), (j, there) in permutations(enumerate(nodes), 2):
             if (i - j) % len(nodes) not in {1, len(nodes) - 1}:
                 yield stage.cluster.peer_link(here, there), UP
+
+
+@dataclass
+class SlowNames(Fault):
+    """The name server is slow; with a large delay, it hangs.
+
+    Attributes:
+        delay_s: seconds that each look-up takes.
+    """
+
+    kind: ClassVar[str] = "slow_names"
+    delay_s: float = 5.0
+
+    def begin(self, stage: Stage) -> None:
+        """Delay the look-ups."""
+        stage.cluster.delay_names(self.delay_s)
+
+    def end(self, stage: Stage) -> None:
+        """Answer at once again."""
+        stage.cluster.delay_names(0)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import DrillError
+from ..injection.names import NameFile
 from ..injection.toxics import Link, Network
 from .node_process import START_S, NodePorts, NodeProcess
 from .ports import Ports
@@ -48,9 +49,13 @@ class Cluster:
         durability: str = "disk",
         memcache: bool = False,
         memory_mib: int = 0,
+        names: bool = False,
         program: tuple[str, ...] | None = None,
     ) -> None:
-        """Prepare a cluster below `folder`; `program` is an older ``lmq`` that the nodes run at first."""
+        """Prepare a cluster below `folder`.
+
+        Its nodes know each other by `names` if that is asked for. `program` is an older ``lmq`` that they run at first.
+        """
         self.folder = folder
         self.durability = durability
         self._size = size
@@ -58,6 +63,8 @@ class Cluster:
         self._memcache = memcache
         self._memory_mib = memory_mib
         self._program = program
+        self._has_names = names
+        self._names: NameFile | None = None
         self._ports = Ports()
         self._stack = contextlib.ExitStack()
         self.reaper = Reaper()
@@ -147,13 +154,25 @@ class Cluster:
         """Nodes of the cluster as its leader knows them."""
         leader = self.leader()
         rafts = {str(member["raft"]) for member in leader.get_json("/v1/cluster")["nodes"]}
-        return [node for node in self.everyone if f"127.0.0.1:{node.ports.raft}" in rafts]
+        return [node for node in self.everyone if node.raft_address in rafts]
+
+    def delay_names(self, delay_s: float) -> None:
+        """Answer the nodes' look-ups of each other's names after so many seconds; those that are under way too.
+
+        Raises:
+            DrillError: the nodes have no names.
+        """
+        if self._names is not None:
+            self._names.delay(delay_s)
+        elif delay_s:
+            raise DrillError("the nodes have no names: give the scenario cluster.names")
 
     # --- mending --------------------------------------------------------------------------------------------------
 
     def mend(self) -> None:
         """End all faults: network, disks and clocks are whole, and every member's process runs."""
         self.network.cure_all()
+        self.delay_names(0)
         self._shut_spares()
         for node in self.everyone:
             node.control.mend()
@@ -168,7 +187,15 @@ class Cluster:
     def _lay_out(self) -> None:
         names = [f"n{number + 1}" for number in range(self._size + self._spares)]
         ports = {name: self._take_ports() for name in names}
-        founders = tuple(ports[name].raft for name in names[: self._size])
+        environment = {}
+        if self._has_names:
+            self._names = NameFile(self.folder / "names")
+            for name in names:
+                self._names.set(f"{name}.drill", "127.0.0.1")
+            # Beyond digits of loopback, nodes ask for a secret.
+            environment = {**self._names.environment, "LMQ_CLUSTER_SECRET": "the secret of a drill"}
+        addresses = {name: f"{name}.drill:{ports[name].raft}" if self._has_names else "" for name in names}
+        founders = tuple(addresses[name] or f"127.0.0.1:{ports[name].raft}" for name in names[: self._size])
         for name in names:
             routes = {}
             for other in names:
@@ -181,12 +208,14 @@ class Cluster:
                 name,
                 self.folder,
                 ports[name],
+                address=addresses[name],
                 peers=founders if founding else (),
                 routes=routes,
                 durability=self.durability,
                 memory_mib=self._memory_mib,
                 reaper=self.reaper,
                 program=self._program,
+                environment=environment,
             )
             (self.nodes if founding else self.spares).append(node)
         self.sites = names[: self._size]

@@ -71,12 +71,14 @@ class NodeProcess:
         folder: Path,
         ports: NodePorts,
         *,
-        peers: tuple[int, ...],
+        address: str = "",
+        peers: tuple[str, ...],
         routes: Mapping[int, int],
         durability: str,
         memory_mib: int = 0,
         reaper: Reaper,
         program: tuple[str, ...] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Prepare a node.
 
@@ -84,13 +86,16 @@ class NodeProcess:
             name: of the node, and of its folder below `folder`.
             folder: where data and logs go.
             ports: where it listens.
-            peers: Raft ports of all founding members; none for a node that stands alone until it joins.
+            address: where it says that peers dial it, if that is not in digits.
+            peers: Raft addresses of all founding members; none for a node that stands alone until it joins.
             routes: by Raft port of another node, the port that this one dials instead.
             durability: as ``lmq start`` has it.
             memory_mib: what it may keep in memory; 0 for the default.
             reaper: ends the process with the drill.
             program: command line of another ``lmq`` program to run instead of the installed one.
+            environment: further variables.
         """
+        self.raft_address = address or f"127.0.0.1:{ports.raft}"
         self.name, self.ports = name, ports
         self.data_folder = folder / name
         self.log_path = folder / f"{name}.log"
@@ -109,7 +114,9 @@ class NodeProcess:
         if memory_mib:
             self._arguments += ["--memory-bytes-max", f"{memory_mib}MiB"]
         if peers:
-            self._arguments += ["--peers", ",".join(f"127.0.0.1:{port}" for port in peers)]
+            self._arguments += ["--peers", ",".join(peers)]
+        if address:
+            self._arguments += ["--advertise-raft", address]
         self._environment = {key: value for key, value in os.environ.items() if not key.startswith("LMQ_")} | {
             "PYTHONUNBUFFERED": "1",
             "LMQ_LOG_FORMAT": "json",
@@ -118,6 +125,7 @@ class NodeProcess:
             "LMQ_DRILL_DATA": str(self.data_folder),
             "LMQ_DRILL_UNDO": str(self._undo_folder),
             "LMQ_DRILL_ROUTES": ",".join(f"{port}={proxy}" for port, proxy in routes.items()),
+            **(environment or {}),
         }
 
     def __repr__(self) -> str:

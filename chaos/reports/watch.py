@@ -74,7 +74,7 @@ class Watch:
     def elections(self) -> list[Election]:
         """Leaders in order of their terms, each when it or a follower first knew of it."""
         first: dict[int, Election] = {}
-        names = {f"127.0.0.1:{node.ports.raft}": node.name for node in self._cluster.everyone}
+        names = {node.raft_address: node.name for node in self._cluster.everyone}
         ids: dict[str, str] = {}
         for sample in self.samples():
             ids.setdefault(sample.raft, sample.node)

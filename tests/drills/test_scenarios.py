@@ -14,7 +14,7 @@ WANTED = {
     "partition_one_way_out", "partition_one_way_in", "partition_ring", "flapping_link", "slow_network", "slow_disk",
     "full_disk", "power_failure_one", "power_failure_all", "rolling_restart", "rolling_upgrade", "membership",
     "corrupt_journal", "clock_jump", "client_crash", "delete_queue", "random_mix", "failing_fsync", "order",
-    "reset_connections",
+    "reset_connections", "slow_names", "hanging_names",
 }  # fmt: skip
 
 

@@ -103,7 +103,8 @@ def identify(me: Answer, answers: Mapping[str, Answer | str], *, is_listed: bool
         return f"the founding members wait for {', '.join(silent)}: start these nodes, or correct peers"
     if len(founders) == 1:
         return f"peers has no other node: at {', '.join(aliases)} answers this one, {me.id}; correct peers"
-    return founders
+    # In one order, so that the snapshots of all are the same.
+    return dict(sorted(founders.items()))
 
 
 def decide(me: Answer, answers: Mapping[str, Answer | str], founders: Founders | str) -> Decision:

@@ -37,6 +37,8 @@ def test_members_are_those_who_answer() -> None:
         "c:1": "c:1",
     }
     other_names = {"10.0.0.1:1": A, "10.0.0.2:1": fresh("b:1"), "c:1": fresh("c:1")}
+    last = fresh("z:1")
+    assert list(identify(last, other_names, is_listed=False)) == ["a:1", "b:1", "c:1", "z:1"]
     assert identify(A, other_names, is_listed=False) == {"a:1": "a:1", "b:1": "b:1", "c:1": "c:1"}
 
 
