@@ -215,8 +215,8 @@ class Cluster:
                 memory_mib=self._memory_mib,
                 reaper=self.reaper,
                 program=self._program,
-                environment=environment,
             )
+            node.environment |= environment
             (self.nodes if founding else self.spares).append(node)
         self.sites = names[: self._size]
         self._link_clients()

@@ -63,7 +63,12 @@ def ask(port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout_
 
 
 class NodeProcess:
-    """A node that is started, killed, paused and restarted. Methods block; they are called from one thread at a time."""
+    """A node that is started, killed, paused and restarted. Methods block; they are called from one thread at a time.
+
+    Attributes:
+        raft_address: where it says that peers dial it.
+        environment: its variables.
+    """
 
     def __init__(
         self,
@@ -78,7 +83,6 @@ class NodeProcess:
         memory_mib: int = 0,
         reaper: Reaper,
         program: tuple[str, ...] | None = None,
-        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Prepare a node.
 
@@ -93,7 +97,6 @@ class NodeProcess:
             memory_mib: what it may keep in memory; 0 for the default.
             reaper: ends the process with the drill.
             program: command line of another ``lmq`` program to run instead of the installed one.
-            environment: further variables.
         """
         self.raft_address = address or f"127.0.0.1:{ports.raft}"
         self.name, self.ports = name, ports
@@ -113,11 +116,9 @@ class NodeProcess:
             self._arguments += ["--memcache", f"127.0.0.1:{ports.memcache}"]
         if memory_mib:
             self._arguments += ["--memory-bytes-max", f"{memory_mib}MiB"]
-        if peers:
-            self._arguments += ["--peers", ",".join(peers)]
-        if address:
-            self._arguments += ["--advertise-raft", address]
-        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("LMQ_")} | {
+        for option, value in (("--peers", ",".join(peers)), ("--advertise-raft", address)):
+            self._arguments += [option, value] if value else []
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("LMQ_")} | {
             "PYTHONUNBUFFERED": "1",
             "LMQ_LOG_FORMAT": "json",
             "LD_PRELOAD": str(interposer()),
@@ -125,7 +126,6 @@ class NodeProcess:
             "LMQ_DRILL_DATA": str(self.data_folder),
             "LMQ_DRILL_UNDO": str(self._undo_folder),
             "LMQ_DRILL_ROUTES": ",".join(f"{port}={proxy}" for port, proxy in routes.items()),
-            **(environment or {}),
         }
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ class NodeProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self._environment,
+                env=self.environment,
                 start_new_session=True,
             )
         self._reaper.watch(self._process.pid)

@@ -51,7 +51,7 @@ def run_checks(
     stop = _stop(status)
     return [
         _leader(status),
-        _members(status),
+        _members(status, config),
         _lag(status),
         _disk(config.data_dir),
         _kept(budget),
@@ -72,7 +72,7 @@ def _leader(status: ReplicaStatus) -> Check:
     )
 
 
-def _members(status: ReplicaStatus) -> Check:
+def _members(status: ReplicaStatus, config: NodeConfig) -> Check:
     bad = sorted(status.name_of(one) for one in status.members if not status.is_able(one))
     count = len(status.members)
     if not count:
@@ -81,6 +81,10 @@ def _members(status: ReplicaStatus) -> Check:
     if bad:
         return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}", figures)
     text = f"all {count} can be reached and vote" if count > 1 else "this node is the only one"
+    if count == 1 and config.others():
+        # As after a restore with the configuration of before.
+        others = ", ".join(map(str, config.others()))
+        text = f"{text}: {others} in peers are no members; for them to be, they join (lmq-admin join)"
     return Check("members", True, text, figures)
 
 
@@ -144,7 +148,7 @@ def _snapshot(status: ReplicaStatus) -> Check:
 
 def _stop(status: ReplicaStatus) -> Check:
     members = status.members
-    if outside(status) is not None:
+    if outside(status) is not None or status.obstacle is not None:
         return Check("safe to stop", True, "nothing depends on this node, it is in no cluster", {})
     others = [one for one in members if one != status.id]
     able = sum(1 for one in others if status.is_able(one))

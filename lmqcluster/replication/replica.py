@@ -105,7 +105,7 @@ class Replica:
         steps: when the core moves, and how long that waits for the disk.
         page_supply: brings the pages that are needed.
         throttle: whether nothing is applied until the disk has caught up.
-        obstacle: what keeps the founding members from being found, for people; set by whoever looks for them.
+        obstacle: what keeps the founding members from being found, for people; set by what looks for them.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Replica:
         self.clock = LogClock()
         self.lost_receipts = LostReceipts(meta, recovering=storage.recovering)
         self.peers: dict[str, About] = {}
-        self.obstacle: str | None = None
+        self.obstacle = ""
         self.applied_batches = self.applied_bytes = self.skipped_total = 0
         # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
         self._unsaved_bytes = self._unsaved_at_request = 0

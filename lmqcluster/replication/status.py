@@ -39,7 +39,7 @@ class ReplicaStatus:
         log_entries, log_bytes: the size of the log.
         machine_version: the version of the replicated machine that is in force.
         is_founded: the first leader of the cluster has founded it.
-        obstacle: what keeps the node from finding the other founding members, None if it is a member of a cluster.
+        obstacle: what keeps the node from finding the founding members, empty if that is unknown; None if it has found them.
     """
 
     id: str

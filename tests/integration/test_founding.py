@@ -67,6 +67,8 @@ def test_nodes_whose_peer_was_restored_as_a_cluster_of_its_own_say_so(tmp_path: 
     for node in others:
         await_problem(node, f"at {first.raft}, {cluster_of(first)['self']}, belongs to a cluster without this node")
         assert cluster_of(node)["leader"] is None
+    told = " ".join(admin(first, "check").out.split())
+    assert f"this node is the only one: {others[0].raft}, {others[1].raft} in peers are no members" in told
 
 
 def test_a_member_that_lost_its_disk_gets_the_members_of_today_whatever_its_peers_are(cluster: Cluster) -> None:

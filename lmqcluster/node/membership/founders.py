@@ -175,6 +175,7 @@ class Founding:
         self._changing = changing
         self._is_listed = is_listed
         self._found: Founders | None = None
+        self._is_copying = False
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._ended)
 
@@ -184,7 +185,7 @@ class Founding:
 
     async def close(self) -> None:
         """Look no more; a change that is under way comes to its end."""
-        if not self._changing.locked():
+        if not self._is_copying:
             self._task.cancel()
         await asyncio.wait((self._task,))
 
@@ -213,10 +214,12 @@ class Founding:
             await self._act(replica, decide(me, answers, founders))
 
     async def _act(self, replica: Replica, decision: Decision) -> None:
-        replica.obstacle = decision.obstacle
+        replica.obstacle = decision.obstacle or ""
         if decision.cluster is not None:
             log.warning("this node is a member of a cluster, copying everything", members=sorted(decision.cluster))
+            self._is_copying = True
             await self._copy(decision.cluster)
+            self._is_copying = False
         elif decision.founders is not None:
             log.info("founding members found", members=sorted(decision.founders), peers=self._peers)
             replica.found(decision.founders)

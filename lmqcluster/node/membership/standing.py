@@ -53,7 +53,7 @@ def impasse(status: ReplicaStatus) -> str | None:
     if status.leader is not None or outside(status) is not None:
         return None
     if status.obstacle is not None:
-        return status.obstacle
+        return status.obstacle or None
     if not members:
         return (
             "this node was repaired and has heard from no other node yet: start the others. If there are none, restore a backup"

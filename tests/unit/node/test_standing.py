@@ -15,6 +15,7 @@ from lmqcluster.node.health_checks import run_checks
 from lmqcluster.node.membership.standing import cluster_status, health, impasse, outside
 from lmqcluster.replication.about import About
 from lmqcluster.replication.status import ReplicaStatus
+from lmqcluster.wire.address import Address
 
 MEMBERS = {"a": "h:1", "b": "h:2", "c": "h:3"}
 
@@ -160,6 +161,13 @@ def test_a_node_in_no_cluster_says_why() -> None:
     assert "was removed" in str(outside(replace(WELL, was_removed=True)))
 
 
+def test_a_node_that_looks_for_founding_members_says_what_is_in_the_way() -> None:
+    alone = replace(WELL, leader=None, members={})
+    assert "was repaired" in str(impasse(alone))
+    assert impasse(replace(alone, obstacle="")) is None
+    assert impasse(replace(alone, obstacle="it waits for b")) == "it waits for b"
+
+
 def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     config = NodeConfig(name="n", data_dir=tmp_path, memory_bytes_max=100_000_000)
 
@@ -195,4 +203,11 @@ def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     far = replace(WELL, commit_index=2_000, applied_index=2_000)
     assert checks(far)["lag"] == (False, "n-b is 1,900 log entries behind")
     assert checks(replace(WELL, has_left=True, members={}))["safe to stop"][0]
-    assert "alone" in checks(replace(WELL, members={"a": "h:1"}))["safe to stop"][1]
+    only = replace(WELL, members={"a": "h:1"})
+    assert "alone" in checks(only)["safe to stop"][1]
+    assert checks(only)["members"] == (True, "this node is the only one")
+    config = replace(config, peers=(Address("127.0.0.1", 1),))
+    assert "127.0.0.1:1 in peers are no members" in checks(only)["members"][1]
+    looking = checks(replace(WELL, leader=None, members={}, obstacle="it waits for b"))
+    assert looking["leader"] == looking["members"] == (False, "it waits for b")
+    assert looking["safe to stop"][0]
