@@ -417,7 +417,7 @@ def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
                 sock.shutdown(1)
                 end_of(sock)
         about = {"type": "about", "name": "n", "http": "", "rpc": "", "raft": "", "empty": True}
-        about |= {"recovering": False, "machine_version": 1}
+        about |= {"recovering": False, "machine_version": 1, "members": b""}
         frames = [messages.encode(about), messages.encode({"type": "not_leader", "sequence": 1})]
         reply = {"type": "append_reply", "term": 0, "seq": 1, "success": True, "match": 1, "hint": 0, "counts": True}
         frames.append(messages.encode(reply))

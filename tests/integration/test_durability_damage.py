@@ -206,7 +206,7 @@ def test_two_repaired_nodes_make_no_cluster_without_the_data(cluster: Cluster, q
     since = {node: len(node.log()) for node in blank}
     for node in blank:
         node.start(wait=False)
-    nobody_leads(blank, "peer connected", since)
+    nobody_leads(blank, "no leader can be elected", since)
     whole.start(wait=False)
     nobody_leads(blank, f'{{"peer": "{whole.raft}", "event": "peer connected"', since)
     # They say what is the matter, and what to do.

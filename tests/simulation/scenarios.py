@@ -27,6 +27,10 @@ def overlap(subject: Subject) -> set[str]:
         for _ in range(60):
             stage.propose(leader, 2)
             stage.run_for(0.05)
+        stage.run_for(10.0)
+        # Over slow links something is always under way.
+        for other in others:
+            stage.network.slow(leader.id, other.id, FAST_S)
         return stage.finish()
 
 

@@ -63,7 +63,7 @@ CASES = [
     Case("D14", "core", "not converged", script="D14 a long term"),
     Case("D15", "node", "exception", script="D15 poisoned command"),
     Case("D16", "node", "exception", script="D16 raising callback"),
-    Case("D18", "node", "applied differs", script="D18 damaged snapshot"),
+    Case("D18", "node", "log cut too far", script="D18 damaged snapshot"),
     Case("D19", "core", "exception", profile="net", seed=2),
     Case("D20", "node", "not answered", profile="restart", seed=3),
     Case("D20 snapshot over what waits", "node", "stuck", profile="snapshot", seed=1),

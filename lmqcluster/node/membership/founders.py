@@ -86,6 +86,8 @@ def identify(me: Answer, answers: Mapping[str, Answer | str], *, is_listed: bool
     for address, there in answers.items():
         if isinstance(there, str):
             silent.append(f"{address} ({there})")
+        elif not (there.founding or there.members):
+            silent.append(f"{address} (it has left its cluster, is to join one, or was repaired)")
         elif there.id == me.id and there.origin != me.origin:
             return f"another node, at {address}, advertises {me.id} too: give each node its own advertise_raft"
         elif there.id == me.id:
@@ -115,7 +117,7 @@ def decide(me: Answer, answers: Mapping[str, Answer | str], founders: Founders |
         founders: what that has returned.
     """
     others = {address: one for address, one in answers.items() if isinstance(one, Answer) and one.id != me.id}
-    foreign = {address: one for address, one in others.items() if not one.founding}
+    foreign = {address: one for address, one in others.items() if one.members and not one.founding}
     for one in foreign.values():
         if me.id in one.members:
             return Decision(cluster=one.members)
@@ -138,14 +140,11 @@ def decide(me: Answer, answers: Mapping[str, Answer | str], founders: Founders |
 
 def _foreign(me: Answer, address: str, there: Answer) -> str:
     """What to do about a node that founds no cluster with this one."""
-    if not there.members:
-        text = f"the node at {address}, {there.id}, has left its cluster, or is to join one, so it founds none"
-    else:
-        known = ", ".join(sorted(there.members))
-        text = f"the node at {address}, {there.id}, belongs to a cluster without this node, {me.id}: its members are {known}"
+    known = ", ".join(sorted(there.members))
     return (
-        f"{text}. If this node is to be one of them, because it was removed, its folder was emptied or that node was"
-        f" restored, let it join (lmq-admin join {address}); otherwise correct peers"
+        f"the node at {address}, {there.id}, belongs to a cluster without this node, {me.id}: its members are {known}."
+        " If this node is to be one of them, because it was removed, its folder was emptied or that node was restored,"
+        f" let it join (lmq-admin join {address}); otherwise correct peers"
     )
 
 
