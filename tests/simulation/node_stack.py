@@ -380,6 +380,7 @@ class NodeSubject:
     def world(self, simulation: Simulation) -> AbstractContextManager[None]:
         self._ledger = self._new_ledger(simulation)
         self._clock: Clock = simulation.clock
+        self._simulation = simulation
         return node_world(simulation.clock, simulation.library_rng)
 
     def _new_ledger(self, simulation: Simulation) -> Ledger:
@@ -389,7 +390,21 @@ class NodeSubject:
         assert self._ledger is not None
         self._ledger.log_time.starts(int(self._clock.now * 1e6))
         storage = open_storage(host, peers, self._durability, joining=joining)
+        meta = storage.meta
+        if meta.founding and not (joining or meta.restarted or meta.joining) and (members := self._cluster_of(host)):
+            # As `Founding` does it after a node there has answered.
+            storage.begin_again(host.id, members, joining=True, founding=True)
         return NodeReplica(host, storage, self._ledger, HostLoop(host, self._clock), self._settings)
+
+    def _cluster_of(self, host: Host) -> dict[str, str]:
+        """The members of the cluster to which a node belongs already, by what the others say; none if nobody knows."""
+        for other in self._simulation.hosts.values():
+            replica = other.replica
+            if other is not host and isinstance(replica, NodeReplica) and not replica.node.replica.meta.founding:
+                members = replica.core.members()
+                if host.id in members:
+                    return members
+        return {}
 
     def begin_again(self) -> None:
         assert self._ledger is not None
