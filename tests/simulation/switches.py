@@ -127,7 +127,7 @@ def _admitting_all(self: BatchSessions, origin: bytes, incarnation: int, sequenc
     return "applied"
 
 
-def _nothing(*_arguments: Any) -> None:
+def _nothing(*_arguments: Any, **_options: Any) -> None:
     return None
 
 
