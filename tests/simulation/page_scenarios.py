@@ -50,7 +50,8 @@ def newer_state_refused(subject: Subject) -> set[str]:
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (away, other) = stage.elect()
-        stage.propose(leader, MESSAGES)
+        # So many that pages are needed when the node is back.
+        stage.propose(leader, MESSAGES + 20)
         stage.run_for(1.0)
         stage.cut([away], [leader, other])
         _leave_behind(stage, [leader, other])
