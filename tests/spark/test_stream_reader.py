@@ -230,7 +230,9 @@ def test_an_older_checkpoint_is_data_loss_at_once(new_reader: NewReader, client:
     reader.commit(offsets[-1])
     reader.stop()
     # There is nothing to read, and messages were settled all the same.
-    with pytest.raises(DataLossError, match=r"batches 2 to 3 of subscription .* an older copy: their messages are gone"):
+    with pytest.raises(
+        DataLossError, match=r"batches 2 to 3 of subscription .* an older copy: their messages are gone"
+    ):
         new_reader().latestOffset(offsets[1], ReadMaxRows(3))
     with pytest.raises(DataLossError, match=r"batches 2 to 2 of subscription .* their messages are gone"):
         new_reader().partitions(offsets[1], offsets[2])
