@@ -25,6 +25,7 @@ class RunningNode(NodeProcess):
     def __init__(self, name: str, ports: NodePorts, data_folder: Path | None) -> None:
         # There is nothing to set up: no folder, no library, no command line of ours.
         self.name, self.ports = name, ports
+        self.raft_address = f"127.0.0.1:{ports.raft}"
         self.program = None
         self.paused = False
         self.log_path = Path(os.devnull)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import json
 import os
 import select
@@ -213,8 +214,10 @@ def main() -> None:
 
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.argv = ["lmq", *arguments]
-    # As PYTHONUNBUFFERED says.
-    sys.stdout.reconfigure(write_through=True)  # it is a text file
+    # The streams of before may have been files, which these need not be; and as PYTHONUNBUFFERED says.
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(os.fdopen(number, "wb", 0, closefd=False), write_through=True) for number in (1, 2)
+    )
     program.main()
 
 

@@ -40,6 +40,7 @@ ELSEWHERE: Final = {
     "defaults edit",
     "definitions import",
     "session end",
+    "job rm",
     "context rm",
     "lmq repair",
     "queue redrive",
@@ -55,7 +56,7 @@ HARMLESS: Final = {
     "import kestrel",
     "import kestrel-config",
     "import queued",
-    "session ls", "lock ls", "client ls", "client waiting", "client leases",
+    "job ls", "session ls", "lock ls", "client ls", "client waiting", "client leases",
     "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
 }  # fmt: skip
 

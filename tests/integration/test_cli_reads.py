@@ -177,6 +177,7 @@ def test_check_cluster_is_one_line_with_figures(shared_cluster: Cluster) -> None
         "memory",
         "disk",
         "disk_limit",
+        "quota",
     ]
     full = run_here("--node", shared_cluster[0].http, "check", "cluster", "--disk-critical", "0", "--json")
     assert full.code == 2

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PAGE_SCENARIOS"]
 
-MESSAGES = 40
+MESSAGES = 60
+"""So many that pages are needed still when they are damaged."""
 
 
 def page_damaged_in_use(subject: Subject) -> set[str]:
@@ -50,8 +51,7 @@ def newer_state_refused(subject: Subject) -> set[str]:
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (away, other) = stage.elect()
-        # So many that pages are needed when the node is back.
-        stage.propose(leader, MESSAGES + 20)
+        stage.propose(leader, MESSAGES)
         stage.run_for(1.0)
         stage.cut([away], [leader, other])
         _leave_behind(stage, [leader, other])
