@@ -23,7 +23,7 @@ FINISHED_MAX = 100
 EPOCH_MAX = 1 << 62
 RUN_BYTES_MAX = 64
 _RUNS_MAX = 100
-CLAIM_STEP = 10_000
+CLAIM_STEP = 5_000
 """Most digests that one command moves to those that are unclaimed, but for those of its last note."""
 
 
@@ -110,8 +110,10 @@ class Epochs:
         self.past_runs = [*self.past_runs[1 - _RUNS_MAX :], self.run]
         self.run = run
         self.moving.extend(notes)
-        if self.moving and self.unclaimed is None:
-            self.unclaimed = RowDigests(seed)
+        expected = self.unclaimed_count()
+        if self.moving and (self.unclaimed is None or expected > self.unclaimed.expected):
+            self.moving.extend([] if self.unclaimed is None else self.unclaimed.buckets())
+            self.unclaimed = RowDigests(seed, 2 * expected)
 
     def move(self) -> bool:
         """Move digests of earlier runs to the unclaimed ones; True if this has to be repeated."""

@@ -353,18 +353,18 @@ def _unclaimed_rows(
 def _epoch_row(epochs: Epochs | None) -> list[object]:
     if epochs is None:
         return []
-    seed = None if epochs.unclaimed is None else epochs.unclaimed.seed
+    buckets = [] if epochs.unclaimed is None else [epochs.unclaimed.seed, epochs.unclaimed.expected]
     finished = [[epoch, *found] for epoch, found in epochs.finished.items()]
-    return [epochs.open, epochs.run, epochs.past_runs, seed, finished]
+    return [epochs.open, epochs.run, epochs.past_runs, buckets, finished]
 
 
 def _epochs_of(
-    is_open: int, run: bytes, past_runs: list[bytes], seed: bytes | None, finished: list[tuple[int, int, bytes]]
+    is_open: int, run: bytes, past_runs: list[bytes], buckets: list[Any], finished: list[tuple[int, int, bytes]]
 ) -> Epochs:
     epochs = Epochs()
     epochs.open, epochs.run, epochs.past_runs = is_open, run, list(past_runs)
     epochs.finished = {epoch: Finished(rows, digest) for epoch, rows, digest in finished}
-    epochs.unclaimed = None if seed is None else RowDigests(seed)
+    epochs.unclaimed = RowDigests(*buckets) if buckets else None
     return epochs
 
 

@@ -8,7 +8,9 @@ from hashlib import blake2b
 __all__ = ["DIGEST_BYTES", "RowDigests", "split"]
 
 DIGEST_BYTES = 16
-_KEY_BYTES = 2
+_KEY_BYTES = 4
+_BUCKET_DIGESTS = 64
+_BUCKETS_MAX = 1 << 16
 _CHUNK_BYTES = 16 * 1024
 
 
@@ -17,10 +19,10 @@ def split(digests: bytes) -> Iterator[bytes]:
     return (digests[start : start + DIGEST_BYTES] for start in range(0, len(digests), DIGEST_BYTES))
 
 
-def _chunks(buckets: dict[bytes, bytes]) -> Iterator[bytes]:
+def _chunks(buckets: list[bytes]) -> Iterator[bytes]:
     chunk = bytearray()
-    for _, bucket in sorted(buckets.items()):
-        chunk += b"".join(sorted(split(bucket)))
+    for bucket in buckets:
+        chunk += bucket
         if len(chunk) >= _CHUNK_BYTES:
             yield bytes(chunk)
             chunk.clear()
@@ -28,19 +30,34 @@ def _chunks(buckets: dict[bytes, bytes]) -> Iterator[bytes]:
         yield bytes(chunk)
 
 
+def _place(bucket: bytes, digest: bytes) -> int:
+    """Return where a digest is in a bucket, or belongs: buckets are sorted, so that equal sets are equal."""
+    low, high = 0, len(bucket) // DIGEST_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        if bucket[middle * DIGEST_BYTES : (middle + 1) * DIGEST_BYTES] < digest:
+            low = middle + 1
+        else:
+            high = middle
+    return low * DIGEST_BYTES
+
+
 class RowDigests:
-    """Digests, each as often as it was added; 16 bytes for each and about 50 more for each of 65,536 buckets.
+    """Digests, each as often as it was added, in buckets of about 64: little more than 16 bytes for each.
 
     Clients choose the digests. The buckets follow from a seed that they do not know, so that they cannot fill one of them.
 
     Attributes:
         seed: random bytes, at most 64, the same on every replica.
+        expected: about how many digests there will be at most.
     """
 
-    def __init__(self, seed: bytes) -> None:
+    def __init__(self, seed: bytes, expected: int) -> None:
         self.seed = seed
+        self.expected = expected
         self._count = 0
-        self._buckets: dict[bytes, bytes] = {}
+        self._modulus = max(1, min(_BUCKETS_MAX, expected // _BUCKET_DIGESTS))
+        self._buckets: dict[int, bytes] = {}
 
     def __len__(self) -> int:
         """Return how many there are, equal ones counted as often as they were added."""
@@ -49,17 +66,17 @@ class RowDigests:
     def add(self, digest: bytes) -> None:
         """Add a digest."""
         key = self._key(digest)
-        self._buckets[key] = self._buckets.get(key, b"") + digest
+        bucket = self._buckets.get(key, b"")
+        at = _place(bucket, digest)
+        self._buckets[key] = bucket[:at] + digest + bucket[at:]
         self._count += 1
 
     def take(self, digest: bytes) -> bool:
         """Remove a digest once; False if it is not there."""
         key = self._key(digest)
         bucket = self._buckets.get(key, b"")
-        at = bucket.find(digest)
-        while at >= 0 and at % DIGEST_BYTES:
-            at = bucket.find(digest, at + 1)
-        if at < 0:
+        at = _place(bucket, digest)
+        if bucket[at : at + DIGEST_BYTES] != digest:
             return False
         left = bucket[:at] + bucket[at + DIGEST_BYTES :]
         if left:
@@ -69,9 +86,13 @@ class RowDigests:
         self._count -= 1
         return True
 
-    def chunks(self) -> Iterator[bytes]:
-        """Return all digests as of now, in records; equal sets give equal ones. The set may change while they are read."""
-        return _chunks(self._buckets.copy())
+    def buckets(self) -> list[bytes]:
+        """Return the digests by buckets; equal sets give equal lists."""
+        return [bucket for _, bucket in sorted(self._buckets.items())]
 
-    def _key(self, digest: bytes) -> bytes:
-        return blake2b(digest, digest_size=_KEY_BYTES, key=self.seed).digest()
+    def chunks(self) -> Iterator[bytes]:
+        """Return all digests as of now, in chunks; equal sets give equal ones. The set may change while they are read."""
+        return _chunks(self.buckets())
+
+    def _key(self, digest: bytes) -> int:
+        return int.from_bytes(blake2b(digest, digest_size=_KEY_BYTES, key=self.seed).digest(), "big") % self._modulus

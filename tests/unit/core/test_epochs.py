@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op, PushFlag
-from lmqcluster.core.epochs import FINISHED_MAX
+from lmqcluster.core.epochs import FINISHED_MAX, Epochs
 from lmqcluster.core.marks import Marks
 from lmqcluster.core.quotas import Kind, Quotas
 from tests.property.driver import SECOND, Driver, copied, records
@@ -214,6 +214,27 @@ def test_a_job_that_is_not_used_is_forgotten_with_its_epochs(driver: Driver) -> 
     driver.tick()
     assert driver.machine.marks.epochs(b"a", JOB) is None
     assert [driver.machine.quotas.used(kind, b"a") for kind in (Kind.MARKS, Kind.NOTE_BYTES)] == [0, 0]
+
+
+@pytest.mark.parametrize("counts", [[50], [100_000], [1, 10, 20_000, 5, 60_000]])
+def test_digests_of_earlier_runs_take_little_more_than_their_bytes(counts: list[int]) -> None:
+    """However many runs have left how much: no bucket is long, and few are short."""
+    epochs, total, number = Epochs(), 0, 0
+    epochs.begin(0, b"first", SEED, [])
+    for run, count in enumerate(counts):
+        notes = [b"".join(digest(b"%d" % (number + index)) for index in range(count))]
+        number, total = number + count, total + count
+        epochs.begin(0, b"%d" % run, SEED, notes)
+        while epochs.move():
+            pass
+    unclaimed = epochs.unclaimed
+    assert unclaimed is not None
+    assert (len(unclaimed), epochs.unclaimed_count()) == (total, total)
+    sizes = [len(bucket) // 16 for bucket in unclaimed._buckets.values()]
+    assert max(sizes) < 150
+    assert len(sizes) <= 1 + total // 15
+    assert all(unclaimed.take(digest(b"%d" % index)) for index in range(number))
+    assert len(unclaimed) == 0
 
 
 @pytest.mark.parametrize(
