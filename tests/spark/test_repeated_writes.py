@@ -45,7 +45,10 @@ class Breakdown:
             if not Path(path).exists():
                 yield from batches
                 return
-            rows = pa.Table.from_batches(list(batches)).combine_chunks()
+            found = list(batches)
+            if not found:
+                return
+            rows = pa.Table.from_batches(found).combine_chunks()
             yield from rows.slice(0, rows.num_rows * 3 // 4).to_batches(max_chunksize=25)
             wait_for(lambda: ready(http, queue), "something stored")
             raise RuntimeError("this task breaks down")
