@@ -58,7 +58,7 @@ class Epochs:
 
     @property
     def last(self) -> int:
-        """The last epoch that is finished, -1 if none is."""
+        """Return the last epoch that is finished, -1 if none is."""
         return next(reversed(self.finished), -1)
 
     def unclaimed_count(self) -> int:
@@ -92,16 +92,18 @@ class Epochs:
             raise RefusedError("epoch_conflict", f"epoch {epoch} has not begun yet; nothing is stored")
 
     def check_begin(self, epoch: int, run: bytes) -> None:
-        """Refuse a run of the open epoch after which another one has begun.
+        """Refuse an epoch before the open one, and a run of the open epoch after which another one has begun.
 
         Raises:
             RefusedError: ``epoch_conflict``.
         """
+        if epoch < self.open:
+            raise RefusedError("epoch_conflict", f"epoch {self.open} has begun after epoch {epoch}; nothing is stored")
         if epoch == self.open and run in self.past_runs:
             raise RefusedError("epoch_conflict", f"another run of epoch {epoch} has taken over; nothing is stored")
 
     def begin(self, epoch: int, run: bytes, seed: bytes, notes: Iterable[bytes]) -> None:
-        """Let a run write an epoch that is not finished; `notes` are those of the run before it, which are unclaimed now."""
+        """Begin a run of an epoch that is not finished; `notes` are those of the run before it, which are unclaimed now."""
         if epoch != self.open:
             self.open, self.run, self.past_runs = epoch, run, []
             self.moving.clear()

@@ -270,8 +270,8 @@ class Pusher:
                 row_digest = _digest(stream.queue_key, value, kind, header, option)
                 self.rows += 1
                 self.digests += int.from_bytes(row_digest, "big")
-                if self._is_finished:
-                    continue
+            if self._is_finished:
+                continue
             unsent = stream.unsent
             unsent.append(value, kind, header, key, option, row_digest)
             self._unsent_bytes += len(value)

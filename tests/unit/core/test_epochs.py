@@ -127,6 +127,7 @@ def test_a_later_epoch_ends_one_that_is_not_finished(driver: Driver) -> None:
     one.begin()
     one.push(0, b"a")
     two.begin()
+    assert [code(one.begin()), code(one.push(1, b"b"))] == ["epoch_conflict"] * 2
     assert two.push(0, b"a") == [STORED]
     assert two.finish(b"a") is True
     assert code(one.begin()) == "epoch_conflict"
