@@ -194,7 +194,7 @@ def spark_options(given: Sequence[str], memory: str | None, master: str | None) 
 
 @dataclass
 class StreamOutcome:
-    """What a streaming query has done, and whether it was stopped."""
+    """The work that a streaming query has done, and whether it was stopped."""
 
     messages: int = 0
     batches: int = 0

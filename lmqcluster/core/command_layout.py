@@ -224,7 +224,7 @@ def push_marked(
 
 
 def begin_epoch(job: bytes, epoch: int, run: bytes, seed: bytes, owner: bytes) -> Command:
-    """Let a run write an epoch of a job."""
+    """Begin a run of an epoch of a job."""
     return [Op.BEGIN_EPOCH, job, epoch, run, seed, owner]
 
 

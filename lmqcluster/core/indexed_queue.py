@@ -79,7 +79,7 @@ class IndexedQueue(Queue):
         return rich
 
     def _earliest(self, now_us: int, count: int) -> list[Message]:
-        """As `_due`, but when nothing is due the message that would be next, even if a client holds it."""
+        """Return what `_due` does, or if nothing is due the next message, even if a client holds it."""
         taken: list[Message] = []
         rich, passed = self.enriched(), 0
         while len(taken) < count and passed < PASSES_MAX and not self.suspended:

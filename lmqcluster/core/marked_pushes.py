@@ -116,7 +116,7 @@ class MarkedPushes:
         return epochs
 
     def begin_epoch(self, job: bytes, epoch: int, run: bytes, seed: bytes, owner: bytes = b"") -> int:
-        """Let a run write an epoch; see `epochs`.
+        """Begin a run of an epoch; see `epochs`.
 
         Args:
             job: the job.

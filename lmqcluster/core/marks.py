@@ -161,7 +161,7 @@ class Marks:
         return None if found is None else found[1].epochs
 
     def begin(self, owner: bytes, name: bytes, epoch: int, run: bytes, seed: bytes, now_us: int) -> bool:
-        """Let a run write an epoch; False if it is finished.
+        """Begin a run of an epoch; False if the epoch is finished.
 
         Raises:
             RefusedError: ``epoch_conflict`` if another run has taken over, the epoch is older than what is remembered, or the job

@@ -94,7 +94,7 @@ class SessionPulls:
                 return
 
     async def abandon(self) -> None:
-        """Let the session run out, because a consumer still works on what it holds."""
+        """Stop renewing the session, so that it ends by itself, because a consumer still works on what it holds."""
         session, self._session = self._session, None
         if session is not None:
             await session.abandon()

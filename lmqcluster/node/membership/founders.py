@@ -35,7 +35,7 @@ Founders = Mapping[str, str]
 
 
 class Answer(NamedTuple):
-    """What a node says of itself.
+    """The answer of a node that is asked who it is.
 
     Attributes:
         id: its member id.
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a node that is to found a cluster does next.
+    """The next step of a node that is to found a cluster.
 
     Attributes:
         obstacle: what it waits for, or what is wrong, for people.
@@ -139,7 +139,7 @@ def decide(me: Answer, answers: Mapping[str, Answer | str], founders: Founders |
 
 
 def _foreign(me: Answer, address: str, there: Answer) -> str:
-    """What to do about a node that founds no cluster with this one."""
+    """Return what to do about a node that founds no cluster with this one."""
     known = ", ".join(sorted(there.members))
     return (
         f"the node at {address}, {there.id}, belongs to a cluster without this node, {me.id}: its members are {known}."

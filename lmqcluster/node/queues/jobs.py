@@ -149,7 +149,7 @@ class Jobs:
         return flags.count(PushFlag.STORED) if flags or not rows else None
 
     async def begin(self, job: bytes, run: Run, owner: bytes) -> bool:
-        """Let a run write an epoch of a job; False if the epoch is finished.
+        """Begin a run of an epoch of a job; False if the epoch is finished.
 
         Raises:
             LmqError: among others ``epoch_conflict`` if another run has taken over, or the epoch is too old.
