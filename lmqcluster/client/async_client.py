@@ -348,8 +348,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             lease: how long the lease lasts, in seconds; None = the queue's ``timeout``.
             auto_ack: have the node acknowledge the message before it sends it. If it does not arrive, it is lost.
             session: id of a session with which the lease ends; see `session`.
-            after: id of the last message of this queue that arrived in the session, empty if none did. What the session holds of
-                later ones was lost on the way, and goes back first. `ClientSession` says it by itself.
+            after: id of the last message of this queue that arrived in the session, empty if none did. While the session holds
+                later ones, which were lost on the way, the pull returns these again. `ClientSession` sets it by itself.
 
         Returns:
             The message, or None if there was none in time.

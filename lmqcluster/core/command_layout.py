@@ -94,10 +94,8 @@ _STORES: Final[dict[int, int]] = {
 _MOVED_MAX: Final = 10_000
 _ONLY_BYTES: Final = {bytes}
 _GIVES_BACK: Final = frozenset((Op.NACK, Op.GIVE_BACK))
-_SESSION_AT: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2, Op.PULL_IN_SESSION: 4}
+_SESSION_AT: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2}
 """Where a command names the session whose deliveries it gives back."""
-_KNOWN: Final = 6
-"""Where a session's pull says which delivery its client has received last."""
 
 
 def taken_from(command: Command) -> tuple[list[bytes], int]:
@@ -164,16 +162,11 @@ def given_back(command: Command) -> tuple[bytes, list[int]]:
     return command[QUEUE], [number for number in numbers if type(number) is int]
 
 
-def session_that_gives_back(command: Command) -> tuple[int, int | None]:
-    """The session whose deliveries a command gives back, -1 for none; and the delivery after which they begin, None for all."""
+def session_that_gives_back(command: Command) -> int:
+    """The session whose deliveries a command gives back, -1 for none."""
     op = command[OP]
     place = _SESSION_AT.get(op) if isinstance(op, int) else None
-    if place is None or len(command) <= place or type(command[place]) is not int:
-        return -1, None
-    if op != Op.PULL_IN_SESSION:
-        return command[place], None
-    known = command[_KNOWN] if len(command) > _KNOWN else None
-    return (command[place], known) if type(known) is int and known >= 0 else (-1, None)
+    return -1 if place is None or len(command) <= place or type(command[place]) is not int else command[place]
 
 
 # --- push -------------------------------------------------------------------------------------------------------------

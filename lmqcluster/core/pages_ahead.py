@@ -127,8 +127,7 @@ def _of_sessions(state: _State, now_us: int, steps: list[Command]) -> Iterator[t
     """The same for deliveries of sessions that end, or give some back."""
     yield from state.sessions.ending(now_us)
     for step in steps:
-        session, known = session_that_gives_back(step)
-        yield from state.sessions.held(session) if known is None else state.sessions.held_after(session, known)
+        yield from state.sessions.held(session_that_gives_back(step))
 
 
 def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:

@@ -327,6 +327,13 @@ class QueueState:
         delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, in_turn=in_turn)
         return self._counted(queue, delivered)
 
+    def delivered_again(self, queue: Queue, numbers: list[int], deadline_us: int) -> list[Delivered]:
+        """The live deliveries under these numbers; their leases end at `deadline_us` at the earliest."""
+        leases = queue.leases.messages
+        ending = [number for number in numbers if leases[number].due_us < deadline_us]
+        queue.extend_to(self.now_us, ending, deadline_us)
+        return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
+
     def check_pull(self, queue: Queue) -> None:
         """Refuse a pull without a session from a queue that one session at a time has.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .commands import Delivered, RefusedError
 from .expiry import NEVER
+from .queue import Queue
 from .quotas import checked_owner
-from .sessions import END_STEPS, LEASES_MAX, TTL_US_MAX
+from .sessions import END_STEPS, LEASES_MAX, TTL_US_MAX, Session
 from .state import State
 from .trait_commands import checked_time
 
@@ -55,8 +56,9 @@ class SessionCommands:
         Args:
             lease_us: after which time the leases end at the latest; 0 for no such time but the queue's.
             charge: how many deliveries that uses up, 0 or 1.
-            known: number of the last delivery of this queue that the client has received, -1 to say nothing of it. What the
-                session holds of later ones was lost on the way, and goes back first, as at the end of the session.
+            known: number of the last delivery of this queue that the client has received, -1 to say nothing of it. Later ones
+                that the session holds were lost on the way, and are returned again instead of others. So a pull that arrives
+                late, when the client has repeated it, changes nothing for what the client has received since.
 
         Returns:
             As ``Op.PULL``; nothing as long as another session has the exclusive queue.
@@ -76,17 +78,22 @@ class SessionCommands:
             if state.claims.holder(name) != number:
                 state.idle.pulled(queue)
                 return []
-        if known >= 0:
-            state.sessions.release_after(session, name, known)
-        if len(session.leases) >= LEASES_MAX:
-            raise RefusedError("quota_exceeded", f"session {number} holds {LEASES_MAX} messages, which is the limit")
-        passed_before = queue.passed_over
         options = queue.settings.options
         limit_us = checked_time(lease_us) or (options.open_us if options is not None else None)
         ends_us = state.now_us + limit_us if limit_us else NEVER
+        if known >= 0 and (lost := self._lost(session, queue, known)[: max(0, count)]):
+            return state.delivered_again(queue, lost, ends_us)
+        if len(session.leases) >= LEASES_MAX:
+            raise RefusedError("quota_exceeded", f"session {number} holds {LEASES_MAX} messages, which is the limit")
+        passed_before = queue.passed_over
         delivered = state.take(queue, min(count, LEASES_MAX - len(session.leases)), ends_us, charge, in_turn=True)
         state.sessions.lease(session, name, [one[1] for one in delivered])
         return delivered or state.pulled_nothing(queue, passed_before)
+
+    def _lost(self, session: Session, queue: Queue, known: int) -> list[int]:
+        """The live deliveries of a queue to a session that are later than this one, the oldest first."""
+        held = self._state.sessions.held_after(session, queue.name, known)
+        return [number for number in held if queue.live(number, self._state.now_us) is not None]
 
     def leave(self, name: bytes, number: int, owner: bytes = b"") -> bool | None:
         """Give up the turn, or the place in line, at an exclusive queue, with the leases of its messages.

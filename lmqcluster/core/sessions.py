@@ -192,19 +192,15 @@ class Sessions:
         session = self._sessions.get(number)
         return iter(()) if session is None else iter(session.leases.items())
 
-    def held_after(self, number: int, known: int) -> Iterator[tuple[int, bytes]]:
-        """Those that are later than this one, the newest first."""
-        session = self._sessions.get(number)
-        return iter(()) if session is None else _newest(session, known)
+    def held_after(self, session: Session, queue: bytes, known: int) -> list[int]:
+        """Numbers of the deliveries of a queue that are later than this one, and among the newest; the oldest first."""
+        newest = takewhile(lambda one: one[0] > known, islice(reversed(session.leases.items()), NEWEST_MAX))
+        return [number for number, name in newest if name == queue][::-1]
 
     def release_leases(self, session: Session, limit: int, only: bytes | None = None) -> int:
         """Let up to `limit` leases go, of one queue or of all, the oldest first; returns how many."""
         leases = session.leases.items()
         return self._release(session, list(islice((one for one in leases if only is None or one[1] == only), limit)))
-
-    def release_after(self, session: Session, queue: bytes, known: int) -> int:
-        """Let go of deliveries of a queue that are later than this one, and among the newest; returns how many."""
-        return self._release(session, [one for one in _newest(session, known) if one[1] == queue][::-1])
 
     def _release(self, session: Session, chosen: list[tuple[int, bytes]]) -> int:
         by_queue: dict[bytes, list[int]] = {}
@@ -296,12 +292,6 @@ class Sessions:
             if session is None:
                 raise ValueError(f"there are leases of the session {number}, which is missing")
             session.leases.update(zip(numbers, queues, strict=True))
-
-
-def _newest(session: Session, known: int) -> Iterator[tuple[int, bytes]]:
-    """The session's deliveries that are later than this one, and among the newest; the newest first."""
-    newest = islice(reversed(session.leases.items()), NEWEST_MAX)
-    return takewhile(lambda one: one[0] > known, newest)
 
 
 def _lease_rows(sessions: list[tuple[int, list[tuple[int, bytes]]]]) -> Iterator[list[object]]:

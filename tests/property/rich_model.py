@@ -423,15 +423,19 @@ class RichModel:
             entry.remaining -= charge
             entry.delivered += 1
             entry.number = self.deliveries
-            delivered.append(
-                (name, entry.number, entry.remaining, entry.delivered, entry.pushed_us, entry.body, entry.traits)
-            )
+            delivered += self.shown(name, [entry])
             if settles:
                 self.remove(name, entry)
                 queue.add("acked")
             else:
                 entry.ready_us, entry.due_us, entry.state = entry.due_us, self.now_us + timeout_us, "leased"
         return delivered
+
+    def shown(self, name: bytes, entries: list[Entry]) -> list[Any]:
+        """Their deliveries."""
+        return [
+            (name, one.number, one.remaining, one.delivered, one.pushed_us, one.body, one.traits) for one in entries
+        ]
 
     # --- settle ---------------------------------------------------------------------------------------------------
 

@@ -121,12 +121,12 @@ class SessionModel(RichModel):
                 self.claims.append((name, number))
             if self.line(self.claims, name)[0] != number:
                 return []
-        if known >= 0:
-            kept = [one for one in session.leases if one[1] != name or one[0] <= known]
-            session.leases = [one for one in session.leases if one not in kept]
-            self.release(session, [name])
-            session.leases = kept
         lease_us = lease_us or self.us(queue, "open_transaction_timeout", NEVER_US)
+        lost = [one[0] for one in session.leases if one[1] == name and one[0] > known] if known >= 0 else []
+        if again := [entry for one in lost if (entry := self.leased(name, one)) is not None][:count]:
+            for entry in again:
+                entry.due_us = max(entry.due_us, self.now_us + lease_us)
+            return self.shown(name, again)
         delivered = self.pull(name, count, lease_us, charge=charge, in_turn=True)
         session.leases += [(one[1], name) for one in delivered]
         return delivered

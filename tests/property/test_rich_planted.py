@@ -135,7 +135,7 @@ def everybody_has_a_turn(patch: pytest.MonkeyPatch) -> None:
 
 
 def responses_that_stay_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sessions, "release_after", lambda *_args: 0)
+    patch.setattr(Sessions, "held_after", lambda *_args: [])
 
 
 def the_dead_hold_locks(patch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def _passing(self: WaitingPushCommands, queue: Queue, push: WaitingPush) -> Any:
 PLANTED_SESSIONS = {
     "leases of ended sessions kept": switch([(Sessions, "release_leases", _forgetting)]),
     "leases of ended sessions to the tail": switch([(Queue, "release", _to_the_tail)]),
-    "lost responses kept": switch([(Sessions, "release_after", lambda *_: 0)]),
+    "lost responses kept": switch([(Sessions, "held_after", lambda *_: [])]),
     "lost leases confirmed": switch([(Queue, "ack", _confirming)]),
     "sessions that live too long": switch([(Sessions, "expire", _late)]),
     "fencing tokens by lock": switch([(Locks, "_grant", _by_lock)]),

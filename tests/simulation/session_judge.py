@@ -195,14 +195,19 @@ class SessionJudge:
                     detail = f"{session.number}, and {self._claims.holder(queue)} has it"
                     self._report("two at an exclusive queue", detail)
                 return
-        known = arguments[4]
-        for delivery in session.deliveries if known >= 0 else []:
-            held = self._messages.held.get(delivery)
-            if delivery > known and held is not None and held.queue == queue:
-                self._messages.come_back(delivery)
+        if lost := self._lost(session, queue, arguments[4])[: arguments[0]]:
+            self._expect("lost deliveries", [one[1] for one in result], lost)
+            return
         for delivery, arrival, content in self._delivered(queue, arguments[0], result or []):
             session.deliveries.append(delivery)
             self._messages.held[delivery] = Held(queue, arrival, content)
+
+    def _lost(self, session: Session, queue: bytes, known: int) -> list[int]:
+        """Which deliveries the session holds of a queue that its client has not received."""
+        if known < 0:
+            return []
+        held = [(one, self._messages.held.get(one)) for one in session.deliveries if one > known]
+        return [delivery for delivery, one in held if one is not None and one.queue == queue]
 
     def _pulled_and_settled(self, queue: bytes, arguments: list[Any], result: Any) -> None:
         self._delivered(queue, arguments[0], result or [])

@@ -118,7 +118,7 @@ class Sessions:
         """Lease up to `count` messages until the session ends, or `lease_s` is over; see `QueueService.pull`.
 
         With `after`, the id of the last message of the queue that the client has received in this session, or empty if there is
-        none, later ones that the session holds go back first: their responses were lost.
+        none, later ones that the session holds are returned again instead of others: their responses were lost.
 
         Of several sessions that pull from an exclusive queue one gets messages, the others stand by in the order in which they
         first asked. `charge` is how many of a message's deliveries it uses up, 0 or 1.

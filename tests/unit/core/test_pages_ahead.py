@@ -196,17 +196,6 @@ def test_what_a_session_gives_up_needs_its_body(command: Any) -> None:
     assert told(driver, command(session + 1)) == []
 
 
-def test_what_a_client_has_not_received_of_a_session_needs_its_body() -> None:
-    driver, store = paged_driver()
-    session, delivered = session_with(driver, 50)
-    nothing = [Op.PULL_IN_SESSION, Q, 0, 0, session, 1, delivered[-1], OWNER]
-    assert told(driver, nothing) == []
-    last_five = [Op.PULL_IN_SESSION, Q, 0, 0, session, 1, delivered[-6], OWNER]
-    needed = set(told(driver, last_five))
-    assert needed
-    assert loaded_by(driver, store, last_five) == needed
-
-
 def test_what_is_moved_or_sent_back_needs_its_body() -> None:
     driver, store = paged_driver()
     push(driver)

@@ -173,8 +173,8 @@ SCHEMAS: Final[dict[str, Json]] = {
             "session": SESSION_ID,
             "after": {
                 **_STRING,
-                "description": "Id of the last message of this queue that arrived in the session, empty if none did. What the "
-                "session holds of later ones was lost on the way, and goes back first.",
+                "description": "Id of the last message of this queue that arrived in the session, empty if none did. While the "
+                "session holds later ones, which were lost on the way, the pull returns these again.",
             },
         },
         "max",
