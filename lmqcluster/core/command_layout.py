@@ -17,7 +17,7 @@ __all__ = [
     "TYPE", "Asked", "abandon_batches", "ack_step", "asked_of", "asks_in_session", "asks_with_lease", "asks_with_poll",
     "barrier", "begin_epoch", "bind", "cancel_push", "claim", "clear_properties", "create_for", "create_indexed", "delete",
     "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest", "end_jobs", "end_session",
-    "extend_step", "finish_epoch", "forget_keys", "found", "give_back", "give_back_step", "is_charged", "leave_queue", "lock",
+    "extend_step", "finish_epoch", "forget_keys", "found", "give_back", "give_back_step", "leave_queue", "lock",
     "may_share", "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull", "pull_again", "pull_any",
     "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing", "push_items", "push_marked",
     "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session", "report_digest", "reserve",
@@ -317,11 +317,6 @@ def may_share(command: Command, asked: Asked) -> bool:
     if command[OP] != op or command[_ASKED:] != arguments:
         return False
     return bool(op == Op.PULL_LEASE or (op == Op.PULL_IN_SESSION and arguments[3] < 0))
-
-
-def is_charged(command: Command) -> bool:
-    """Whether the deliveries of a pull use up something."""
-    return command[OP] != Op.PULL_IN_SESSION or bool(command[5])
 
 
 # --- settle -----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from .deliveries import first_of
 from .lines import Waiter
 from .node_session import NodeSession
 from .service import QueueService, no_room
+from .unsent import Unsent
 
 __all__ = ["DirectRead", "HasRoom", "Taker"]
 
@@ -43,10 +44,10 @@ class DirectRead:
         number: the number of the session that holds what comes; None if it is gone when it comes.
         taker: who asks.
         has_room: whether the client can take so many bytes.
-        charged: whether the delivery counts.
+        unsent: what becomes of deliveries that cannot be handed over.
     """
 
-    __slots__ = ("_charged", "_has_room", "_number", "_service", "_session", "_taker", "waiting")
+    __slots__ = ("_has_room", "_number", "_service", "_session", "_taker", "_unsent", "waiting")
 
     def __init__(
         self,
@@ -56,14 +57,14 @@ class DirectRead:
         taker: Taker,
         has_room: HasRoom,
         *,
-        charged: bool,
+        unsent: Unsent,
     ) -> None:
         self._service = service
         self._session = session
         self._number = number
         self._taker = taker
         self._has_room = has_room
-        self._charged = charged
+        self._unsent = unsent
         self.waiting: set[Waiter] = set()
 
     @property
@@ -92,7 +93,7 @@ class DirectRead:
         self._taker.taken(delivered)
 
     def _put_back(self, delivered: list[Delivered]) -> None:
-        self._service.pulls.put_back(delivered, charged=self._charged)
+        self._service.pulls.put_back(delivered, self._unsent)
 
     def pull_failed(self, _token: Any, error: LmqError) -> None:
         if error.code == "session_lost":

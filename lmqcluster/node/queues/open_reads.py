@@ -20,6 +20,7 @@ from .read_turns import ReadTurns
 from .service import QueueService
 from .shares import Asker
 from .times import lease_us
+from .unsent import Unsent, unsent_in_session
 
 __all__ = ["OpenReads"]
 
@@ -90,18 +91,17 @@ class OpenReads:
             left_s = None if ends_s is None else max(0.0, ends_s - self._loop.time())
             session = await self._session.id()
             holder = service.sessions.number(session)
-            charged = found is not None and _has_dead_letters(found)
-            asked = layout.asks_in_session(until_us, holder, int(charged), -1, *service.owned(OWNER))
+            charge = int(found is not None and _has_dead_letters(found))
+            unsent = unsent_in_session(charge, -1)
+            asked = layout.asks_in_session(until_us, holder, charge, -1, *service.owned(OWNER))
             start = partial(self._turns.open, asked)
             try:
-                delivered = await service.delivered(
-                    start, queue, (count, left_s), has_room, charged=charged, until=until
-                )
+                delivered = await service.delivered(start, queue, (count, left_s), has_room, unsent=unsent, until=until)
                 if not delivered:
                     self._check_room(holder)
                 if not delivered or self._session.is_surely_alive(session):
                     return delivered
-                if await self._is_held(session, delivered, charged=charged):
+                if await self._is_held(session, delivered, unsent):
                     return delivered
                 # The session has ended meanwhile, and others get these.
             except LmqError as exc:
@@ -121,7 +121,7 @@ class OpenReads:
             reason = f"this node holds {LEASES_MAX} messages, which is the limit; confirm some, or use another node"
             raise LmqError("quota_exceeded", reason)
 
-    async def _is_held(self, session: bytes, delivered: list[Delivered], *, charged: bool) -> bool:
+    async def _is_held(self, session: bytes, delivered: list[Delivered], unsent: Unsent) -> bool:
         """Whether what has come to a node that may have been frozen or cut off is open there still.
 
         Raises:
@@ -130,7 +130,7 @@ class OpenReads:
         try:
             return await self._session.is_alive(session)
         except BaseException:
-            self._service.pulls.put_back(delivered, charged=charged)
+            self._service.pulls.put_back(delivered, unsent)
             raise
 
     async def take_settled(self, queue: bytes) -> list[Delivered]:
@@ -175,13 +175,14 @@ class OpenReads:
         if settles:
             if _may_page(found):
                 return False
-            asked, charged, number = layout.asks_with_lease(0, settles=True), True, None
+            asked, unsent, number = layout.asks_with_lease(0, settles=True), Unsent.PUT_BACK, None
         else:
-            number, charged = session.sure_number(), _has_dead_letters(found)
+            number, charge = session.sure_number(), int(_has_dead_letters(found))
             if number is None:
                 return False
-            asked = layout.asks_in_session(0, number, int(charged), -1, *service.owned(OWNER))
-        puller = DirectRead(service, session, number, taker, has_room, charged=charged)
+            unsent = unsent_in_session(charge, -1)
+            asked = layout.asks_in_session(0, number, charge, -1, *service.owned(OWNER))
+        puller = DirectRead(service, session, number, taker, has_room, unsent=unsent)
         self._turns.open(asked, queue, (puller, None, 1, 0.0))
         return True
 

@@ -30,6 +30,7 @@ from .holders import Holders
 from .lines import LeaseLine, Line, PatternLine, Puller, QueueLine, QueueLines, Ticket, Waiter
 from .pattern_pulls import PatternPulls
 from .pattern_views import PatternViews
+from .unsent import Unsent, unsent_of
 
 __all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
 
@@ -270,7 +271,7 @@ class Pulls:
         # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
         group.tickets = []
         if position < len(delivered):
-            self.put_back(delivered[position:], charged=layout.is_charged(group.command))
+            self.put_back(delivered[position:], unsent_of(group.command))
         return empty_handed
 
     def _note(self, holder: Puller | None, delivered: list[Delivered], start: int, end: int) -> None:
@@ -282,7 +283,7 @@ class Pulls:
 
         def done(found: list[Delivered] | None) -> None:
             if found is None or puller.closed:
-                self.put_back(delivered, charged=layout.is_charged(command))
+                self.put_back(delivered, unsent_of(command))
             if found is None:
                 puller.pull_failed(token, self.absent.error())
             elif not puller.closed:
@@ -487,7 +488,7 @@ class Pulls:
                 line.lines.served(line)
         rest = self._serve(line, delivered, claim.command) if delivered else []
         if rest:
-            self.put_back(rest, charged=layout.is_charged(claim.command))
+            self.put_back(rest, unsent_of(claim.command))
         if line.claim is None:
             self._end_waits_that_are_over(line, error)
         if not line.is_needed():
@@ -517,18 +518,21 @@ class Pulls:
                 self.empty_total += 1
                 waiter.puller.pulled(waiter.token, [])
 
-    def put_back(self, delivered: list[Delivered], *, charged: bool = True) -> None:
-        """Return deliveries that reached nobody; those that were charged use up nothing."""
+    def put_back(self, delivered: list[Delivered], unsent: Unsent = Unsent.PUT_BACK) -> None:
+        """Return deliveries that do not reach their client, unless their session keeps them."""
+        if unsent is Unsent.KEEP:
+            return
         by_queue: dict[bytes, list[int]] = {}
         for name, number, _remaining, _message in delivered:
             by_queue.setdefault(name, []).append(number)
-        self.put_back_numbers(by_queue, charged=charged)
+        self.put_back_numbers(by_queue, unsent)
 
-    def put_back_numbers(self, by_queue: dict[bytes, list[int]], *, charged: bool = True) -> None:
+    def put_back_numbers(self, by_queue: dict[bytes, list[int]], unsent: Unsent = Unsent.PUT_BACK) -> None:
         """Return deliveries by their numbers."""
         for name, numbers in by_queue.items():
+            is_charged = unsent is Unsent.PUT_BACK
             command = (
-                layout.settle(Op.PUT_BACK, name, numbers) if charged else layout.give_back(name, numbers, Place.KEEP)
+                layout.settle(Op.PUT_BACK, name, numbers) if is_charged else layout.give_back(name, numbers, Place.KEEP)
             )
             self._proposer.add_first(Group(command, [], self._returns))
 

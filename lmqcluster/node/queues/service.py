@@ -46,6 +46,7 @@ from .shares import Asker, Share, shares
 from .subscriptions import Subscriptions
 from .times import lease_us, retry_delay_us
 from .transactions import Step, run_transaction
+from .unsent import Unsent
 from .waiting_pushes import WaitingPushes
 
 __all__ = ["QueueService", "no_room"]
@@ -293,11 +294,11 @@ class QueueService(Proposals):
         has_room: HasRoom | None,
         place: ClientPlace | None,
         *,
-        charged: bool,
+        unsent: Unsent,
     ) -> list[Delivery]:
         """As `pull`, for `Sessions.pull`: asking for this, for so many messages and so long."""
         start = partial(self.pulls.start_asking, asked)
-        return await self._wait_for(start, queue, wanted, has_room, place, charged=charged)
+        return await self._wait_for(start, queue, wanted, has_room, place, unsent=unsent)
 
     async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
         """Acknowledge deliveries that are to be handed out; returns those whose leases have not ended meanwhile."""
@@ -334,10 +335,10 @@ class QueueService(Proposals):
         has_room: HasRoom | None,
         place: ClientPlace | None = None,
         *,
-        charged: bool = True,
+        unsent: Unsent = Unsent.PUT_BACK,
     ) -> list[Delivery]:
         receipts = self.receipts()
-        delivered = await self.delivered(start, key, wanted, has_room, place, charged=charged)
+        delivered = await self.delivered(start, key, wanted, has_room, place, unsent=unsent)
         return rendered(receipts, delivered, self.unix_us)
 
     async def delivered(
@@ -348,7 +349,7 @@ class QueueService(Proposals):
         has_room: HasRoom | None,
         place: ClientPlace | None = None,
         *,
-        charged: bool = True,
+        unsent: Unsent = Unsent.PUT_BACK,
         until: asyncio.Future[None] | None = None,
     ) -> list[Delivered]:
         """What a pull of so many messages, waiting so long, brings, as the core names it; see `pull`.
@@ -366,14 +367,14 @@ class QueueService(Proposals):
             puller.closed = True
             pulls.abandon(puller)
             if puller.future.done() and not puller.future.cancelled() and puller.future.exception() is None:
-                pulls.put_back(puller.future.result(), charged=charged)
+                pulls.put_back(puller.future.result(), unsent)
             raise
         taken, size_bytes = first_of(delivered)
         if has_room is not None and delivered and not has_room(size_bytes):
-            pulls.put_back(delivered, charged=charged)
+            pulls.put_back(delivered, unsent)
             raise no_room()
         if taken < len(delivered):
-            pulls.put_back(delivered[taken:], charged=charged)
+            pulls.put_back(delivered[taken:], unsent)
             return delivered[:taken]
         return delivered
 

@@ -19,6 +19,7 @@ from .naming import no_queue
 from .notice_board import NoticeBoard
 from .proposals import Proposals, unheard
 from .times import lease_us
+from .unsent import Unsent, unsent_in_session
 
 __all__ = ["Sessions"]
 
@@ -36,7 +37,7 @@ class Pull(Protocol):
         has_room: HasRoom | None,
         place: ClientPlace | None,
         *,
-        charged: bool,
+        unsent: Unsent,
     ) -> Awaitable[list[Delivery]]: ...
 
 
@@ -131,7 +132,7 @@ class Sessions:
         until_us = 0 if lease_s is None else lease_us(lease_s)
         number, known = self.number(session), self.known(after)
         asked = layout.asks_in_session(until_us, number, charge, known, *service.owned(owner))
-        return await self._pull(queue, asked, (count, wait_s), has_room, place, charged=bool(charge))
+        return await self._pull(queue, asked, (count, wait_s), has_room, place, unsent=unsent_in_session(charge, known))
 
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Give up the turn, or the place in line, at an exclusive queue; leases of its messages end. False if it had none."""

@@ -18,6 +18,7 @@ from ...node.access.access import Principal
 from ...node.access.clients import client_of
 from ...node.proposer import Group
 from ...node.queues.push_items import refusal_of
+from ...node.queues.unsent import Unsent
 from ...ports import Place
 from ...wire.address import is_loopback
 from ...wire.errors import LmqError, Outcome, forget_frames
@@ -85,8 +86,8 @@ class Connection(Stream):
         self._rated = owner.gate.bounds.requests_per_s > 0
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None
-        # Messages that are being made into a response: put back if the client goes before.
-        self._encoding: dict[int, list[Delivered]] = {}
+        # Messages that are being made into a response, and what becomes of them if the client goes before.
+        self._encoding: dict[int, tuple[list[Delivered], Unsent]] = {}
         self._encodings = asyncio.Semaphore(ENCODINGS_MAX)
         # Requests that wait for what others do, and are answered.
         self._awaited: set[asyncio.Task[None]] = set()
@@ -98,8 +99,8 @@ class Connection(Stream):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.service.pulls.abandon(self)
-        for delivered in self._encoding.values():
-            self.service.pulls.put_back(delivered)
+        for delivered, unsent in self._encoding.values():
+            self.service.pulls.put_back(delivered, unsent)
         self._encoding.clear()
         self.owner.disconnected(self)
 
@@ -411,9 +412,11 @@ class Connection(Stream):
             self.write(replies.success(token, b""))
             self.write(result)
 
-    def encode_later(self, token: Any, delivered: list[Delivered], send: _Send) -> None:
+    def encode_later(
+        self, token: Any, delivered: list[Delivered], send: _Send, unsent: Unsent = Unsent.PUT_BACK
+    ) -> None:
         """Encode messages with large bodies, and send them when that is done."""
-        self._encoding[id(delivered)] = delivered
+        self._encoding[id(delivered)] = delivered, unsent
         # The pull has taken effect, so the requests that follow go on.
         result = self._encode(token, delivered, send)
         self.slow.run(self, result, _nothing, partial(self.fail, token), large=False, waits=True)
@@ -435,9 +438,9 @@ class Connection(Stream):
         """Whether the client gets an answer: not to a notification."""
         return msgid is not NOTIFICATION
 
-    def give_back(self, msgid: Any, delivered: list[Delivered]) -> None:
+    def give_back(self, msgid: Any, delivered: list[Delivered], unsent: Unsent = Unsent.PUT_BACK) -> None:
         """Refuse a pull whose messages the client has left no room for."""
-        self.service.pulls.put_back(delivered)
+        self.service.pulls.put_back(delivered, unsent)
         self.fail(msgid, _UNREAD)
 
     def encoder(self) -> replies.DeliveryEncoder:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.command_layout import asks_in_session
-from ...node.queues.pulls import Puller
 from ...node.queues.times import lease_us
+from ...node.queues.unsent import unsent_in_session
 from ...wire.errors import LmqError
 from .arguments import arity, text, wait
 from .option_arguments import flag_of, given, seconds_of
@@ -24,30 +24,27 @@ def pull_with_options(connection: Connection, msgid: Any, arguments: list[Any]) 
     """``pull(name, timeout, {lease, auto_ack, session, after})``."""
     arity(arguments, 3, 3)
     name, wait_s, options = text(arguments[0]), wait(arguments[1]), given(arguments[2], _OPTIONS)
-    settles = _settles(connection, msgid, options)
-    puller = SettlingPuller(connection, is_many=False) if settles else connection
-    _start(connection, name, (puller, msgid, 1, wait_s), options)
+    _start(connection, msgid, name, (1, wait_s), options, is_many=False)
 
 
 def pull_many(connection: Connection, msgid: Any, name: bytes, wanted: tuple[int, float], more: list[Any]) -> None:
     """``pull_many(name, max, timeout[, {lease, auto_ack, session, after}])``; `more` holds the options, if there are any."""
-    options = given(more[0], _OPTIONS) if more else {}
-    settles = _settles(connection, msgid, options)
-    puller = SettlingPuller(connection, is_many=True) if settles else ManyPuller(connection)
-    _start(connection, name, (puller, msgid, *wanted), options)
-
-
-def _settles(connection: Connection, msgid: Any, options: dict[bytes, Any]) -> bool:
-    settles = flag_of(options, b"auto_ack")
-    if settles and not connection.is_answered(msgid):
-        raise LmqError("bad_request", "what a notification pulls reaches nobody, so it must not be acknowledged")
-    return settles
+    _start(connection, msgid, name, wanted, given(more[0], _OPTIONS) if more else {}, is_many=True)
 
 
 def _start(
-    connection: Connection, name: bytes, ticket: tuple[Puller, Any, int, float], options: dict[bytes, Any]
+    connection: Connection,
+    msgid: Any,
+    name: bytes,
+    wanted: tuple[int, float],
+    options: dict[bytes, Any],
+    *,
+    is_many: bool,
 ) -> None:
-    service = connection.service
+    settles = flag_of(options, b"auto_ack")
+    if settles and not connection.is_answered(msgid):
+        raise LmqError("bad_request", "what a notification pulls reaches nobody, so it must not be acknowledged")
+    service, puller = connection.service, SettlingPuller if settles else ManyPuller
     lease_s = seconds_of(options, b"lease")
     if b"session" in options:
         own_lease_us = 0 if lease_s is None else lease_us(lease_s)
@@ -56,8 +53,10 @@ def _start(
         service.check_name(name, connection.kept_for())
         known = service.sessions.known(text(options[b"after"]) if b"after" in options else None)
         asked = asks_in_session(own_lease_us, number, 1, known, *connection.owned())
-        service.pulls.start_asking(asked, name, ticket)
+        answer = puller(connection, is_many=is_many, unsent=unsent_in_session(1, known))
+        service.pulls.start_asking(asked, name, (answer, msgid, *wanted))
         return
+    ticket = puller(connection, is_many=is_many), msgid, *wanted
     if lease_s is None:
         service.check_name(name, connection.kept_for())
         service.receipts()

@@ -9,6 +9,7 @@ from ...core.commands import Delivered
 from ...node.proposer import Group
 from ...node.queues import requests
 from ...node.queues.pulls import Waiter
+from ...node.queues.unsent import Unsent
 from ...ports import Place
 from ...wire.errors import LmqError, Outcome
 from . import replies
@@ -23,12 +24,19 @@ MANY_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ManyPuller:
-    """The answer to one ``pull_many`` (`Puller`)."""
+    """The answer to one ``pull_many``, or to a ``pull`` with options (`Puller`).
 
-    __slots__ = ("_connection",)
+    Args:
+        is_many: whether the client expects a list.
+        unsent: what becomes of messages that cannot be sent.
+    """
 
-    def __init__(self, connection: Connection) -> None:
+    __slots__ = ("_connection", "_is_many", "_unsent")
+
+    def __init__(self, connection: Connection, *, is_many: bool = True, unsent: Unsent = Unsent.PUT_BACK) -> None:
         self._connection = connection
+        self._is_many = is_many
+        self._unsent = unsent
 
     @property
     def closed(self) -> bool:
@@ -62,7 +70,7 @@ class ManyPuller:
                 if size > MANY_BYTES_MAX:
                     break
         except replies.LargeBodyError:
-            connection.encode_later(token, delivered, self.send)
+            connection.encode_later(token, delivered, self.send, self._unsent)
             return
         self.send(token, delivered, encoded)
 
@@ -71,11 +79,23 @@ class ManyPuller:
         connection = self._connection
         size = sum(map(len, encoded))
         if connection.must_ask(size) and not connection.has_room(size):
-            connection.give_back(token, delivered)
+            connection.give_back(token, delivered, self._unsent)
             return
         if len(encoded) < len(delivered):
-            connection.service.pulls.put_back(delivered[len(encoded) :])
-        connection.succeed(token, replies.array_header(len(encoded)) + b"".join(encoded))
+            self.put_back(delivered[len(encoded) :])
+        self.answer(token, encoded)
+
+    def put_back(self, delivered: list[Delivered]) -> None:
+        """Return messages that are not sent."""
+        self._connection.service.pulls.put_back(delivered, self._unsent)
+
+    def answer(self, token: Any, encoded: list[bytes]) -> None:
+        """Send messages, or that there are none."""
+        if self._is_many:
+            result = replies.array_header(len(encoded)) + b"".join(encoded)
+        else:
+            result = encoded[0] if encoded else replies.EMPTY
+        self._connection.succeed(token, result)
 
     def pull_failed(self, token: Any, error: LmqError) -> None:
         """Refuse the pull."""
@@ -88,11 +108,7 @@ class SettlingPuller(ManyPuller):
     Once the acknowledgement is on its way the answer is sent in any case, so the room for it is looked for before.
     """
 
-    __slots__ = ("_is_many",)
-
-    def __init__(self, connection: Connection, *, is_many: bool) -> None:
-        super().__init__(connection)
-        self._is_many = is_many
+    __slots__ = ()
 
     @property
     def place(self) -> Place | None:
@@ -105,10 +121,10 @@ class SettlingPuller(ManyPuller):
         size = sum(map(len, encoded))
         must_ask = connection.promised_bytes or connection.must_ask(size)
         if must_ask and not connection.has_room(size):
-            connection.give_back(token, delivered)
+            connection.give_back(token, delivered, self._unsent)
             return
         if len(encoded) < len(delivered):
-            connection.service.pulls.put_back(delivered[len(encoded) :])
+            self.put_back(delivered[len(encoded) :])
         if encoded:
             self._settle(token, delivered[: len(encoded)], encoded)
         else:
@@ -123,18 +139,10 @@ class SettlingPuller(ManyPuller):
             request = requests.settle(Op.ACK, name, numbers)
             connection.service.proposer.add(Group(request.command, [token], settlement), request.size_bytes)
         except LmqError as exc:
-            connection.service.pulls.put_back(delivered)
+            self.put_back(delivered)
             connection.fail(token, exc.rpc_text())
         else:
             settlement.promise()
-
-    def answer(self, token: Any, encoded: list[bytes]) -> None:
-        """Send messages, or that there are none."""
-        if self._is_many:
-            result = replies.array_header(len(encoded)) + b"".join(encoded)
-        else:
-            result = encoded[0] if encoded else replies.EMPTY
-        self._connection.succeed(token, result)
 
 
 class _Settlement:
@@ -170,5 +178,5 @@ class _Settlement:
         for token in tickets:
             self._connection.promised_bytes -= self._size
             if error.outcome is Outcome.NOT_APPLIED:
-                self._connection.service.pulls.put_back(self._delivered)
+                self._puller.put_back(self._delivered)
             self._connection.fail(token, error.rpc_text())

@@ -184,8 +184,9 @@ class QueueRoutes:
             rows = LongList("messages", deliveries, lambda one: delivered_message(one, media))
             return await reply_with_list(media, rows, service.turns, request.client(self._access))
         except BaseException:
-            # Most likely the client hung up while its answer was being written.
-            self._service.give_back(deliveries)
+            # Most likely the client hung up while its answer was being written. With `after` its session keeps them.
+            if body.get("after") is None:
+                self._service.give_back(deliveries)
             raise
 
     async def ack(self, request: Request, name: bytes) -> Reply:
