@@ -9,6 +9,7 @@ import click
 from ..shared.completion import completion_command
 from ..shared.errors import EXIT_CODES_HELP, run
 from .files import replay, report, verify
+from .letters import dead_letters
 from .run import Runner, apply_config, spark_options
 from .streams import archive, migrate
 
@@ -81,7 +82,7 @@ def cli(
     context.obj = Runner(master=master, options=spark_options(spark, memory, master), log=spark_log)
 
 
-for command in (archive, replay, migrate, report, verify):
+for command in (archive, replay, migrate, dead_letters, report, verify):
     cli.add_command(command)
 
 cli.add_command(

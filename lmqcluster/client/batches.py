@@ -87,6 +87,8 @@ class BatchDetails:
         pushed_us: log time (microseconds since 1970) of its push.
         priorities: lower ones are delivered first; 0 if none was given.
         groups, labels: those that it was pushed with, None without.
+        origins: where the cluster has moved it from, None if it has not: queue, reason (``exhausted`` or ``expired``), log time
+            of the move, and how often it had been delivered, its sequence and the log time of its push there.
     """
 
     deliveries: list[int]
@@ -94,6 +96,7 @@ class BatchDetails:
     priorities: list[int]
     groups: list[bytes | None]
     labels: list[bytes | None]
+    origins: list[list[Any] | None]
 
 
 class BatchColumns:
@@ -127,7 +130,8 @@ class BatchColumns:
         self.next: int | None = reply.get(b"next")
         self.details: BatchDetails | None = None
         if b"delivery" in reply:
-            columns = (reply[name] for name in (b"delivery", b"pushed", b"priority", b"group", b"label"))
+            names = (b"delivery", b"pushed", b"priority", b"group", b"label", b"origin")
+            columns = (reply[name] for name in names)
             self.details = BatchDetails(*columns)
 
     def __len__(self) -> int:

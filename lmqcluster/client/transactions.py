@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, Unpack
@@ -15,7 +15,15 @@ from lmqcluster.wire.limits import REQUEST_BYTES_MAX
 from . import calls
 from .call_base import CallBase, Name
 from .calls import push_texts
-from .options import Place, PushOptions, give_back_options, packed_push_options, random_key
+from .options import (
+    Header,
+    Place,
+    PushOptions,
+    give_back_options,
+    packed_headers,
+    packed_push_options,
+    random_key,
+)
 from .requests import encode_content, name_bytes, pack_array
 
 __all__ = ["Operations", "SyncTransaction", "Transaction", "TransactionCalls"]
@@ -55,9 +63,30 @@ class Operations:
         self._settled: list[Settleable] = []
         self._is_open = True
 
-    def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> None:
-        """Store a message, with the options of `AsyncClient.push`."""
-        self._add(b"push", queue, encode_content(content), packed_push_options(options))
+    def push(
+        self,
+        queue: Name,
+        content: Any,
+        *,
+        content_type: Name | None = None,
+        headers: Iterable[Header] | None = None,
+        **options: Unpack[PushOptions],
+    ) -> None:
+        """Store a message, with the options of `AsyncClient.push`.
+
+        Args:
+            queue: its name.
+            content: any MessagePack value; with a content type bytes, the body as it is.
+            content_type: that of the body.
+            headers: (name, value) pairs; those are kept that the queue's hooks name.
+            options: see `AsyncClient.push`.
+        """
+        packed = packed_push_options(options)
+        if content_type is not None:
+            packed["content_type"] = name_bytes(content_type)
+        if headers is not None:
+            [packed["headers"]] = packed_headers([headers])
+        self._add(b"push", queue, encode_content(content), packed)
 
     def done(self, message: Settleable | Name, message_id: Name | None = None) -> None:
         """Ack a message: give the message itself, or its queue and its id."""

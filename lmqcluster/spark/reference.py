@@ -88,7 +88,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option("subscribePattern", "", _STREAM, "Regular expression (RE2), searched in the names of the queues to read."),
     Option("includeHeaders", "false", _READS, "Adds the column headers."),
-    Option("includeDelivery", "false", _READS, "Adds the columns delivery, pushed_at, priority, group and label."),
+    Option(
+        "includeDelivery", "false", _READS, "Adds the columns delivery, pushed_at, priority, group, label and origin."
+    ),
     Option("explode", "false", _READS, "A compound message becomes one row for each part instead of one row."),
     Option("minPartitions", "1", _STREAM, "Least tasks to read with; there are more where there is much to read."),
     Option("failOnDataLoss", "true", _STREAM, "Whether an expired lease fails the query; otherwise it is logged."),

@@ -182,6 +182,21 @@ def _texts(rows: _Rows, name: str) -> Sequence[Any]:
     return [_decoded(text) for text in _details(rows, name)]
 
 
+def _origins(rows: _Rows) -> Sequence[Any]:
+    return [None if one is None else _origin(*one) for one in _details(rows, "origins")]
+
+
+def _origin(queue: bytes, reason: bytes, at_us: int, deliveries: int, sequence: int, pushed_us: int) -> dict[str, Any]:
+    return {
+        "queue": _decoded(queue),
+        "reason": _decoded(reason),
+        "at": at_us,
+        "deliveries": deliveries,
+        "offset": sequence,
+        "pushed_at": pushed_us,
+    }
+
+
 def _nulls(rows: _Rows) -> Sequence[Any]:
     return [None] * len(rows.bodies)
 
@@ -199,4 +214,5 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
     "priority": lambda rows: _details(rows, "priorities"),
     "group": lambda rows: _texts(rows, "groups"),
     "label": lambda rows: _texts(rows, "labels"),
+    "origin": _origins,
 }

@@ -14,6 +14,7 @@
 | pushed_at       | timestamp | only with it: when it was pushed, by the cluster's clock | ignored                              |
 | priority        | int       | only with it                                             | see `delivery`; null: the option     |
 | group, label    | string    | only with it; null: none                                 | or binary; null: the option          |
+| origin          | struct    | only with it; of a dead letter or an expired message     | ignored                              |
 | idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
 | delay, ttl      | double    | not there                                                | seconds; null: the option            |
 | due             | timestamp | not there                                                | or Unix seconds; null: none          |
@@ -24,6 +25,9 @@ Kafka is stored with a record and chooses its partition.
 Every row is stored once however often Spark repeats its task, see `writer`. A column ``idempotency_key`` (binary or string) is
 for what the application itself may push again, by any client: of all pushes to a queue under one key within 5 minutes
 only the first is stored, so that rows with equal keys are one message.
+
+`origin` tells where the cluster has moved a message from: `queue`, `reason` (``exhausted`` or ``expired``), `at`, and what the
+message had there: `deliveries`, `offset` and `pushed_at`. It is null for all other messages.
 
 `value` is the body as HTTP would deliver it, with one exception: a string or bytes pushed over MessagePack-RPC, which is stored
 in MessagePack, is unwrapped, and its content type is null. Other MessagePack values (numbers, lists, maps, nil) stay
@@ -79,6 +83,19 @@ _DELIVERY: Final = (
     StructField("priority", IntegerType()),
     StructField("group", StringType()),
     StructField("label", StringType()),
+    StructField(
+        "origin",
+        StructType(
+            [
+                StructField("queue", StringType()),
+                StructField("reason", StringType()),
+                StructField("at", TimestampType()),
+                StructField("deliveries", IntegerType()),
+                StructField("offset", LongType()),
+                StructField("pushed_at", TimestampType()),
+            ]
+        ),
+    ),
 )
 DELIVERY_COLUMNS: Final = frozenset(field.name for field in _DELIVERY)
 _SECONDS: Final = (DoubleType, FloatType, ByteType, ShortType, IntegerType, LongType)
@@ -125,7 +142,7 @@ def check_read_schema(schema: StructType, extras: Extras) -> None:
             problems.append(f"column {field.name!r} needs the option 'includeDelivery'")
         elif known is None:
             problems.append(f"there is no column {field.name!r}")
-        elif known.typeName() != field.dataType.typeName():
+        elif known.simpleString() != field.dataType.simpleString():
             problems.append(f"column {field.name!r} is {known.simpleString()}, not {field.dataType.simpleString()}")
     if problems:
         listing = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())

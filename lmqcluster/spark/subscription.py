@@ -142,6 +142,18 @@ class LeaseKeeper:
         with _fencing(subscription):
             return self._cluster.call(lambda client: client.settle_batches(subscription, epoch, session=session))
 
+    def abandon(self, subscription: str) -> None:
+        """Give the messages of all batches back to their places, uncharged; the next use begins a new session.
+
+        Raises:
+            TakenOverError: another query uses the subscription.
+            LmqError: the cluster did not answer.
+        """
+        session = self.session(subscription)
+        with _fencing(subscription):
+            self._cluster.call(lambda client: client.abandon_batches(subscription, session=session))
+        self._session = None
+
     def backlog(self, bytes_max: int | None = None) -> Backlog:
         """What could be reserved now, and how many messages have so many bytes.
 

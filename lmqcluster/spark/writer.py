@@ -44,7 +44,7 @@ from .errors import SchemaError
 from .options import Write
 from .pushing import Headers, Pusher, Run, Stream, finish
 
-__all__ = ["BatchWriter", "StreamWriter", "Written", "application_job"]
+__all__ = ["BatchWriter", "StreamWriter", "Written", "application_job", "kept_headers"]
 
 logger = logging.getLogger("lmqcluster.spark")
 
@@ -223,11 +223,11 @@ def _push_rows(batch: pa.RecordBatch, queue: str, delivery: PushOptions, pusher:
         if b"" in keys:
             raise SchemaError("lmq: column 'idempotency_key' holds an empty key: write null where a row has none")
     types: list[str | None] | None = batch.column("content_type").to_pylist() if "content_type" in names else None
-    headers = list(map(_kept, batch.column("headers").to_pylist())) if "headers" in names else None
+    headers = list(map(kept_headers, batch.column("headers").to_pylist())) if "headers" in names else None
     pusher.add(queue, _bytes(values), keys, types, headers, row_options(batch, delivery))
 
 
-def _kept(headers: list[tuple[str, str | None]] | None) -> Headers:
+def kept_headers(headers: list[tuple[str, str | None]] | None) -> Headers:
     """The headers of a row without those that a read adds, in the order of their names, in which Spark does not keep them."""
     return sorted((name, value or "") for name, value in headers or () if not name.lower().startswith(_OURS))
 

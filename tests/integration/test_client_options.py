@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -343,6 +344,26 @@ def test_a_transaction_is_done_as_a_whole_or_not_at_all(client: Blocking, queue_
     assert code_of(lambda: client.transact(fill)) == "full"
     client.within(message)
     assert client.result(message.ack) is False, "the block acked it"
+
+
+def test_a_transaction_stores_bodies_with_types_and_headers(client: Blocking, queue_name: str) -> None:
+    client.update_props(queue_name, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-kept"]]]}})
+
+    def fill(transaction: Operations) -> None:
+        transaction.push(queue_name, b"a,b", content_type="text/csv", headers=[("X-Kept", "1"), ("x-other", "2")])
+        transaction.push(queue_name, [1], headers=[("x-kept", "3")], label="l")
+
+    client.transact(fill)
+    assert [(one.content_type, one.headers, one.body) for one in client.peek(queue_name, 10)] == [
+        ("text/csv", ((b"x-kept", b"1"),), b"a,b"),
+        ("application/x-msgpack", ((b"x-kept", b"3"),), b"\x91\x01"),
+    ]
+    for content_type in ("", "x" * 5000):
+        bad = partial(Operations.push, queue=queue_name, content=b"x", content_type=content_type)
+        assert code_of(partial(client.transact, bad)) == "bad_arguments"
+    assert code_of(lambda: client.transact(lambda one: one.push(queue_name, [1], content_type="text/csv"))) == (
+        "bad_arguments"
+    )
 
 
 def test_a_transaction_wants_a_message_or_a_queue_and_an_id(client: Blocking, queue_name: str) -> None:

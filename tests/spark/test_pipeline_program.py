@@ -60,6 +60,12 @@ USAGE_ERRORS = {
     "replay rows.txt --queue a": "the format of rows.txt is not known: say --format",
     "replay rows.csv --queue a": "there is no rows.csv",
     "report journal": "there is no journal",
+    "dead-letters": "Missing argument 'QUEUE...'",
+    "dead-letters q --set value=1": "--to, --set and --dry-run go with --redrive",
+    "dead-letters q --redrive --set colour=1": "--set: 'colour=1' is not COLUMN=SQL with one of value",
+    "dead-letters q --redrive --set value": "--set: 'value' is not COLUMN=SQL",
+    "dead-letters q --redrive --set value=a --set value=b": "--set: value is given twice",
+    "dead-letters q --redrive --output t": "--output does not go with --redrive",
     "verify": "Missing argument 'PATH...'",
     "verify history.jsonl": "there is no history.jsonl",
     "--spark memory=1g verify x": "--spark: 'memory=1g' is not of the form spark.KEY=VALUE",
@@ -192,6 +198,35 @@ def test_replay_report_and_verify_print_tables_and_json(
     code, out, _err = invoke("verify", history.write(tmp_path / "history.jsonl"))
     assert code == 3
     assert out.splitlines()[-1].startswith("verdict: unknown (1 acknowledged messages were not delivered")
+
+
+def test_dead_letters_are_shown_and_sent_back(
+    spark: SparkSession, client: Client, servers: str, queue: str, invoke: Invoke
+) -> None:
+    dead = f"{queue}.dead"
+    client.update_props(queue, {"retry": 0, "dead_letter_queue": dead})
+    push(client, queue, numbered(3))
+    assert all(message.nack() for message in client.pull_many(queue, 3, 30))
+    push(client, dead, [b"by a client"])
+    code, out, err = invoke("dead-letters", dead, "--servers", servers, "--where", "reason = 'exhausted'")
+    assert (code, err) == (0, "")
+    header, line = (row.split("\t") for row in out.splitlines())
+    assert dict(zip(header, line, strict=True)) | {"hour": "", "first_offset": "", "bytes": ""} == {
+        "queue": dead, "origin": queue, "reason": "exhausted", "hour": "", "messages": "3", "deliveries_max": "1",
+        "bytes": "", "first_offset": "",
+    }  # fmt: skip
+    redrive = ("dead-letters", dead, "--servers", servers, "--redrive", "--set", "value = upper(text)")
+    code, out, err = invoke(*redrive, "--dry-run", "--json")
+    first, *_others = json.loads(out)["samples"]
+    assert (first["before"], first["after"]) == ("m-000000", "M-000000")
+    code, out, err = invoke(*redrive)
+    assert code == 0
+    assert out.splitlines()[-1] == f"{dead}\t4\t3\t1\t0\t1"
+    assert "1 messages come from no queue and stay; send them with --to" in err
+    assert pulled(client, queue) == [content.upper() for content in numbered(3)]
+    code, _out, err = invoke(*redrive, "--where", "offset >")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--where 'offset >'" in err
 
 
 def test_an_archive_that_runs_on_stops_at_ctrl_c(client: Client, servers: str, queue: str, tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
         b"priority": [-5, 0],
         b"group": [b"odd \xff", None],
         b"label": [None, b"l"],
+        b"origin": [None, [b"odd \xff", b"expired", 3_000_000, 4, 7, 2_000_000]],
     }
     maker = RowMaker(read_schema(Extras(delivery=True)), explode=True)
     assert maker.details
@@ -112,6 +113,11 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
     assert [row["priority"] for row in found] == [-5, 0, 0, 0]
     assert [row["group"] for row in found] == ["odd \ufffd", None, None, None]
     assert [row["label"] for row in found] == [None, "l", "l", "l"]
+    assert found[0]["origin"] is None
+    origin = found[1]["origin"]
+    assert found[3]["origin"] == origin
+    assert (origin.pop("at").timestamp(), origin.pop("pushed_at").timestamp()) == (3, 2)
+    assert origin == {"queue": "odd \ufffd", "reason": "expired", "deliveries": 4, "offset": 7}
 
 
 def test_details_are_not_asked_for_where_no_column_needs_them() -> None:

@@ -30,6 +30,10 @@ def test_the_columns_of_a_read() -> None:
         ("priority", "int"),
         ("group", "string"),
         ("label", "string"),
+        (
+            "origin",
+            "struct<queue:string,reason:string,at:timestamp,deliveries:int,offset:bigint,pushed_at:timestamp>",
+        ),
     ]
     assert DELIVERY_COLUMNS.union({"headers"}).isdisjoint(read_schema(Extras()).fieldNames())
 

@@ -189,6 +189,7 @@ def _details(messages: list[Message]) -> dict[str, Any]:
         "priority": [one.priority for one in traits],
         "group": [one.group or None for one in traits],
         "label": [one.label or None for one in traits],
+        "origin": [None if one.origin is None else list(one.origin) for one in traits],
     }
 
 

@@ -19,10 +19,11 @@ from .option_arguments import PUSH_OPTIONS, flag_of, given, push_options, second
 from .push_each import push_each
 from .single_commands import propose
 
-__all__ = ["PUSH_METHODS", "item_of"]
+__all__ = ["PUSH_METHODS", "whole_item_of"]
 
 Arguments = list[Any]
 _ITEM_OPTIONS = PUSH_OPTIONS | {b"key"}
+_WHOLE_ITEM_OPTIONS = _ITEM_OPTIONS | {b"content_type", b"headers"}
 _PUSH_OPTIONS = _ITEM_OPTIONS | {b"wait", b"sequence"}
 _BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"headers", b"options", b"sequence"))
 _SHOWN_MAX = 10
@@ -39,6 +40,22 @@ def item_of(content: Any, options: Any) -> PushItem:
         return PushItem(body, CONTENT_TYPE)
     wanted = given(options, _ITEM_OPTIONS)
     return PushItem(body, CONTENT_TYPE, (), key_of(wanted.get(b"key")), push_options(wanted))
+
+
+def whole_item_of(content: Any, options: Any) -> PushItem:
+    """A message whose options may also have its content type and its headers, nil for none.
+
+    Raises:
+        LmqError: ``bad_arguments``, ``bad_request``.
+    """
+    if options is None:
+        return item_of(content, None)
+    wanted = given(options, _WHOLE_ITEM_OPTIONS)
+    kinds = content_types_of([wanted.pop(b"content_type", None)], [content])
+    headers = headers_of([wanted.pop(b"headers", None)], 1)
+    key = key_of(wanted.pop(b"key", None))
+    [item] = _items([content], kinds or [None], headers, [key], [push_options(wanted)])
+    return item
 
 
 def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:

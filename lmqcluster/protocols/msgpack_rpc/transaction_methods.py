@@ -13,7 +13,7 @@ from . import replies
 from .arguments import arity, text
 from .connection import Connection, Handler
 from .option_arguments import flag_of, given, place_of, seconds_of
-from .push_methods import item_of
+from .push_methods import whole_item_of
 
 __all__ = ["TRANSACTION_METHODS"]
 
@@ -62,7 +62,7 @@ def _step(operation: Any) -> Step:
     verb, queue, subject = text(operation[0]), text(operation[1]), operation[2]
     options = operation[3] if len(operation) == 4 else None
     if verb == b"push":
-        return PushStep(queue, item_of(subject, options))
+        return PushStep(queue, whole_item_of(subject, options))
     if verb not in _OPTIONS:
         raise LmqError(
             "bad_arguments", f"the verb of an operation must be push, {', '.join(map(bytes.decode, _OPTIONS))}"

@@ -9,7 +9,17 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from lmqcluster.wire.errors import ERRORS
 
-__all__ = ["BAD_DATA", "CONFIGURATION", "UNAVAILABLE", "UNKNOWN", "USAGE", "PipelineError", "explained", "unreadable"]
+__all__ = [
+    "BAD_DATA",
+    "CONFIGURATION",
+    "UNAVAILABLE",
+    "UNKNOWN",
+    "USAGE",
+    "PipelineError",
+    "condition",
+    "explained",
+    "unreadable",
+]
 
 USAGE: Final = 2
 BAD_DATA: Final = 65
@@ -56,6 +66,15 @@ def unreadable(what: str, exc: AnalysisException) -> PipelineError:
     found = _CONDITION.search(exc.getMessage() or "")
     reason = exc.getMessage() if found is None else found[2].partition(" SQLSTATE:")[0]
     return PipelineError(f"cannot read {what}: {_sentence(reason or '')}", USAGE if missing else BAD_DATA)
+
+
+def condition(exc: Exception) -> str | None:
+    """Return what Spark says is wrong with a query or with a value in it; None if the error is about something else."""
+    text = str(exc)
+    if _OURS.search(text) is not None or _OUT_OF_MEMORY in text:
+        return None
+    found = next((match for match in _CONDITION.finditer(text) if match[1] not in _WRAPPERS), None)
+    return None if found is None else _sentence(found[2].partition(" SQLSTATE:")[0])
 
 
 def explained(exc: Exception) -> PipelineError | None:

@@ -1,0 +1,111 @@
+"""Moving messages: each row acknowledges one message and stores another in its stead, both in one step of the cluster.
+
+Hence a message is never in two queues and never in none, whatever is killed and however often Spark repeats a task: a repetition
+finds that the delivery has ended, and moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from lmqcluster import Client, LmqError
+from lmqcluster.client import PushOptions
+
+from .connecting import Cluster
+from .delivery import row_options
+from .options import Connection
+from .pushing import Headers
+from .writer import kept_headers
+
+__all__ = ["MOVED_SCHEMA", "SOURCE_COLUMNS", "mover"]
+
+SOURCE_COLUMNS: Final = ("from_queue", "from_id")
+"""The queue and the id of the delivery that a row acknowledges; the other columns are those of a write."""
+MOVED_SCHEMA: Final = "moved long, gone long"
+"""The counts of a task: messages that it has moved, and messages that were no longer under lease."""
+_MOVES_MAX: Final = 250
+_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+class _Move(NamedTuple):
+    source: str
+    delivery: str
+    target: str
+    value: bytes
+    content_type: str | None
+    headers: Headers
+    options: PushOptions
+
+
+def mover(connection: Connection) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for ``mapInArrow`` that moves the rows of a partition in their order.
+
+    It raises `LmqError` where the cluster refuses a message or gives no answer; what it has moved by then stays moved.
+    """
+
+    def move(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = _rows(batches)
+        first = next(rows, None)
+        moved = gone = 0
+        if first is not None:
+            with Cluster(connection) as cluster:
+                for group in _groups(first, rows):
+                    done = _moved(cluster, group)
+                    moved, gone = moved + done, gone + len(group) - done
+        yield pa.RecordBatch.from_pydict({"moved": [moved], "gone": [gone]})
+
+    return move
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[_Move]:
+    for batch in batches:
+        names = batch.schema.names
+        count = batch.num_rows
+        nothing: list[Any] = [None] * count
+        types = batch.column("content_type").to_pylist() if "content_type" in names else nothing
+        headers = batch.column("headers").to_pylist() if "headers" in names else nothing
+        options = row_options(batch, {}) or nothing
+        sources = (batch.column(name).to_pylist() for name in SOURCE_COLUMNS)
+        values = batch.column("value").cast(pa.binary()).to_pylist()
+        targets = batch.column("queue").to_pylist()
+        kept = map(kept_headers, headers)
+        wanted = (option or {} for option in options)
+        yield from map(_Move, *sources, targets, values, types, kept, wanted)
+
+
+def _groups(first: _Move, rows: Iterator[_Move]) -> Iterator[list[_Move]]:
+    """Rows that go into one transaction each."""
+    group, size = [first], len(first.value)
+    for row in rows:
+        if len(group) >= _MOVES_MAX or size + len(row.value) > _BYTES_MAX:
+            yield group
+            group, size = [], 0
+        group.append(row)
+        size += len(row.value)
+    yield group
+
+
+def _moved(cluster: Cluster, group: list[_Move]) -> int:
+    """Move messages, but for those that are no longer under lease; returns how many."""
+    try:
+        cluster.call(lambda client: _transact(client, group))
+    except LmqError as exc:
+        if exc.code != "lease_lost":
+            raise
+        if len(group) == 1:
+            return 0
+        middle = len(group) // 2
+        return _moved(cluster, group[:middle]) + _moved(cluster, group[middle:])
+    return len(group)
+
+
+def _transact(client: Client, group: list[_Move]) -> None:
+    with client.transaction() as transaction:
+        for one in group:
+            transaction.push(
+                one.target, one.value, content_type=one.content_type, headers=one.headers or None, **one.options
+            )
+            transaction.done(one.source, one.delivery)
