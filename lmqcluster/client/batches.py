@@ -89,6 +89,7 @@ class BatchDetails:
         groups, labels: those that it was pushed with, None without.
         origins: where the cluster has moved it from, None if it has not: queue, reason (``exhausted`` or ``expired``), log time
             of the move, and how often it had been delivered, its sequence and the log time of its push there.
+        expires_us: log time from which it is not delivered any more, None for never.
     """
 
     deliveries: list[int]
@@ -97,6 +98,7 @@ class BatchDetails:
     groups: list[bytes | None]
     labels: list[bytes | None]
     origins: list[list[Any] | None]
+    expires_us: list[int | None]
 
 
 class BatchColumns:
@@ -130,9 +132,8 @@ class BatchColumns:
         self.next: int | None = reply.get(b"next")
         self.details: BatchDetails | None = None
         if b"delivery" in reply:
-            names = (b"delivery", b"pushed", b"priority", b"group", b"label", b"origin")
-            columns = (reply[name] for name in names)
-            self.details = BatchDetails(*columns)
+            names = (b"delivery", b"pushed", b"priority", b"group", b"label", b"origin", b"expires")
+            self.details = BatchDetails(*(reply[name] for name in names))
 
     def __len__(self) -> int:
         return len(self.sequences)

@@ -9,6 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from lmqcluster.client import PushOptions
 
 from .given import Given
+from .texts import message_text
 
 __all__ = ["DELIVERY_COLUMNS", "constant_options", "row_options"]
 
@@ -51,7 +52,7 @@ def _values(name: str, column: Any) -> list[Any]:
         microseconds = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
         return [None if value is None else value / 1e6 for value in microseconds.to_pylist()]
     values: list[Any] = column.to_pylist()
-    return values
+    return [message_text(value) if isinstance(value, str) else value for value in values]
 
 
 def _of_row(names: list[str], values: tuple[Any, ...], constants: PushOptions) -> PushOptions | None:

@@ -57,15 +57,20 @@ class Given:
 
     def seconds(self, name: str, most: int, *, default: float) -> float:
         """A time above 0."""
+        value = self.number(name, most, "number of seconds")
+        return default if value is None else value
+
+    def number(self, name: str, most: int, what: str = "number") -> float | None:
+        """A number above 0; None if it was not given."""
         value = self.text(name)
         if value is None:
-            return default
+            return None
         try:
             number = float(value)
         except ValueError:
             number = 0.0
         if not 0 < number <= most:
-            raise OptionError(name, f"must be a number of seconds above 0 and at most {most}, not {value!r}")
+            raise OptionError(name, f"must be a {what} above 0 and at most {most}, not {value!r}")
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:

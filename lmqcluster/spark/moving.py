@@ -18,6 +18,7 @@ from .connecting import Cluster
 from .delivery import row_options
 from .options import Connection
 from .pushing import Headers
+from .texts import message_text
 from .writer import kept_headers
 
 __all__ = ["MOVED_SCHEMA", "SOURCE_COLUMNS", "mover"]
@@ -65,15 +66,19 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[_Move]:
         names = batch.schema.names
         count = batch.num_rows
         nothing: list[Any] = [None] * count
-        types = batch.column("content_type").to_pylist() if "content_type" in names else nothing
+        types = _texts(batch.column("content_type")) if "content_type" in names else nothing
         headers = batch.column("headers").to_pylist() if "headers" in names else nothing
         options = row_options(batch, {}) or nothing
-        sources = (batch.column(name).to_pylist() for name in SOURCE_COLUMNS)
+        sources = (_texts(batch.column(name)) for name in SOURCE_COLUMNS)
         values = batch.column("value").cast(pa.binary()).to_pylist()
-        targets = batch.column("queue").to_pylist()
+        targets = _texts(batch.column("queue"))
         kept = map(kept_headers, headers)
         wanted = (option or {} for option in options)
         yield from map(_Move, *sources, targets, values, types, kept, wanted)
+
+
+def _texts(column: Any) -> list[str | None]:
+    return [None if text is None else message_text(text) for text in column.to_pylist()]
 
 
 def _groups(first: _Move, rows: Iterator[_Move]) -> Iterator[list[_Move]]:

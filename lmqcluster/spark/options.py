@@ -38,6 +38,7 @@ _BATCH_BYTES_MAX: Final = 1 << 40
 _EPOCH_MAX: Final = (1 << 62) - 1
 _BATCH_BYTES: Final = 128 * 1024 * 1024
 _APPLICATION_BYTES_MAX: Final = 200
+_RATE_MAX: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class Write:
 
     Attributes:
         push_bytes: a size at which to send, not a bound.
+        rate: most messages a second that each task stores; None for no limit.
         application: names a batch write that may be repeated, together with `epoch`; None for one that is not.
         delivery: how rows are to be delivered that do not say it themselves.
     """
@@ -196,6 +198,7 @@ class Write:
     queue: str | None
     push_count: int
     push_bytes: int
+    rate: float | None
     application: str | None
     epoch: int
     delivery: PushOptions
@@ -216,6 +219,7 @@ class Write:
             queue=given.name("queue"),
             push_count=given.integer("lmq.batchSize", 1, PUSH_COUNT_MAX, default=4000),
             push_bytes=given.integer("lmq.batchBytes", 1, _PUSH_BYTES_MAX, default=1024 * 1024),
+            rate=given.number("lmq.rate", _RATE_MAX),
             application=application,
             epoch=given.integer("lmq.epoch", 0, _EPOCH_MAX, default=0),
             delivery=constant_options(given),

@@ -31,6 +31,7 @@ from lmqcluster.wire.limits import NAME_BYTES_MAX
 
 from .connecting import Cluster
 from .options import Write
+from .pacing import Pace
 
 __all__ = ["Headers", "Pusher", "Run", "Stream", "digest", "finish"]
 
@@ -60,6 +61,7 @@ def _digest(
     if content_type is None and not headers and not options:
         return blake2b(value, digest_size=_DIGEST_BYTES, key=queue_key).digest()
     state = blake2b(digest_size=_DIGEST_BYTES, key=queue_key, person=b"typed")
+    state.update(b"-" if content_type is None else b"+")
     for text in (content_type or "", *(text for header in headers for text in header)):
         data = text.encode("utf-8", "surrogateescape")
         state.update(b"%d:%b" % (len(data), data))
@@ -215,6 +217,7 @@ class Pusher:
         self._partition = partition
         self._streams: dict[str, _Progress] = {}
         self._unsent_bytes = 0
+        self._pace = None if options.rate is None else Pace(options.rate)
         self.cluster = Cluster(options.connection)
         self._is_finished = False
         if run is not None:
@@ -327,6 +330,8 @@ class Pusher:
 
     def _append(self, stream: _Progress, rows: _Rows, note: bytes) -> bool:
         """Store rows at the end of a stream; False if that is not where this attempt believes it to be."""
+        if self._pace is not None:
+            self._pace.wait()
         try:
             stored = self.cluster.call(
                 lambda client: client.push_marked(
@@ -350,6 +355,8 @@ class Pusher:
         if stored is None:
             return False
         self.stored += stored
+        if self._pace is not None:
+            self._pace.passed(stored)
         return True
 
     def _take_up(self, stream: _Progress) -> None:
@@ -366,6 +373,9 @@ class Pusher:
 
     def _push_with_keys(self, queue: str, rows: _Rows) -> None:
         types = _unless_none(rows.types)
+        if self._pace is not None:
+            self._pace.wait()
+            self._pace.passed(len(rows.values))
         try:
             self.cluster.call(
                 lambda client: client.push_many(

@@ -89,7 +89,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("subscribePattern", "", _STREAM, "Regular expression (RE2), searched in the names of the queues to read."),
     Option("includeHeaders", "false", _READS, "Adds the column headers."),
     Option(
-        "includeDelivery", "false", _READS, "Adds the columns delivery, pushed_at, priority, group, label and origin."
+        "includeDelivery",
+        "false",
+        _READS,
+        "Adds the columns delivery, pushed_at, priority, group, label, origin, expires_at and ttl.",
     ),
     Option("explode", "false", _READS, "A compound message becomes one row for each part instead of one row."),
     Option("minPartitions", "1", _STREAM, "Least tasks to read with; there are more where there is much to read."),
@@ -123,6 +126,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option("lmq.batchSize", "4000", _WRITE, "Most messages in one request, at most 10000."),
     Option("lmq.batchBytes", "1048576", _WRITE, "Bytes after which a request is sent, at most 8388608."),
+    Option("lmq.rate", "", _WRITE, "Most messages a second that each task stores, on average."),
     Option(
         "lmq.application",
         "",

@@ -11,9 +11,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lmqcluster.client import BatchColumns
-from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw, unwrapped
+from lmqcluster.client.replies import name_text
+from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, head_bytes, pack_raw, raw_head
 
 from .schema import DELIVERY_COLUMNS
+from .texts import column_text
 
 __all__ = ["RowMaker"]
 
@@ -93,7 +95,11 @@ class _Rows:
     def content_types(self) -> list[str | None]:
         kinds = chain.from_iterable(repeat(kind, count) for kind, _, count in self.metas)
         return [
-            _MSGPACK if type(body) is list else None if kind == _MSGPACK and value is not body else _text(kind)
+            _MSGPACK
+            if type(body) is list
+            else None
+            if kind == _MSGPACK and value is not body
+            else column_text(kind or "")
             for kind, body, value in zip(kinds, self.bodies, self.values(), strict=True)
         ]
 
@@ -118,7 +124,7 @@ def _exploded(messages: BatchColumns) -> _Rows:
             parts.append(None)
             continue
         for number, (part_kind, part_headers, content) in enumerate(body):
-            metas.append((_decoded(part_kind), part_headers, 1))
+            metas.append((None if part_kind is None else name_text(part_kind), part_headers, 1))
             bodies.append(content)
             parents.append(parent)
             parts.append(_Part(number, len(body)))
@@ -129,13 +135,17 @@ def _exploded(messages: BatchColumns) -> _Rows:
 
 
 def _msgpack_value(body: bytes | list[Any]) -> bytes:
-    return unwrapped(body) if isinstance(body, bytes) else _plain_value(body)
+    if not isinstance(body, bytes):
+        return _plain_value(body)
+    # Anybody may say over HTTP that a body is MessagePack; one that is not packed as a push over RPC packs it stays as it is.
+    skip = head_bytes(body)
+    return body[skip:] if skip and body[:skip] == raw_head(len(body) - skip) else body
 
 
 def _plain_value(body: bytes | list[Any]) -> bytes:
     if isinstance(body, bytes):
         return body
-    parts = [content if _decoded(kind) == _MSGPACK else pack_raw(content) for kind, _, content in body]
+    parts = [content if kind == CONTENT_TYPE else pack_raw(content) for kind, _, content in body]
     return b"".join((b"\xdd", len(parts).to_bytes(4, "big"), *parts))
 
 
@@ -144,27 +154,18 @@ def _headers(body: bytes | list[Any], stored: _Headers, retry: int, part: _Part 
     headers = [
         ("x-lmq-message-type", "compound" if compound else "normal"),
         ("x-lmq-retry-remaining", str(retry)),
-        *((_decoded(name) or "", _decoded(value) or "") for name, value in stored),
+        *((column_text(name), column_text(value)) for name, value in stored),
     ]
     if part is not None:
         headers += [("x-lmq-part", str(part.number)), ("x-lmq-parts", str(part.total))]
     return headers
 
 
-def _decoded(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
-
-
-def _text(text: str | None) -> str | None:
-    """Without the surrogates that stand for bytes that are not UTF-8, which Arrow does not take."""
-    return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
 def _queues(rows: _Rows) -> Sequence[Any]:
-    names = [(_text(name), count) for name, count in rows.messages.queues]
+    names = [(column_text(name), count) for name, count in rows.messages.queues]
     return rows.of_messages(list(chain.from_iterable(repeat(name, count) for name, count in names)))
 
 
@@ -179,7 +180,12 @@ def _details(rows: _Rows, name: str) -> Sequence[Any]:
 
 
 def _texts(rows: _Rows, name: str) -> Sequence[Any]:
-    return [_decoded(text) for text in _details(rows, name)]
+    return [None if text is None else column_text(text) for text in _details(rows, name)]
+
+
+def _times_to_live(rows: _Rows) -> Sequence[Any]:
+    times = zip(_details(rows, "pushed_us"), _details(rows, "expires_us"), strict=True)
+    return [None if expires_us is None else max(1, expires_us - pushed_us) / 1e6 for pushed_us, expires_us in times]
 
 
 def _origins(rows: _Rows) -> Sequence[Any]:
@@ -188,8 +194,8 @@ def _origins(rows: _Rows) -> Sequence[Any]:
 
 def _origin(queue: bytes, reason: bytes, at_us: int, deliveries: int, sequence: int, pushed_us: int) -> dict[str, Any]:
     return {
-        "queue": _decoded(queue),
-        "reason": _decoded(reason),
+        "queue": column_text(queue),
+        "reason": column_text(reason),
         "at": at_us,
         "deliveries": deliveries,
         "offset": sequence,
@@ -215,4 +221,6 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
     "group": lambda rows: _texts(rows, "groups"),
     "label": lambda rows: _texts(rows, "labels"),
     "origin": _origins,
+    "expires_at": lambda rows: _details(rows, "expires_us"),
+    "ttl": _times_to_live,
 }

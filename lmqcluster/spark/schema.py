@@ -7,7 +7,7 @@
 | offset          | long      | number of the message, unique in the cluster, growing    | ignored                              |
 | timestamp       | timestamp | when the message became due, by the cluster's clock      | ignored                              |
 | message_id      | string    | id of this delivery, null in batch reads                 | ignored                              |
-| content_type    | string    | the content type of `value`                              | stored with `value` as it is         |
+| content_type    | string    | the content type of `value`; empty if it has none        | stored with `value` as it is         |
 | headers         | map       | only with ``includeHeaders``: strings to strings         | see below                            |
 | delivery        | int       | only with ``includeDelivery``: how often the message was | ignored                              |
 |                 |           | delivered, this time included                            |                                      |
@@ -15,8 +15,10 @@
 | priority        | int       | only with it                                             | see `delivery`; null: the option     |
 | group, label    | string    | only with it; null: none                                 | or binary; null: the option          |
 | origin          | struct    | only with it; of a dead letter or an expired message     | ignored                              |
+| expires_at      | timestamp | only with it: when it ends; null: never                  | ignored                              |
+| ttl             | double    | only with it: seconds from its push to its end           | seconds; null: the option            |
 | idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
-| delay, ttl      | double    | not there                                                | seconds; null: the option            |
+| delay           | double    | not there                                                | seconds; null: the option            |
 | due             | timestamp | not there                                                | or Unix seconds; null: none          |
 
 What a read yields can be written as it is; a column of another name is refused, because it would be lost. So is ``key``, which in
@@ -25,6 +27,8 @@ Kafka is stored with a record and chooses its partition.
 Every row is stored once however often Spark repeats its task, see `writer`. A column ``idempotency_key`` (binary or string) is
 for what the application itself may push again, by any client: of all pushes to a queue under one key within 5 minutes
 only the first is stored, so that rows with equal keys are one message.
+
+Texts may have any bytes: see `texts`.
 
 `origin` tells where the cluster has moved a message from: `queue`, `reason` (``exhausted`` or ``expired``), `at`, and what the
 message had there: `deliveries`, `offset` and `pushed_at`. It is null for all other messages.
@@ -36,12 +40,14 @@ or with ``explode`` one row for each part by the same rules; its rows share ever
 
 The headers are those that HTTP sends: ``x-lmq-message-type`` (``normal`` or ``compound``), ``x-lmq-retry-remaining`` (how many
 more deliveries there may be after this one), headers of the push that the cluster keeps, and in exploded rows ``x-lmq-part``
-(from 0) and ``x-lmq-parts``. Text that is not UTF-8 has replacement characters.
+(from 0) and ``x-lmq-parts``.
 
 Headers that are written go the way of those of an HTTP push: the queue keeps those that its hooks name. Those that begin with
 ``x-lmq-``, which a read adds, are left out.
 
-A value that is written without a content type becomes a string in MessagePack, as if it had been pushed over MessagePack-RPC.
+A value that is written with null as its content type becomes a string in MessagePack, as if it had been pushed over
+MessagePack-RPC; with an empty one it is a body without a type. So what was read comes back to the byte, but for compound messages
+that were not exploded. Its ``ttl`` begins again when it is written.
 """
 
 from __future__ import annotations
@@ -66,7 +72,7 @@ from pyspark.sql.types import (
 
 from .errors import SchemaError
 
-__all__ = ["DELIVERY_COLUMNS", "Extras", "check_read_schema", "check_write_schema", "read_schema"]
+__all__ = ["DELIVERY_COLUMNS", "WRITABLE_COLUMNS", "Extras", "check_read_schema", "check_write_schema", "read_schema"]
 
 _HEADERS: Final = StructField("headers", MapType(StringType(), StringType()))
 _COLUMNS: Final = (
@@ -96,6 +102,8 @@ _DELIVERY: Final = (
             ]
         ),
     ),
+    StructField("expires_at", TimestampType()),
+    StructField("ttl", DoubleType()),
 )
 DELIVERY_COLUMNS: Final = frozenset(field.name for field in _DELIVERY)
 _SECONDS: Final = (DoubleType, FloatType, ByteType, ShortType, IntegerType, LongType)
@@ -112,6 +120,10 @@ _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
     "group": (StringType, BinaryType),
     "label": (StringType, BinaryType),
 }
+
+
+WRITABLE_COLUMNS: Final = frozenset(_WRITABLE)
+"""Columns that a write stores."""
 
 
 class Extras(NamedTuple):

@@ -43,6 +43,7 @@ from .delivery import row_options
 from .errors import SchemaError
 from .options import Write
 from .pushing import Headers, Pusher, Run, Stream, finish
+from .texts import message_text
 
 __all__ = ["BatchWriter", "StreamWriter", "Written", "application_job", "kept_headers"]
 
@@ -210,7 +211,7 @@ def _push(batch: pa.RecordBatch, options: Write, pusher: Pusher) -> None:
     queues = batch.column("queue")
     _check_no_null(queues, "queue")
     for name in pc.unique(queues).to_pylist():
-        _push_rows(batch.filter(pc.equal(queues, name)), name, options.delivery, pusher)
+        _push_rows(batch.filter(pc.equal(queues, name)), message_text(name), options.delivery, pusher)
 
 
 def _push_rows(batch: pa.RecordBatch, queue: str, delivery: PushOptions, pusher: Pusher) -> None:
@@ -222,14 +223,17 @@ def _push_rows(batch: pa.RecordBatch, queue: str, delivery: PushOptions, pusher:
         keys = _bytes(batch.column("idempotency_key"))
         if b"" in keys:
             raise SchemaError("lmq: column 'idempotency_key' holds an empty key: write null where a row has none")
-    types: list[str | None] | None = batch.column("content_type").to_pylist() if "content_type" in names else None
+    types: list[str | None] | None = None
+    if "content_type" in names:
+        types = [None if kind is None else message_text(kind) for kind in batch.column("content_type").to_pylist()]
     headers = list(map(kept_headers, batch.column("headers").to_pylist())) if "headers" in names else None
     pusher.add(queue, _bytes(values), keys, types, headers, row_options(batch, delivery))
 
 
 def kept_headers(headers: list[tuple[str, str | None]] | None) -> Headers:
     """The headers of a row without those that a read adds, in the order of their names, in which Spark does not keep them."""
-    return sorted((name, value or "") for name, value in headers or () if not name.lower().startswith(_OURS))
+    kept = [(name, value or "") for name, value in headers or () if not name.lower().startswith(_OURS)]
+    return sorted((message_text(name), message_text(value)) for name, value in kept)
 
 
 def _bytes(column: Any) -> list[Any]:

@@ -34,6 +34,8 @@ def test_the_columns_of_a_read() -> None:
             "origin",
             "struct<queue:string,reason:string,at:timestamp,deliveries:int,offset:bigint,pushed_at:timestamp>",
         ),
+        ("expires_at", "timestamp"),
+        ("ttl", "double"),
     ]
     assert DELIVERY_COLUMNS.union({"headers"}).isdisjoint(read_schema(Extras()).fieldNames())
 

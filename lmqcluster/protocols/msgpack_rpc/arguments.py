@@ -110,6 +110,8 @@ def plain_item(content: object) -> list[Any]:
 def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | None:
     """Content types for contents, each a string or nil; a content with a type is a string, the body as it is.
 
+    An empty type stands for a body that has none.
+
     Raises:
         LmqError: ``bad_arguments``.
     """
@@ -118,13 +120,16 @@ def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | No
     if type(value) is not list or len(value) != len(contents):
         raise LmqError("bad_arguments", "content_types must be a list with a type or nil for each content")
     for content_type, content in zip(value, contents, strict=True):
-        if content_type is not None and (
-            type(content_type) is not bytes or not 0 < len(content_type) <= TYPE_BYTES_MAX
-        ):
-            raise LmqError("bad_arguments", f"a content type must be a string of 1 to {TYPE_BYTES_MAX} bytes")
+        if content_type is not None and (type(content_type) is not bytes or len(content_type) > TYPE_BYTES_MAX):
+            raise LmqError("bad_arguments", f"a content type must be a string of at most {TYPE_BYTES_MAX} bytes")
         if content_type is not None and type(content) is not bytes:
             raise LmqError("bad_arguments", "a content with a type must be a string: the body as it is")
     return value
+
+
+def typed_body(content: Any, content_type: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the body of a content as it is stored, and its content type, for a type from `content_types_of`."""
+    return (body_of(content), CONTENT_TYPE) if content_type is None else (content, content_type or None)
 
 
 def headers_of(value: object, count: int) -> list[list[list[bytes]]]:

@@ -190,6 +190,7 @@ def _details(messages: list[Message]) -> dict[str, Any]:
         "group": [one.group or None for one in traits],
         "label": [one.label or None for one in traits],
         "origin": [None if one.origin is None else list(one.origin) for one in traits],
+        "expires": [one.expires_us or None for one in traits],
     }
 
 

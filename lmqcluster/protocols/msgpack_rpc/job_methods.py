@@ -9,9 +9,8 @@ from typing import Any
 from ...node.queues.due_times import DueTimes
 from ...node.queues.jobs import Jobs, Run, Stream
 from ...wire.errors import LmqError
-from ...wire.legacy_msgpack import CONTENT_TYPE
 from ...wire.limits import PUSH_COUNT_MAX
-from .arguments import arity, body_of, content_types_of, headers_of, text, texts
+from .arguments import arity, content_types_of, headers_of, text, texts, typed_body
 from .connection import Connection, Handler
 from .option_arguments import PUSH_OPTIONS, given, push_options
 
@@ -45,8 +44,7 @@ async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments)
     types = content_types_of(options.get(b"content_types"), contents) or [None] * len(contents)
     headers = headers_of(options.get(b"headers"), len(contents))
     rows = [
-        [body_of(content) if kind is None else content, kind or CONTENT_TYPE, header]
-        for content, kind, header in zip(contents, types, headers, strict=True)
+        [*typed_body(content, kind), header] for content, kind, header in zip(contents, types, headers, strict=True)
     ]
     _add_options(rows, options.get(b"options"), connection.service.due_times)
     stream = Stream(text(options[b"job"]), text(options[b"stream"]), connection.known_principal().owner)

@@ -13,7 +13,7 @@ from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
 from ...wire.limits import PUSH_COUNT_MAX
 from . import replies
-from .arguments import arity, body_of, content_types_of, headers_of, key_of, plain_item, text
+from .arguments import arity, body_of, content_types_of, headers_of, key_of, plain_item, text, typed_body
 from .connection import Connection, Handler
 from .option_arguments import PUSH_OPTIONS, flag_of, given, push_options, seconds_of
 from .push_each import push_each
@@ -191,8 +191,7 @@ def _items(
 ) -> list[PushItem]:
     return [
         PushItem(
-            body_of(content) if kind is None else content,
-            kind or CONTENT_TYPE,
+            *typed_body(content, kind),
             tuple((name, value) for name, value in header),
             key,
             wanted,

@@ -38,6 +38,7 @@ from ..leased_queue import LeasedQueue
 from ..moving import MOVED_SCHEMA, SOURCE_COLUMNS, mover
 from ..options import StreamRead
 from ..schema import check_write_schema
+from ..texts import text_bytes
 from .access import Access
 from .failures import BAD_DATA, USAGE, PipelineError, condition
 
@@ -297,11 +298,11 @@ def _problem(rows: DataFrame) -> Column:
     size = F.octet_length("value")
     problem = F.when(F.col("value").isNull(), F.lit("its value is null"))
     problem = problem.when(size > MESSAGE_BYTES_MAX, F.lit(f"its value has more than {MESSAGE_BYTES_MAX} bytes"))
-    kind = F.octet_length("content_type")
-    problem = problem.when(~kind.between(1, 4096), F.lit("its content type has not 1 to 4096 bytes"))
+    kind = text_bytes(F.col("content_type"))
+    problem = problem.when(kind > 4096, F.lit("its content type has more than 4096 bytes"))
     problem = problem.when(~F.col("priority").between(-(1 << 31), (1 << 31) - 1), F.lit("its priority has not 32 bits"))
     for name in ("group", "label"):
-        length = F.octet_length(F.col(f"`{name}`"))
+        length = text_bytes(F.col(f"`{name}`"))
         problem = problem.when(
             ~length.between(1, NAME_BYTES_MAX), F.lit(f"its {name} has not 1 to {NAME_BYTES_MAX} bytes")
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from ..pacing import Pace
 from ..starting import start_query
 
 __all__ = ["paced", "run_stream"]
@@ -49,14 +48,11 @@ def paced(
     """A function for ``foreachBatch`` that lets so many messages a second pass, taking every micro-batch for a full one."""
     if rate is None:
         return function
-    interval_s = messages_max / rate
-    never = threading.Event()
-    next_s = time.monotonic()
+    pace = Pace(rate)
 
     def held_back(batch: DataFrame, number: int) -> None:
-        nonlocal next_s
-        never.wait(max(0.0, next_s - time.monotonic()))
-        next_s = time.monotonic() + interval_s
+        pace.wait()
+        pace.passed(messages_max)
         function(batch, number)
 
     return held_back
