@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from .drill import Result, run_drill
-from .errors import DrillError, ScenarioError
+from .errors import DrillError, HistoryError, ScenarioError
 from .judges.checker import judge
 from .load.history import read_history
 from .nodes.running import RunningCluster
@@ -24,6 +24,7 @@ from .reports.json_report import as_table, summary
 from .reports.page import page
 from .reports.table import print_results, print_rows
 from .scenario import Scenario, find, library, read
+from .verify_command import GRACE_S, verify_histories
 
 __all__ = ["ExitCode", "main"]
 
@@ -167,12 +168,12 @@ def suite(
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
-    default=60.0,
+    default=GRACE_S,
     show_default=True,
     help="Seconds that a lost pull may hold a message.",
 )
 def check_command(histories: tuple[Path, ...], grace: float) -> None:
-    """Judge histories that were written before. ``lmq-pipeline verify`` judges larger ones."""
+    """Judge histories that were written before, in memory. ``verify`` judges larger ones."""
     with _errors(ExitCode.BAD_DATA):
         judgement = judge(read_history(histories), grace_s=grace)
     undecided = judgement.undecided or not judgement.totals.acknowledged or not judgement.totals.delivered
@@ -180,6 +181,41 @@ def check_command(histories: tuple[Path, ...], grace: float) -> None:
     faults = {fault: count for fault, count in judgement.faults.items() if count}
     print(json.dumps({"verdict": code.name.lower(), "faults": faults, "examples": judgement.examples}))
     sys.exit(code)
+
+
+@main.command("verify", epilog=_EXIT_CODES)
+@click.argument("histories", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--examples", default=5, show_default=True, type=click.IntRange(0, 1000), help="Most cases to show of a finding."
+)
+@click.option(
+    "--grace",
+    default=GRACE_S,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds for which an operation of unknown outcome may take effect after its client gave up.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--master", metavar="URL", help="Spark's master.  [default: local[*]]")
+@click.option(
+    "--memory", metavar="SIZE", help="Memory of the driver, and so of a local master, like 4g.  [default: 1g]"
+)
+def verify_command(
+    histories: tuple[str, ...], examples: int, grace: float, as_json: bool, master: str | None, memory: str | None
+) -> None:
+    """Judge histories of any size on Spark.
+
+    Says whether messages were lost, made up, doubled or reordered, from what the clients of a drill saw. PATHs are JSON
+    lines: files, directories or globs. chaos/DESIGN.md tells the format.
+
+    \b
+    Example:
+      lmq-drill verify var/drills/*/*/history.jsonl
+    """
+    with _errors():
+        sys.exit(
+            verify_histories(histories, examples=examples, grace_s=grace, as_json=as_json, master=master, memory=memory)
+        )
 
 
 def _soak(members: list[Scenario], seed: int, hours: float) -> Iterator[tuple[Scenario, int]]:
@@ -237,6 +273,9 @@ def _errors(drill_error: ExitCode = ExitCode.UNAVAILABLE) -> Iterator[None]:
     """Errors are one line on standard error."""
     try:
         yield
+    except HistoryError as exc:
+        print(f"lmq-drill: {exc}", file=sys.stderr)
+        sys.exit(ExitCode.BAD_DATA)
     except ScenarioError as exc:
         print(f"lmq-drill: {exc}", file=sys.stderr)
         sys.exit(ExitCode.CONFIG)

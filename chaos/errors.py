@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BrokenPromiseError", "DrillError", "MissingToolError", "ScenarioError"]
+__all__ = ["BrokenPromiseError", "DrillError", "HistoryError", "MissingToolError", "ScenarioError"]
 
 
 class DrillError(RuntimeError):
@@ -11,6 +11,10 @@ class DrillError(RuntimeError):
 
 class MissingToolError(DrillError):
     """A program that a fault needs is not there and could not be had; the text says what to install."""
+
+
+class HistoryError(DrillError):
+    """A history cannot be read."""
 
 
 class ScenarioError(ValueError):

@@ -1,6 +1,6 @@
 """Judges a history: nothing acknowledged lost, nothing invented, nothing delivered twice without cause, order kept per producer.
 
-The same rules as in `lmqcluster.spark.pipelines.verify`, for histories that fit into memory. Only what is certain counts: an
+The same rules as in `spark_checker`, for histories that fit into memory. Only what is certain counts: an
 operation took effect some time between its begin and its end, and doubt speaks for the cluster.
 """
 

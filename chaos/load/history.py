@@ -1,7 +1,7 @@
 """The history of a drill: one line for each attempt of an operation, told by the client that made it, all by one clock.
 
-It is JSON lines in the form that ``lmq-pipeline verify`` reads, which judges histories too large for one process; the fields are
-explained there (`lmqcluster.spark.pipelines.verify`). Two fields are ours, ``site`` and ``error``; both judges ignore them.
+It is JSON lines in the form that ``lmq-drill verify`` reads, which judges histories too large for one process; the fields are
+explained there (`lmqcluster_chaos.judges.spark_checker`). Two fields are ours, ``site`` and ``error``; both judges ignore them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Event:
     """One attempt.
 
     Attributes:
-        op, outcome, queue, value, sequence, receipt, lease_s, retry: as in `lmqcluster.spark.pipelines.verify`.
+        op, outcome, queue, value, sequence, receipt, lease_s, retry: as in `lmqcluster_chaos.judges.spark_checker`.
         time_us, end_us: when it began, and when its outcome was known or the client gave up.
         process: the client.
         site: the node beside the client.

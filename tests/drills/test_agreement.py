@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from lmqcluster_chaos.drill import run_drill
 from lmqcluster_chaos.judges.checker import FAULTS, judge
+from lmqcluster_chaos.judges.spark_checker import VerifySettings, verify
 from lmqcluster_chaos.load.history import Event
 from lmqcluster_chaos.scenario import read
 from pyspark.sql import SparkSession
 
-from lmqcluster.spark.pipelines.verify import VerifySettings, verify
 from tests.spark.conftest import spark, spark_python  # noqa: F401  fixtures
 
 from .model_queue import BUGS, GRACE_S, any_history, model_history

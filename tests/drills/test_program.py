@@ -17,6 +17,7 @@ from lmqcluster_chaos.scenario import library
 from .planted import GUILTY, Writer, history
 
 DEADLINE_S = 120.0
+SPARK_DEADLINE_S = 400.0
 PROGRAM = [sys.executable, "-m", "lmqcluster_chaos.cli"]
 SMALL = """
 title = "Small"
@@ -57,6 +58,17 @@ def test_check_judges_a_history_that_was_written(tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text("not json\n")
     assert CliRunner().invoke(main, ["check", str(broken)]).exit_code == 65
+
+
+def test_verify_judges_histories_on_spark(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(event.to_json() + "\n" for event in history("q", GUILTY["acked twice"][0])))
+    verify = [*PROGRAM, "verify", str(path), "--json", "--master", "local[1]"]
+    done = subprocess.run(verify, capture_output=True, text=True, check=False, timeout=SPARK_DEADLINE_S)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads(done.stdout)["verdict"] == "guilty"
+    missing = CliRunner().invoke(main, ["verify", str(tmp_path / "none.jsonl")])
+    assert (missing.exit_code, "there is no" in missing.output) == (2, True)
 
 
 def test_run_writes_reports_and_says_pass(tmp_path: Path) -> None:

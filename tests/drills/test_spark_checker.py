@@ -1,4 +1,4 @@
-"""The judge of drills: every kind of fault is found when it is planted, and only that one."""
+"""The judge of drills on Spark: every kind of fault is found when it is planted, and only that one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lmqcluster_chaos.judges.spark_checker import (
+    FAULTS,
+    GUILTY,
+    PASS,
+    UNKNOWN,
+    VerifySettings,
+    judged,
+    verify,
+)
 from pyspark.sql import SparkSession
 
 from lmqcluster.spark.pipelines.failures import PipelineError
-from lmqcluster.spark.pipelines.verify import FAULTS, GUILTY, PASS, UNKNOWN, VerifySettings, judged, verify
+from tests.spark.conftest import spark, spark_python  # noqa: F401  fixtures
 
 from .history import History
+
+pytestmark = [pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")]
 
 
 def lost_without_delivery(history: History, queue: str) -> None:
@@ -89,7 +100,7 @@ PLANTED: dict[Callable[[History, str], None], str] = {
 }
 
 
-def test_planted_faults_are_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_planted_faults_are_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     history = History().healthy()
     for plant in PLANTED:
         history.healthy(3, queue=plant.__name__)
@@ -196,7 +207,7 @@ def excuse_everything(history: History) -> None:
     history.add("pull", 300, queue="q")
 
 
-def test_what_may_have_been_right_is_not_held_against_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_may_have_been_right_is_not_held_against_the_cluster(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     history = History().healthy()
     excuse_everything(history)
     found = verify(spark, VerifySettings(histories=[history.drained().write(tmp_path / "history.jsonl")]))
@@ -214,7 +225,7 @@ def test_what_may_have_been_right_is_not_held_against_the_cluster(spark: SparkSe
     assert found["operations"]["pull"] == {"ok": 38, "unknown": 2}
 
 
-def test_a_history_that_breaks_off_leaves_the_verdict_open(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_history_that_breaks_off_leaves_the_verdict_open(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     history = History().healthy(5)
     history.push("last", 100)
     history.drained(at=50)
@@ -227,7 +238,7 @@ def test_a_history_that_breaks_off_leaves_the_verdict_open(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("content", ["", "{}\n"])
-def test_what_is_no_history_is_refused(spark: SparkSession, tmp_path: Path, content: str) -> None:
+def test_what_is_no_history_is_refused(spark: SparkSession, tmp_path: Path, content: str) -> None:  # noqa: F811
     path = tmp_path / "history.jsonl"
     path.write_text(content)
     with pytest.raises(PipelineError, match="no line that can be read"):

@@ -55,7 +55,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from .failures import BAD_DATA, PipelineError, unreadable
+from lmqcluster.spark.pipelines.failures import BAD_DATA, PipelineError, unreadable
 
 __all__ = ["FAULTS", "GUILTY", "PASS", "UNKNOWN", "VerifySettings", "judged", "verify"]
 
