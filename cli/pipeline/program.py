@@ -1,4 +1,4 @@
-"""The program ``lmq-pipeline``: queues to tables and back on Apache Spark, figures of queues, and the judge of drills."""
+"""The program ``lmq-pipeline``: queues to tables and back on Apache Spark, and figures of queues."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import click
 
 from ..shared.completion import completion_command
 from ..shared.errors import EXIT_CODES_HELP, run
-from .files import replay, report, verify
 from .letters import dead_letters
+from .replay import replay
+from .report import report
 from .run import Runner, apply_config, spark_options
 from .streams import archive, migrate
 
@@ -82,7 +83,7 @@ def cli(
     context.obj = Runner(master=master, options=spark_options(spark, memory, master), log=spark_log)
 
 
-for command in (archive, replay, migrate, dead_letters, report, verify):
+for command in (archive, replay, migrate, dead_letters, report):
     cli.add_command(command)
 
 cli.add_command(

@@ -41,6 +41,7 @@ __all__ = [
     "Runner",
     "StreamOutcome",
     "apply_config",
+    "check_paths",
     "spark_options",
     "tasks_shown",
     "watched",
@@ -114,6 +115,13 @@ class Runner:
     def _remove_log(self, log: Path) -> None:
         if self.log is None:
             log.unlink(missing_ok=True)
+
+
+def check_paths(paths: Sequence[str]) -> None:
+    """Say at once that a file is not there; globs and URLs are Spark's to look up."""
+    for path in paths:
+        if not set("*?[{:") & set(path) and not Path(path).exists():
+            raise click.UsageError(f"there is no {path}")
 
 
 def _check_spark() -> None:

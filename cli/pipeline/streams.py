@@ -16,6 +16,7 @@ from .access import ClusterOptions, cluster_options, target_cluster_options
 from .run import PipelineCommand, Runner, StreamOutcome, watched
 
 if TYPE_CHECKING:
+    from lmqcluster.spark.pipelines.archive import Period
     from lmqcluster.spark.pipelines.source import Source
 
 __all__ = ["archive", "migrate"]
@@ -127,6 +128,13 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--output", required=True, metavar="DIR", help="The table's directory, local or any URL that Spark knows."
 )
+@click.option(
+    "--by",
+    type=click.Choice(("hour", "day")),
+    default="hour",
+    show_default=True,
+    help="What the messages of one directory have in common: the hour or the day (UTC) at which they were due.",
+)
 @click.option("--checkpoint", metavar="DIR", help="Where the query keeps its place. [default: _checkpoint in --output]")
 @click.option(
     "--file-mib",
@@ -141,14 +149,16 @@ def archive(
     source: Callable[[], Source],
     trigger_s: float | None,
     output: str,
+    by: Period,
     checkpoint: str | None,
     file_mib: int,
     as_json: bool,
 ) -> int:
-    """Take messages out of a QUEUE, or of all that --match, into a Parquet table partitioned by queue and hour.
+    """Take messages out of a QUEUE, or of all that --match, into a Parquet table partitioned by hour or day.
 
-    Every message is in the table once, whatever is killed on the way: run the same command again to go on. Small files are
-    merged while it runs and at its end.
+    The table has everything that a message has, see docs/spark.md; replay pushes it again. Every message is in the table once,
+    the parts of a compound one as rows of their own, whatever is killed on the way: run the same command again to go on.
+    Small files are merged while it runs and at its end.
 
     \b
     Example:
@@ -163,6 +173,7 @@ def archive(
         settings = ArchiveSettings(
             source=source(),
             output=output,
+            by=by,
             checkpoint=checkpoint,
             trigger_s=trigger_s,
             file_bytes=file_mib * 1024 * 1024,

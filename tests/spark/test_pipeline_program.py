@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from lmqcluster import Client
 from tests.integration.cluster import Cluster, clean_environment, ports, reaper, wait_for
 
-from .history import History
 from .queues import numbered, pulled, push
 
 DEADLINE_S = 400.0
@@ -66,9 +65,8 @@ USAGE_ERRORS = {
     "dead-letters q --redrive --set value": "--set: 'value' is not COLUMN=SQL",
     "dead-letters q --redrive --set value=a --set value=b": "--set: value is given twice",
     "dead-letters q --redrive --output t": "--output does not go with --redrive",
-    "verify": "Missing argument 'PATH...'",
-    "verify history.jsonl": "there is no history.jsonl",
-    "--spark memory=1g verify x": "--spark: 'memory=1g' is not of the form spark.KEY=VALUE",
+    "report": "Missing argument 'PATH...'",
+    "--spark memory=1g report x": "--spark: 'memory=1g' is not of the form spark.KEY=VALUE",
 }
 
 
@@ -89,7 +87,7 @@ CONFIG_ERRORS = {
     "serverz = 'a:1'": "serverz is no option: did you mean servers?",
     "[archive]\nouput = 'x'": "[archive] ouput is no option: did you mean output?",
     "[archive]\nbatch = 'many'": "[archive] batch: 'many' is not a valid integer range",
-    "[verify]\ngrace = -1": "[verify] grace: -1",
+    "[report]\nqueues = -1": "[report] queues: -1",
 }
 
 
@@ -97,7 +95,7 @@ CONFIG_ERRORS = {
 def test_a_mistake_in_the_configuration_file_is_named_in_one_line(invoke: Invoke, content: str, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text(content)
-    command = ["verify", "x"] if "verify" in content else ["archive", "q", "--output", "t"]
+    command = ["report", "x"] if "report" in content else ["archive", "q", "--output", "t"]
     code, out, err = invoke("--config", str(file), *command)
     assert (code, out) == (78, "")
     assert err.count("\n") == 1
@@ -105,7 +103,7 @@ def test_a_mistake_in_the_configuration_file_is_named_in_one_line(invoke: Invoke
 
 
 def test_a_configuration_file_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
-    code, _out, err = invoke("--config", str(tmp_path / "none.toml"), "verify", "x")
+    code, _out, err = invoke("--config", str(tmp_path / "none.toml"), "report", "x")
     assert code == 78
     assert "none.toml: No such file" in err
 
@@ -162,7 +160,7 @@ def test_queue_names_are_completed(
     assert invoke()[1].strip() == ""
 
 
-def test_replay_report_and_verify_print_tables_and_json(
+def test_replay_and_report_print_tables_and_json(
     invoke: Invoke, spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     rows = tmp_path / "rows.jsonl.gz"
@@ -192,12 +190,6 @@ def test_replay_report_and_verify_print_tables_and_json(
     assert page.read_text().startswith("<!DOCTYPE html>")
     code, out, err = invoke("report", str(rows))
     assert (code, err) == (65, "lmq-pipeline: the event journals hold no event that can be read\n")
-
-    history = History().healthy(3)
-    history.push("gone", 100)
-    code, out, _err = invoke("verify", history.write(tmp_path / "history.jsonl"))
-    assert code == 3
-    assert out.splitlines()[-1].startswith("verdict: unknown (1 acknowledged messages were not delivered")
 
 
 def test_dead_letters_are_shown_and_sent_back(
@@ -257,24 +249,27 @@ def test_an_archive_that_runs_on_stops_at_ctrl_c(client: Client, servers: str, q
 
 
 def test_spark_submit_runs_it_and_gets_its_status(tmp_path: Path) -> None:
-    history = History().healthy(3)
-    history.push("gone", 100)
-    path = history.drained().write(tmp_path / "history.jsonl")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"n": 1}\nbad\n')
     program = [sys.executable, "-m", "lmqcluster_cli.pipeline", "--submit-file"]
     file = subprocess.run(program, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout.strip()
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]"]
     submit += ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=1", file]
     environment = clean_environment({"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
     done = subprocess.run(
-        [*submit, "verify", path, "--json"], capture_output=True, env=environment, timeout=DEADLINE_S, check=False
+        [*submit, "replay", str(rows), "--queue", "q", "--dry-run"],
+        capture_output=True,
+        env=environment,
+        timeout=DEADLINE_S,
+        check=False,
     )
-    assert done.returncode == 1, done.stderr.decode()
+    assert done.returncode == 65, done.stderr.decode()
     # spark-submit sends both of its program's streams to standard output.
-    assert json.loads(done.stdout.splitlines()[-1])["faults"]["lost"] == 1
+    assert b"rows.jsonl, line 2: a row that cannot be read" in done.stdout
 
 
 def test_a_master_is_for_spark_submit_to_say(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    code, _out, err = invoke("--master", "local", "verify", "x")
+    code, _out, err = invoke("--master", "local", "report", "x")
     assert code == 2
     assert "--master is for spark-submit to say" in err

@@ -86,8 +86,8 @@ def test_an_archive_holds_each_message_once_in_few_files(
     assert stored(spark, table, second) == [*contents[:500], *contents[1000:1500]]
     # Of six micro-batches; the hour may have turned meanwhile.
     files = parquet_files(table)
-    assert len(files) == len({path.parent for path in files}) <= 4
-    assert all(path.parts[0].startswith("queue=") and path.parts[1].startswith("hour=") for path in files)
+    assert len(files) == len({path.parent for path in files}) <= 2
+    assert all(path.parts[0].startswith("hour=") and len(path.parts) == 2 for path in files)
     assert not any((table / "_staging").iterdir())
 
 
@@ -155,14 +155,7 @@ def test_a_replayed_archive_keeps_queues_and_order_and_stores_nothing_twice(
         Watch(),
     )
     settings = ReplaySettings(
-        inputs=[str(table)],
-        form="parquet",
-        access=Access(servers=servers),
-        queue_by="queue",
-        queue_prefix="again-",
-        value="value",
-        content_type="content_type",
-        order_by="offset",
+        inputs=[str(table)], form="archive", access=Access(servers=servers), queue_prefix="again-", ordered=True
     )
     assert replay(spark, settings) == Replayed(len(contents) + 2, len(contents) + 2, 0)
     assert replay(spark, settings) == Replayed(len(contents) + 2, 0, 0)

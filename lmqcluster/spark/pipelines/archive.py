@@ -1,10 +1,11 @@
-"""Queues to Parquet: every message once, in directories ``queue=NAME/hour=2026-11-03-14`` by the hour (UTC) at which it was due.
+"""Queues to Parquet: every message once, in directories by the time (UTC) at which it was due.
 
-The table has the columns ``offset`` (the message's number in the cluster, unique), ``timestamp``, ``content_type`` and ``value``
-as `lmqcluster.spark.schema` tells, and from its directories ``queue`` and ``hour``. Any reader of Parquet takes it as it stands;
-Spark makes numbers of queues that are called ``123`` unless ``spark.sql.sources.partitionColumnTypeInference.enabled`` is false.
+These are ``hour=2026-11-03-14``, or ``day=2026-11-03``. The table has all columns of a message that `lmqcluster.spark.schema`
+tells but the delivery's id, and that of its directories. The parts of a compound message, each of which is what one push has set,
+are rows of their own: nothing is lost that `replay` could need. A directory holds the rows of all queues, by queue and
+``offset``, so that Parquet's own statistics lead readers of one queue to its rows, and no queue's name becomes that of a file.
 
-Each micro-batch is staged in ``_staging`` and then moved into place, one file for each queue and hour, whose name tells query and
+Each micro-batch is staged in ``_staging`` and then moved into place, one file for each directory, whose name tells query and
 micro-batch. So whatever a crash left of a micro-batch is found and replaced when Spark runs it again. Small files are merged
 while the query runs, and at its end: see `compaction`.
 """
@@ -12,23 +13,31 @@ while the query runs, and at its end: see `compaction`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
+from ..schema import Extras, read_schema
 from .checkpoint import last_done, query_id
-from .compaction import PARTITIONS, STAGING, WRITING, Compaction, batch_file_name
+from .compaction import STAGING, WRITING, Compaction, batch_file_name, laid_out
+from .failures import USAGE, PipelineError
 from .source import Source
 from .storage import Storage
 from .stream import paced, run_stream
 
-__all__ = ["ArchiveSettings", "archive"]
+__all__ = ["PERIODS", "SCHEMA", "ArchiveSettings", "Period", "archive", "period_of"]
 
-COLUMNS: Final = ("offset", "timestamp", "content_type", "value")
-_HOUR_FORMAT: Final = "yyyy-MM-dd-HH"
+Period = Literal["hour", "day"]
+PERIODS: Final[dict[Period, str]] = {"hour": "yyyy-MM-dd-HH", "day": "yyyy-MM-dd"}
+"""The columns that tables are partitioned by, and how the times in them are written."""
+SCHEMA: Final = StructType(
+    [field for field in read_schema(Extras(headers=True, delivery=True)) if field.name != "message_id"]
+)
+"""The columns of the files."""
 _QUERY_CHARACTERS: Final = 12
 
 
@@ -39,14 +48,16 @@ class ArchiveSettings:
     Attributes:
         source: the queues.
         output: the table's directory.
+        by: what the messages of one directory have in common, the hour or the day at which they were due.
         checkpoint: where the query keeps its place; default ``_checkpoint`` in `output`.
         trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
         file_bytes: size from which a file is left alone when small ones are merged.
-        small_files_max: small files of a queue and hour that start a merge while the query runs.
+        small_files_max: small files of a directory that start a merge while the query runs.
     """
 
     source: Source
     output: str
+    by: Period = "hour"
     checkpoint: str | None = None
     trigger_s: float | None = None
     file_bytes: int = 128 * 1024 * 1024
@@ -67,10 +78,11 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
         watch: is called with the running query and returns when it has ended.
 
     Raises:
+        PipelineError: the table is partitioned otherwise.
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
     """
     table = _Table(spark, settings)
-    source = settings.source
+    source = replace(settings.source, headers=True, delivery=True, explode=True)
     writer = (
         source.stream(spark).writeStream.queryName("archive").option("checkpointLocation", settings.checkpoint_path)
     )
@@ -85,8 +97,13 @@ class _Table:
     def __init__(self, spark: SparkSession, settings: ArchiveSettings) -> None:
         self._settings = settings
         self._storage = Storage(spark, settings.output)
-        self._compaction = Compaction(spark, self._storage, file_bytes=settings.file_bytes)
+        self._compaction = Compaction(spark, self._storage, period=settings.by, file_bytes=settings.file_bytes)
         self._recovered = False
+        for other in PERIODS.keys() - {settings.by}:
+            if self._storage.find(f"{other}=*/*.parquet"):
+                raise PipelineError(
+                    f"{settings.output} holds a table by {other}: say --by {other}, or another --output", USAGE
+                )
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Store one micro-batch, in place of whatever an earlier attempt at it has stored."""
@@ -97,8 +114,10 @@ class _Table:
             self._remove_attempt(query, number)
             self._recovered = True
         staging = f"{self._storage.root}/{STAGING}/{query}-{number}"
-        _laid_out(batch).write.mode("overwrite").options(**WRITING).partitionBy(*PARTITIONS).parquet(staging)
-        for file in self._storage.find(f"{STAGING}/{query}-{number}/*/*/*.parquet"):
+        by = self._settings.by
+        rows = batch.select(*SCHEMA.fieldNames(), period_of(F.col("timestamp"), by).alias(by))
+        laid_out(rows, by).write.mode("overwrite").options(**WRITING).partitionBy(by).parquet(staging)
+        for file in self._storage.find(f"{STAGING}/{query}-{number}/*/*.parquet"):
             directory = file.path[len(staging) + 1 :].rpartition("/")[0]
             self._storage.rename(file.path, f"{self._storage.root}/{directory}/{batch_file_name(query, number)}")
         self._storage.delete(staging)
@@ -110,16 +129,13 @@ class _Table:
         self._compaction.run(_short_name(query), before=last + 1, small_files=2)
 
     def _remove_attempt(self, query: str, number: int) -> None:
-        for file in self._storage.find(f"*/*/{batch_file_name(query, number)}"):
+        for file in self._storage.find(f"{self._settings.by}=*/{batch_file_name(query, number)}"):
             self._storage.delete(file.path)
 
 
-def _laid_out(batch: DataFrame) -> DataFrame:
-    """The table's columns, all rows of a queue and hour in one task, in order."""
-    # Hours are those of UTC whatever time zone the session has.
-    hour = F.date_format(F.to_utc_timestamp("timestamp", F.current_timezone()), _HOUR_FORMAT)
-    rows = batch.select(*COLUMNS, "queue", hour.alias("hour"))
-    return rows.repartition(*PARTITIONS).sortWithinPartitions(*PARTITIONS, "offset")
+def period_of(time: Column, by: Period) -> Column:
+    """Return the hour or the day (UTC) of a time as the names of directories have it, whatever the session's time zone."""
+    return F.date_format(F.to_utc_timestamp(time, F.current_timezone()), PERIODS[by])
 
 
 def _short_name(query: str) -> str:

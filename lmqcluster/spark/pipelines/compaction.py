@@ -1,6 +1,6 @@
 """Small files of an archive become large ones, without a moment at which a crash could lose or double a message for good.
 
-The files of a queue and hour are merged into a new one in ``_staging``; then a *plan* is written there, which names what is to be
+The files of an hour or a day are merged into a new one in ``_staging``; then a *plan* is written there, which names what is to be
 moved into place and what is to be deleted; then that is done, and the plan deleted. A plan that is found at a start is carried
 out to its end; staged files without a plan are thrown away. While a plan is carried out, for some milliseconds, a reader may see
 messages twice, but never miss one.
@@ -16,18 +16,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 
 from .storage import Storage, StoredFile
 
-__all__ = ["PARTITIONS", "STAGING", "WRITING", "Compaction", "batch_file_name"]
+__all__ = ["STAGING", "WRITING", "Compaction", "batch_file_name", "laid_out"]
 
-PARTITIONS: Final = ("queue", "hour")
 STAGING: Final = "_staging"
 _FILES_PER_ROUND_MAX: Final = 10_000
 _GROWTH: Final = 4
 _READING: Final = {
-    # A queue called 123 must not become a number.
+    # A day must not become a date.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     # The vectorized reader takes 4096 rows at a time, however large they are.
     "spark.sql.parquet.enableVectorizedReader": "false",
@@ -41,17 +41,27 @@ WRITING: Final = {
 
 
 def batch_file_name(query: str, number: int) -> str:
-    """The name of the file that holds a queue's and hour's messages of one micro-batch."""
+    """The name of the file that holds the messages of one micro-batch that belong in one directory."""
     return f"b-{query}-{number:010d}.parquet"
+
+
+def laid_out(rows: DataFrame, period: str) -> DataFrame:
+    """Return all rows of a directory in one task, by queue and in order, so that readers of one queue skip the rest.
+
+    A task has one file open at a time, because the rows of a directory come together.
+    """
+    part = F.try_element_at("headers", F.lit("x-lmq-part")).try_cast("int")
+    return rows.repartition(period).sortWithinPartitions(period, "queue", "offset", part)
 
 
 class Compaction:
     """Merges files of one table. Each query merges its own, so that several can write to one table."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, *, file_bytes: int) -> None:
-        """Take the table's root, and the size from which a file is large enough."""
+    def __init__(self, spark: SparkSession, storage: Storage, *, period: str, file_bytes: int) -> None:
+        """Take the table's root, the column of its directories, and the size from which a file is large enough."""
         self._spark = spark
         self._storage = storage
+        self._period = period
         self._file_bytes = file_bytes
 
     def recover(self, query: str) -> None:
@@ -62,7 +72,7 @@ class Compaction:
             self._storage.delete(f"{self._storage.root}/{STAGING}/{name}")
 
     def run(self, query: str, *, before: int, small_files: int) -> None:
-        """Merge the small files of every queue and hour that has at least `small_files` of them.
+        """Merge the small files of every directory that has at least `small_files` of them.
 
         Args:
             query: as in the names of its files.
@@ -76,8 +86,8 @@ class Compaction:
         """For each directory with enough small files those that together make about one large file."""
         directories: dict[str, list[StoredFile]] = defaultdict(list)
         first_left_alone = batch_file_name(query, before)
-        batches = self._storage.find(f"*/*/b-{query}-*.parquet")
-        for file in self._storage.find(f"*/*/c-{query}-*.parquet") + batches:
+        batches = self._storage.find(f"{self._period}=*/b-{query}-*.parquet")
+        for file in self._storage.find(f"{self._period}=*/c-{query}-*.parquet") + batches:
             if file.size_bytes < self._file_bytes and (file.name[0] == "c" or file.name < first_left_alone):
                 directories[file.path.rpartition("/")[0]].append(file)
         groups: list[list[StoredFile]] = []
@@ -111,7 +121,7 @@ class Compaction:
         merged = [file.path for files in groups for file in files]
         self._rewrite(merged, staging)
         moves = {}
-        for file in self._storage.find(f"{STAGING}/{name}/*/*/*.parquet"):
+        for file in self._storage.find(f"{STAGING}/{name}/*/*.parquet"):
             directory = file.path[len(staging) + 1 :].rpartition("/")[0]
             moves[file.path] = f"{self._storage.root}/{directory}/c-{query}-{uuid.uuid4().hex[:12]}.parquet"
         plan = f"{self._storage.root}/{STAGING}/plan-{query}-{name.rpartition('-')[2]}.json"
@@ -119,13 +129,13 @@ class Compaction:
         self._carry_out(plan)
 
     def _rewrite(self, files: list[str], staging: str) -> None:
-        """All rows of `files`, one file for each queue and hour, in order."""
+        """All rows of `files` with all columns that any of them has, one file for each directory, in order."""
         before = {name: str(self._spark.conf.get(name)) for name in _READING}
         self._configure(_READING)
         try:
-            rows = self._spark.read.option("basePath", self._storage.root).parquet(*files)
-            laid_out = rows.repartition(*PARTITIONS).sortWithinPartitions(*PARTITIONS, "offset")
-            laid_out.write.mode("overwrite").options(**WRITING).partitionBy(*PARTITIONS).parquet(staging)
+            rows = self._spark.read.options(basePath=self._storage.root, mergeSchema="true").parquet(*files)
+            writer = laid_out(rows, self._period).write.mode("overwrite").options(**WRITING)
+            writer.partitionBy(self._period).parquet(staging)
         finally:
             self._configure(before)
 
@@ -144,4 +154,4 @@ class Compaction:
         self._storage.delete(plan)
 
     def _staged(self, query: str) -> list[StoredFile]:
-        return self._storage.find(f"{STAGING}/merge-{query}-*/*/*/*") + self._storage.find(f"{STAGING}/{query}-*/*/*/*")
+        return self._storage.find(f"{STAGING}/merge-{query}-*/*/*") + self._storage.find(f"{STAGING}/{query}-*/*/*")

@@ -44,6 +44,7 @@ _EXIT_CODES: Final = {
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ([^\n]+)")
 # What pipelines raise within queries, about rows that cannot be used.
 _RAISED: Final = "USER_RAISED_EXCEPTION"
+_FILES: Final = frozenset({"FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER"})
 # Spark's own words about its machinery around what has gone wrong.
 _WRAPPERS: Final = frozenset({"STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "FAILED_EXECUTE_UDF"})
 
@@ -101,6 +102,9 @@ def explained(exc: Exception) -> PipelineError | None:
     raised_by_us = next((match for match in found if match[1] == _RAISED), None)
     if raised_by_us is not None:
         return PipelineError(_sentence(raised_by_us[2].partition(" SQLSTATE:")[0]), BAD_DATA)
+    about_files = next((match for match in found if match[1] in _FILES), None)
+    if about_files is not None:
+        return PipelineError(_sentence(about_files[2].partition(" SQLSTATE:")[0]), BAD_DATA)
     if "Traceback (most recent call last)" in text and (raised := _PYTHON.findall(text)):
         return PipelineError(f"a task failed: {_sentence(raised[-1])}", UNKNOWN)
     if found:

@@ -28,6 +28,7 @@ class Source:
         lease_s: how long messages stay reserved while the query does not run.
         headers: whether to read the column ``headers``.
         delivery: whether to read the columns of ``includeDelivery``.
+        explode: whether each part of a compound message is a row of its own.
         rate: most messages a second, on average; ``None`` for no limit.
     """
 
@@ -42,6 +43,7 @@ class Source:
     lease_s: float = 86_400.0
     headers: bool = False
     delivery: bool = False
+    explode: bool = False
     rate: float | None = None
 
     def stream(self, spark: SparkSession) -> DataFrame:
@@ -54,6 +56,7 @@ class Source:
             "lmq.lease": self.lease_s,
             "includeHeaders": self.headers,
             "includeDelivery": self.delivery,
+            "explode": self.explode,
             "maxOffsetsPerTrigger": self.messages_max,
             "maxBytesPerTrigger": self.bytes_max,
             "minPartitions": self.partitions_min,

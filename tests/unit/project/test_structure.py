@@ -17,7 +17,6 @@ LONG_FILES = {
     "tests/integration/kestrel_thrift/generated/Kestrel.py": "what Thrift's compiler has generated",
 }
 LONG_FUNCTIONS = {
-    "cli/pipeline/files.py replay": "one click command: options, and the help that explains them",
     "cli/pipeline/streams.py _stream_options": "a list of click options",
     "lmqcluster/client/async_client.py __init__": "documented keyword arguments",
     "lmqcluster/replication/replica.py __init__": "it binds the parts of a member together",

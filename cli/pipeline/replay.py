@@ -1,0 +1,182 @@
+"""``lmq-pipeline replay``: files to queues."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..shared.errors import ExitCode
+from ..shared.output import Column, print_json, print_table
+from .access import ClusterOptions, cluster_options
+from .run import PipelineCommand, Runner, check_paths, tasks_shown
+
+if TYPE_CHECKING:
+    from lmqcluster.spark.pipelines.replay_settings import Planned, Replayed
+
+__all__ = ["replay"]
+
+_FORMATS: Final = ("parquet", "csv", "tsv", "json")
+_FORM_OF_SUFFIX: Final = {".jsonl": "json", ".ndjson": "json", **{f".{form}": form for form in _FORMATS}}
+_PACKED: Final = (".gz", ".zst", ".bz2")
+_COLUMNS: Final = [
+    Column("Rows", "rows", right=True),
+    Column("Stored", "stored", right=True),
+    Column("Bad rows", "bad_rows", right=True),
+]
+_PLAN_COLUMNS: Final = [
+    Column("Queue", "queue"),
+    Column("Rows", "rows", right=True),
+    Column("Bytes", "bytes", right=True),
+]
+
+
+def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    """A date or a time in ISO 8601, UTC if it does not say otherwise."""
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as exc:
+        raise click.BadParameter(f"{value!r} is no time such as 2026-11-03T14:00 or 2026-11-03T14:00:00+01:00") from exc
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+@click.command(cls=PipelineCommand, short_help="Push the rows of files into queues.")
+@click.argument("inputs", metavar="PATH...", nargs=-1, required=True)
+@cluster_options
+@click.option("--queue", metavar="NAME", help="The queue for all rows.")
+@click.option("--queue-by", metavar="COLUMN", help="Name the queue of a row by the value of this column.")
+@click.option("--queue-prefix", default="", metavar="TEXT", help="What to put before the value of the column.")
+@click.option("--value", metavar="COLUMN", help="The column that is the message. [default: the row as a JSON object]")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the files. [default: by their names]")
+@click.option(
+    "--order-by", metavar="COLUMN", help="Push the rows of each queue in this order. [default: that of the files]"
+)
+@click.option("--unordered", is_flag=True, help="Push in any order, with several tasks for each queue.")
+@click.option(
+    "--archive",
+    "is_archive",
+    is_flag=True,
+    help="PATH is a table of archive: push everything that it has, in the order in which the messages were due.",
+)
+@click.option(
+    "--from", "since", callback=_moment, metavar="TIME", help="Messages of an archive that were due from then on."
+)
+@click.option("--to", "until", callback=_moment, metavar="TIME", help="Messages of an archive that were due before.")
+@click.option("--where", metavar="EXPRESSION", help="Rows of which this expression of Spark's SQL is true.")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Most messages a second; one task pushes."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be pushed to which queues, and push nothing.")
+@click.option(
+    "--queues", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Most queues that --dry-run lists."
+)
+@click.option("--skip-bad", is_flag=True, help="Count bad rows and go on, instead of ending before anything is pushed.")
+@click.option("--name", metavar="TEXT", help="Name of the replay. [default: made of the arguments and the files]")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@click.pass_obj
+def replay(
+    runner: Runner,
+    /,
+    inputs: tuple[str, ...],
+    cluster: ClusterOptions,
+    form: str | None,
+    unordered: bool,
+    is_archive: bool,
+    dry_run: bool,
+    queues: int,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Push the rows of Parquet, CSV, TSV or JSON-lines files into queues, one message a row.
+
+    PATHs are files, directories or globs, local or any URL that Spark knows. A replay that is repeated within 30 days under
+    the same name, for example because it failed half-way, stores only what is missing; under one name it must choose the same
+    rows. A row of CSV becomes a JSON object of texts; a JSON line stays as it is. An expression sees the columns of the files;
+    of JSON lines it sees line and json, as in variant_get(json, '$.n', 'int') > 9.
+
+    \b
+    Examples:
+      lmq-pipeline replay flights.parquet --queue-by origin
+      lmq-pipeline replay /data/orders --archive --from 2026-11-03 --to 2026-11-04 --where "priority < 0" --rate 500
+    """
+    _check(is_archive=is_archive, unordered=unordered, form=form, **options)
+    form = "archive" if is_archive else form or _form_of(inputs)
+    check_paths(inputs)
+    if not dry_run:
+        cluster.reach()
+    with runner.session("replay") as spark, tasks_shown("replay", spark):
+        from lmqcluster.spark.pipelines.replay import Replayed, ReplaySettings, plan_replay  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.replay import replay as run_replay  # noqa: PLC0415
+
+        settings = ReplaySettings(inputs=inputs, form=form, access=cluster.access(), ordered=not unordered, **options)
+        done = plan_replay(spark, settings, queues) if dry_run else run_replay(spark, settings)
+    if isinstance(done, Replayed):
+        _print_done(done, as_json=as_json)
+    else:
+        _print_plan(done, as_json=as_json)
+    return ExitCode.DONE
+
+
+def _check(*, is_archive: bool, unordered: bool, form: str | None, **options: Any) -> None:
+    """Refuse options that do not go together."""
+    if options["queue"] is not None and options["queue_by"] is not None:
+        raise click.UsageError("give either --queue NAME or --queue-by COLUMN")
+    if not is_archive and options["queue"] is None and options["queue_by"] is None:
+        raise click.UsageError("give either --queue NAME or --queue-by COLUMN")
+    if options["queue_prefix"] and options["queue"] is not None:
+        raise click.UsageError("--queue-prefix goes with --queue-by or --archive; write the prefix into --queue")
+    if unordered and options["order_by"] is not None:
+        raise click.UsageError("--unordered and --order-by exclude each other")
+    if is_archive and (options["value"] is not None or form is not None):
+        raise click.UsageError("--archive excludes --value and --format: an archive has its own")
+    if not is_archive and (options["since"] is not None or options["until"] is not None):
+        raise click.UsageError("--from and --to go with --archive; --where chooses rows of other files")
+    since, until = options["since"], options["until"]
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--from must be before --to")
+
+
+def _print_done(done: Replayed, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"rows": done.rows, "stored": done.stored, "bad_rows": done.bad})
+    else:
+        print_table(_COLUMNS, [[done.rows, done.stored, done.bad]])
+    if done.stored < done.rows:
+        click.echo(
+            f"lmq-pipeline: {done.rows - done.stored:,} rows had been stored by an earlier replay of the same name; a replay"
+            " with another --name stores them again",
+            err=True,
+        )
+
+
+def _print_plan(plan: Planned, *, as_json: bool) -> None:
+    if as_json:
+        queues = [{"queue": one.queue, "rows": one.rows, "bytes": one.size_bytes} for one in plan.queues]
+        total = {"queue_count": plan.queue_count, "rows": plan.rows, "bytes": plan.size_bytes, "bad_rows": plan.bad}
+        print_json({"queues": queues, **total})
+        return
+    rows = [[one.queue, one.rows, one.size_bytes] for one in plan.queues]
+    print_table(_PLAN_COLUMNS, [*rows, ["(all)", plan.rows, plan.size_bytes]])
+    if plan.queue_count > len(rows):
+        click.echo(f"lmq-pipeline: {plan.queue_count - len(rows):,} more queues have fewer rows (--queues)", err=True)
+    if plan.bad:
+        click.echo(f"lmq-pipeline: {plan.bad:,} bad rows would be left out", err=True)
+
+
+def _form_of(inputs: tuple[str, ...]) -> str:
+    forms = {_told_form(path) for path in inputs}
+    form = forms.pop() if len(forms) == 1 else None
+    if form is None:
+        raise click.UsageError(f"the format of {', '.join(inputs)} is not known: say --format {'|'.join(_FORMATS)}")
+    return form
+
+
+def _told_form(path: str) -> str | None:
+    """The format that the name of a file tells, compressed or not."""
+    name = path.rstrip("/").rpartition("/")[2].lower()
+    for suffix in _PACKED:
+        name = name.removesuffix(suffix)
+    return next((form for suffix, form in _FORM_OF_SUFFIX.items() if name.endswith(suffix)), None)
