@@ -142,6 +142,8 @@ def test_several_queues_are_a_pattern_of_their_names() -> None:
     [
         ({"lmq.batchSize": "10001"}, "lmq.batchSize"),
         ({"lmq.batchBytes": "0"}, "lmq.batchBytes"),
+        ({"lmq.rate": "0"}, "lmq.rate"),
+        ({"lmq.rate": "nan"}, "lmq.rate"),
         ({"subscribe": "a"}, "subscribe"),
         ({"topic": "a"}, "topic"),
         ({"que": "a"}, "que"),

@@ -56,6 +56,13 @@ USAGE_ERRORS = {
     "replay rows.csv --queue a --queue-by b": "give either --queue NAME or --queue-by COLUMN",
     "replay rows.csv --queue a --queue-prefix b": "--queue-prefix goes with --queue-by",
     "replay rows.csv --queue a --unordered --order-by b": "--unordered and --order-by exclude each other",
+    "replay t --archive --value v": "--archive excludes --value and --format",
+    "replay t --archive --queue a --queue-prefix b": "--queue-prefix goes with --queue-by or --archive",
+    "replay rows.csv --queue a --from 2026-11-03": "--from and --to go with --archive",
+    "replay t --archive --from tomorrow": "'--from': 'tomorrow' is no time such as 2026-11-03T14:00",
+    "replay t --archive --from 2026-11-03T01:00+01:00 --to 2026-11-03": "--from must be before --to",
+    "replay t --archive --rate 0": "'--rate': 0.0 is not in the range",
+    "archive q --output t --by week": "'--by': 'week' is not one of 'hour', 'day'",
     "replay rows.txt --queue a": "the format of rows.txt is not known: say --format",
     "replay rows.csv --queue a": "there is no rows.csv",
     "report journal": "there is no journal",
@@ -166,6 +173,15 @@ def test_replay_and_report_print_tables_and_json(
     rows = tmp_path / "rows.jsonl.gz"
     rows.write_bytes(gzip.compress(b'{"n": 1}\nbad\n'))
     replay = ("replay", str(rows), "--queue", queue, "--servers", servers)
+    plan = ("replay", str(rows), "--queue", queue, "--dry-run", "--servers", "127.0.0.1:1", "--skip-bad")
+    code, out, err = invoke(*plan)
+    assert (code, out) == (0, f"queue\trows\tbytes\n{queue}\t1\t8\n(all)\t1\t8\n")
+    assert err == "lmq-pipeline: 1 bad rows would be left out\n"
+    code, out, _err = invoke(*plan, "--where", "line LIKE 'no%'", "--json")
+    assert json.loads(out) == {"queues": [], "queue_count": 0, "rows": 0, "bytes": 0, "bad_rows": 1}
+    code, out, err = invoke(*replay, "--where", "line LIKE")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("lmq-pipeline: --where: ")
     code, out, err = invoke(*replay)
     assert (code, out) == (65, "")
     assert err.count("\n") == 1

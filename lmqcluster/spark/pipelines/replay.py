@@ -21,14 +21,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 
 from ..data_source import register
 from ..jobs import Claim, keep_headers
-from .failures import BAD_DATA, USAGE, PipelineError, explained
+from .failures import BAD_DATA, USAGE, PipelineError, condition, explained
 from .replay_rows import BAD, PLACE, found_rows, pushed_columns, refusal
 from .replay_settings import Planned, PlannedQueue, Replayed, ReplaySettings
 from .storage import Storage
@@ -194,7 +194,7 @@ def _failed(spark: SparkSession, settings: ReplaySettings, exc: Exception) -> Ex
         return bad_row or exc
     if settings.where is None or error.exit_code == BAD_DATA:
         return error
-    return PipelineError(f"--where: {error}; nothing was pushed", BAD_DATA)
+    return PipelineError(f"--where: {condition(exc) or error}; nothing was pushed", BAD_DATA)
 
 
 def _bad_row(spark: SparkSession, settings: ReplaySettings, error: str) -> PipelineError | None:

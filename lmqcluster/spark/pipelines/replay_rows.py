@@ -14,9 +14,9 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
 
 from ..schema import WRITABLE_COLUMNS
-from ..texts import ODD_CHARACTERS
+from ..texts import text_bytes
 from .archive import PERIODS, SCHEMA, period_of
-from .failures import BAD_DATA, USAGE, PipelineError, unreadable
+from .failures import BAD_DATA, USAGE, PipelineError, condition, unreadable
 from .replay_settings import ReplaySettings
 from .storage import Storage
 
@@ -57,15 +57,13 @@ def refusal() -> Column:
 
 def _problem() -> Column:
     queue, value = F.col("queue"), F.octet_length("value")
-    # A character that stands for one byte has three.
-    queue_bytes = F.octet_length(F.regexp_replace(queue, ODD_CHARACTERS, "_"))
     return (
         F.when(
             F.col(_UNREADABLE).isNotNull(),
             F.concat(F.lit("a row that cannot be read: "), F.left(_UNREADABLE, F.lit(200))),
         )
         .when(queue.isNull() | (queue == ""), F.lit("a row without a value in the column that names the queue"))
-        .when(queue_bytes > NAME_BYTES_MAX, F.lit(f"a queue name of more than {NAME_BYTES_MAX} bytes"))
+        .when(text_bytes(queue) > NAME_BYTES_MAX, F.lit(f"a queue name of more than {NAME_BYTES_MAX} bytes"))
         .when(queue.rlike(r"[\x00-\x1f\x7f]"), F.lit("a queue name with control characters"))
         .when(value.isNull(), F.lit("a row without a value in the column that is to be the message"))
         .when(value > MESSAGE_BYTES_MAX, F.lit(f"a message of more than {MESSAGE_BYTES_MAX} bytes"))
@@ -84,13 +82,12 @@ def _chosen(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
     if settings.where is None:
         return rows
     try:
-        condition = F.expr(settings.where)
+        wanted = F.expr(settings.where)
+        chosen = rows.where(wanted)
         if _UNREADABLE in rows.columns:
-            rows.where(condition)
-            condition = F.when(F.col(_UNREADABLE).isNotNull(), F.lit(True)).otherwise(condition)
-        chosen = rows.where(condition)
+            chosen = rows.where(F.when(F.col(_UNREADABLE).isNotNull(), F.lit(True)).otherwise(wanted))
     except (AnalysisException, ParseException) as exc:
-        raise PipelineError(f"--where: {unreadable(settings.where, exc)}; nothing was pushed", USAGE) from exc
+        raise PipelineError(f"--where: {condition(exc)}; nothing was pushed", USAGE) from exc
     if not _is_deterministic(chosen):
         raise PipelineError(
             "--where: the expression chooses other rows each time, so that a repetition could not go on; nothing was pushed",

@@ -1,0 +1,61 @@
+"""Keeping to a rate, by a clock that only waiting moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmqcluster.spark.pacing import Pace
+
+
+class Clock:
+    """Time, and an event that nobody sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.waits: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wait(self, timeout_s: float) -> None:
+        self.waits.append(timeout_s)
+        self.now_s += timeout_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("lmqcluster.spark.pacing.time.monotonic", clock.monotonic)
+    monkeypatch.setattr("lmqcluster.spark.pacing.threading.Event", lambda: clock)
+    return clock
+
+
+def test_each_request_waits_once_for_what_passed_before(clock: Clock) -> None:
+    pace = Pace(10.0)
+    for _ in range(3):
+        pace.wait()
+        pace.passed(5)
+    assert clock.waits == [0.5, 0.5]
+
+
+def test_slow_requests_are_part_of_their_time_and_idleness_saves_nothing(clock: Clock) -> None:
+    pace = Pace(10.0)
+    pace.wait()
+    clock.now_s += 0.375
+    pace.passed(5)
+    pace.wait()
+    assert clock.waits == [0.125]
+    pace.passed(5)
+    clock.now_s += 3600.0
+    pace.wait()
+    pace.passed(5)
+    pace.wait()
+    assert clock.waits == [0.125, 0.5]
+
+
+def test_what_was_stored_before_takes_no_time(clock: Clock) -> None:
+    pace = Pace(10.0)
+    for _ in range(1000):
+        pace.wait()
+        pace.passed(0)
+    assert clock.waits == []
