@@ -22,9 +22,11 @@ from lmqcluster.client import BatchMessage
 from lmqcluster.client.batches import BatchDetails
 from lmqcluster.spark.pipelines.access import Access
 from lmqcluster.spark.pipelines.archive import SCHEMA, ArchiveSettings, archive
+from lmqcluster.spark.pipelines.compaction import Compaction, batch_file_name
 from lmqcluster.spark.pipelines.failures import BAD_DATA, USAGE, PipelineError
 from lmqcluster.spark.pipelines.replay import Planned, PlannedQueue, Replayed, ReplaySettings, plan_replay, replay
 from lmqcluster.spark.pipelines.source import Source
+from lmqcluster.spark.pipelines.storage import Storage
 
 from .queues import numbered, pulled, push, wait_until_ready
 
@@ -37,8 +39,10 @@ def watch(query: StreamingQuery) -> None:
     query.awaitTermination()
 
 
-def archived(spark: SparkSession, servers: str, table: Path, pattern: str, **options: Any) -> None:
-    source = Source(access=Access(servers=servers), pattern=pattern)
+def archived(
+    spark: SparkSession, servers: str, table: Path, pattern: str, messages_max: int = 100_000, **options: Any
+) -> None:
+    source = Source(access=Access(servers=servers), pattern=pattern, messages_max=messages_max)
     archive(spark, ArchiveSettings(source=source, output=str(table), **options), watch)
 
 
@@ -115,8 +119,11 @@ def test_a_round_trip_keeps_every_byte_that_a_push_can_set(
         push_rows(client, name, hostile_rows())
     pushed = {name: stored(client, name) for name in names}
     assert len(pushed[names[0]]) == len(hostile_rows())
-    archived(spark, servers, tmp_path / "table", pattern, by="day")
+    archived(spark, servers, tmp_path / "table", pattern, messages_max=40, by="day")
     assert client.backlog(pattern=pattern).messages == 0
+    # Those of the three micro-batches are merged.
+    days = [path.parent for path in (tmp_path / "table").glob("day=*/*.parquet")]
+    assert len(days) == len(set(days))
 
     table = spark.read.parquet(str(tmp_path / "table"))
     assert table.drop("day").schema.fieldNames() == SCHEMA.fieldNames()
@@ -305,6 +312,26 @@ def test_foreign_files_are_named_and_left_alone(
     assert replay(spark, again) == Replayed(20, 20, 0)
     with pytest.raises(PipelineError, match="holds a table by hour: say --by hour"):
         archived(spark, servers, table, f"^{queue}$", by="day")
+
+
+def test_merged_files_keep_columns_that_only_some_have(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    plain = spark.createDataFrame(
+        [(b"a", "q", 1, {"x": "1"})], "value binary, queue string, offset bigint, headers map<string,string>"
+    )
+    for number, rows in enumerate((plain, plain.withColumn("attributes", F.create_map(F.lit("k"), F.lit(7))))):
+        rows.coalesce(1).write.parquet(str(tmp_path / "written"), mode="overwrite")
+        [file] = (tmp_path / "written").glob("*.parquet")
+        (table / "day=2026-11-03").mkdir(parents=True, exist_ok=True)
+        file.rename(table / "day=2026-11-03" / batch_file_name("q", number))
+    storage = Storage(spark, str(table))
+    Compaction(spark, storage, period="day", file_bytes=1 << 20).run("q", before=2, small_files=2)
+    [merged] = storage.find("day=*/*.parquet")
+    found = spark.read.parquet(merged.path)
+    assert found.select("value", "headers.x", "attributes.k").orderBy("k").collect() == [
+        (b"a", "1", None),
+        (b"a", "1", 7),
+    ]
 
 
 def test_ten_thousand_queues_become_few_files(

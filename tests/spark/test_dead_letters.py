@@ -207,7 +207,7 @@ BAD = {
     "another type": (None, {"value": "array(text)"}, USAGE, "column 'value' must be"),
     "no value": (None, {"value": "nullif(text, 'm-000001')"}, BAD_DATA, "its value is null; nothing was sent"),
     "a label too long": (None, {"label": "repeat(text, 100)"}, BAD_DATA, "its label has not 1 to 255 bytes"),
-    "an empty type": (None, {"content_type": "''"}, BAD_DATA, "its content type"),
+    "a type too long": (None, {"content_type": "repeat('x', 5000)"}, BAD_DATA, "its content type"),
     "a time that is none": (None, {"delay": "double('NaN')"}, BAD_DATA, "its delay"),
     "a priority too large": (None, {"priority": "bigint(1) << 40"}, BAD_DATA, "its priority"),
     "a message too large": (None, {"value": "repeat('x', 5000)"}, BAD_DATA, "its value has more than 4000 bytes"),
