@@ -95,7 +95,7 @@ class DeleteQueue(Fault):
         begin_us = now_us()
         who: dict[str, Any] = {"process": f"deleter-{site}", "site": site, "queue": queue}
         try:
-            with Client(stage.cluster.rpc_addresses(site), timeout_s=_CLIENT_S) as client:
+            with Client(stage.cluster.rpc_addresses(site), timeout_s=_CLIENT_S, discover=False) as client:
                 client.delete(queue)
         except LmqError as exc:
             outcome = "failed" if exc.outcome is Outcome.NOT_APPLIED else "unknown"

@@ -15,7 +15,7 @@ from lmqcluster import Client
 def main() -> None:
     """Runs until it is killed."""
     addresses, queue, count = sys.argv[1:]
-    with Client(addresses) as client:
+    with Client(addresses, discover=False) as client:
         for _ in range(int(count)):
             begin_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
             message = client.pull(queue, timeout=None)

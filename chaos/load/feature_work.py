@@ -58,7 +58,7 @@ class _Work(Fault):
         """
         addresses = stage.cluster.rpc_addresses(stage.cluster.sites[0])
         try:
-            with Client(addresses, timeout_s=_CLIENT_S) as client:
+            with Client(addresses, timeout_s=_CLIENT_S, discover=False) as client:
                 self.prepare(client)
                 client.push_many(self.queues[0], self._values())
         except LmqError as exc:
@@ -82,7 +82,9 @@ class _Work(Fault):
         errors = ", ".join(f"{count} {code}" for code, count in self._errors.most_common()) or "no error"
         stage.told.append(f"{self.kind}: {self.steps:,} messages sent to and fro, {errors}")
         try:
-            with Client(stage.cluster.rpc_addresses(stage.cluster.sites[0]), timeout_s=_CLIENT_S) as client:
+            with Client(
+                stage.cluster.rpc_addresses(stage.cluster.sites[0]), timeout_s=_CLIENT_S, discover=False
+            ) as client:
                 found = Counter(self._take_out(client, stage))
         except LmqError as exc:
             raise DrillError(f"{self.kind} could not be counted: {exc}") from exc
@@ -106,7 +108,7 @@ class _Work(Fault):
 
     def _run(self, addresses: list[str]) -> None:
         try:
-            with Client(addresses, timeout_s=_CLIENT_S) as client:
+            with Client(addresses, timeout_s=_CLIENT_S, discover=False) as client:
                 while not self._stop.is_set():
                     try:
                         self.steps += self.work(client)

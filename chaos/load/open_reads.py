@@ -73,7 +73,7 @@ class OpenReads(TargetedFault):
         """
         node = self.nodes[0]
         try:
-            client = self._open.enter_context(Client(_others(stage, node), timeout_s=_CLIENT_S))
+            client = self._open.enter_context(Client(_others(stage, node), timeout_s=_CLIENT_S, discover=False))
             self._open_all(stage, node, client)
             self._break(stage, node)
             began_s = time.monotonic()
@@ -110,7 +110,7 @@ class OpenReads(TargetedFault):
             if confirmed:
                 raise BrokenPromiseError(f"{len(confirmed)} acks of lost sessions succeeded, such as {confirmed[0]}")
             try:
-                with Client(_addresses(stage), timeout_s=_CLIENT_S) as client:
+                with Client(_addresses(stage), timeout_s=_CLIENT_S, discover=False) as client:
                     for held in self._held:
                         _settle(client, held)
             except LmqError as exc:

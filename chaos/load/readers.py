@@ -43,7 +43,7 @@ class SessionReader:
         """Take the MessagePack-RPC address of the node."""
         self._queue = queue
         self._stack = ExitStack()
-        self._client = self._stack.enter_context(Client(address, timeout_s=_ANSWER_S))
+        self._client = self._stack.enter_context(Client(address, timeout_s=_ANSWER_S, discover=False))
         self._session = self._stack.enter_context(self._client.session(ttl=_SESSION_S))
         self._thread = ThreadPoolExecutor(1, "confirmations")
         self._stack.callback(self._thread.shutdown)

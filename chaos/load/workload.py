@@ -39,7 +39,7 @@ ClientFactory = Callable[[Sequence[str], float], AsyncClient]
 
 def plain_client(addresses: Sequence[str], timeout_s: float) -> AsyncClient:
     """A client as everybody uses it."""
-    return AsyncClient(addresses, timeout_s=timeout_s)
+    return AsyncClient(addresses, timeout_s=timeout_s, discover=False)
 
 
 @dataclass(frozen=True, kw_only=True)

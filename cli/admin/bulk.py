@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from lmqcluster import AsyncClient
+from lmqcluster.client import ClientOptions
 from lmqcluster.client.async_client import TIMEOUT_S_MAX
 from lmqcluster.wire.address import Address
 
@@ -72,13 +73,9 @@ async def clients_of(addresses: Sequence[str], patience_s: float) -> AsyncIterat
     A request of theirs fails for good once it has been tried for `patience_s` (at most `TIMEOUT_S_MAX`).
     """
     async with AsyncExitStack() as stack:
-        shown = credentials()
+        options: ClientOptions = {**credentials().for_clients, "timeout_s": patience_s}
         yield [
-            await stack.enter_async_context(
-                AsyncClient(
-                    [*addresses[place:], *addresses[:place]], timeout_s=patience_s, token=shown.token, tls=shown.tls
-                )
-            )
+            await stack.enter_async_context(AsyncClient([*addresses[place:], *addresses[:place]], **options))
             for place in range(len(addresses))
         ]
 

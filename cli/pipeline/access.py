@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
 from lmqcluster.client.addresses import parse_addresses
-from lmqcluster.client.tls import SYSTEM, client_context
 from lmqcluster.wire.errors import LmqError
 
 from ..shared.errors import CliError, ExitCode
@@ -60,7 +57,19 @@ class ClusterOptions:
         except ValueError as exc:
             raise click.UsageError(f"{self.option}: {exc}") from exc
         try:
-            with Client(self.servers, timeout_s=_REACH_S, token=self._shown_token(), tls=self._tls()):
+            client = Client(
+                self.servers,
+                timeout_s=_REACH_S,
+                token=self._given_token,
+                token_file=self.token_file,
+                tls_ca=self.ca_file,
+                tls_cert=self.cert_file,
+            )
+        except (OSError, ValueError) as exc:
+            files = " or ".join(file for file in (self.token_file, self.ca_file, self.cert_file) if file is not None)
+            raise CliError(f"cannot use {files}: {exc}", ExitCode.CONFIGURATION) from exc
+        try:
+            with client:
                 pass
         except LmqError as exc:
             raise CliError(f"{self.option} {self.servers}: {exc.message}", ExitCode(exc.spec.exit_code)) from exc
@@ -71,29 +80,17 @@ class ClusterOptions:
 
         return Access(
             servers=self.servers,
-            token=self._shown_token(),
+            token=self._given_token,
+            token_file=self.token_file,
             tls_ca=self.ca_file,
             tls_cert=self.cert_file,
             timeout_s=self.timeout_s,
             environment=False,
         )
 
-    def _shown_token(self) -> str | None:
-        if self.token_file is None:
-            return self.token
-        try:
-            return Path(self.token_file).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as exc:
-            raise CliError(f"cannot read the token in {self.token_file}: {exc}", ExitCode.CONFIGURATION) from exc
-
-    def _tls(self) -> ssl.SSLContext | None:
-        if self.ca_file is None and self.cert_file is None:
-            return None
-        try:
-            return client_context(self.ca_file or SYSTEM, self.cert_file)
-        except OSError as exc:
-            files = " or ".join(file for file in (self.ca_file, self.cert_file) if file is not None)
-            raise CliError(f"cannot use {files}: {exc}", ExitCode.CONFIGURATION) from exc
+    @property
+    def _given_token(self) -> str | None:
+        return self.token if self.token_file is None else None
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:

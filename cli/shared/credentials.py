@@ -6,12 +6,13 @@ import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
+from lmqcluster.client import ClientOptions
+from lmqcluster.client.credentials import read_token
 from lmqcluster.client.tls import SYSTEM, client_context
 
 from .contexts import in_use
@@ -55,10 +56,12 @@ class Credentials:
     Attributes:
         token: the secret, None to show none.
         tls: for TLS, None for a connection without.
+        for_clients: the same as options of `lmqcluster.Client`, which reads the files again when they may have changed.
     """
 
     token: str | None
     tls: ssl.SSLContext | None
+    for_clients: ClientOptions
 
     @property
     def scheme(self) -> str:
@@ -136,22 +139,27 @@ def credentials() -> Credentials:
     values = {**elsewhere, **given}
     token = values.get("token")
     if token is None and "token_file" in values:
-        token = _read(Path(values["token_file"])).strip()
+        token = _read(values["token_file"])
+    shown: ClientOptions = {"token": token}
+    if "token" not in values and "token_file" in values:
+        shown = {"token_file": values["token_file"]}
     tls = None
     if "ca_file" in values or "cert_file" in values or wants_tls():
-        tls = _context(values.get("ca_file", SYSTEM), values.get("cert_file"))
-    return Credentials(token, tls)
+        ca_file, cert_file = values.get("ca_file", SYSTEM), values.get("cert_file")
+        tls = _context(ca_file, cert_file)
+        shown |= {"tls_ca": ca_file, "tls_cert": cert_file}
+    return Credentials(token, tls, shown)
 
 
 def _environment(*names: str) -> dict[str, str]:
     return {name: value for name in names if (value := os.environ.get(_OPTIONS[name][2]))}
 
 
-def _read(path: Path) -> str:
+def _read(file: str) -> str:
     try:
-        return path.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise CliError(f"cannot read the token in {path}: {exc}", ExitCode.CONFIGURATION) from exc
+        return read_token(file)
+    except (OSError, ValueError) as exc:
+        raise CliError(f"cannot read the token in {file}: {exc}", ExitCode.CONFIGURATION) from exc
 
 
 def _context(ca_file: str, cert_file: str | None) -> ssl.SSLContext:

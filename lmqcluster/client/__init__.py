@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from .async_client import AsyncClient
     from .backoff import Backoff
     from .batches import Backlog, BatchColumns, BatchDetails, BatchLease, BatchMessage, Part
+    from .client_options import ClientOptions
     from .job_calls import Mark
     from .message import Delivery, Message, Origin
     from .messages import Messages
     from .options import PushOptions
     from .session_calls import ClientSession
-    from .sync_client import Client, ClientOptions, SyncMessage, SyncMessages
+    from .sync_client import Client, SyncMessage, SyncMessages
     from .sync_session_calls import SyncSession
     from .transactions import SyncTransaction, Transaction
 else:
@@ -33,7 +34,7 @@ else:
             "BatchLease": "batches",
             "BatchMessage": "batches",
             "Client": "sync_client",
-            "ClientOptions": "sync_client",
+            "ClientOptions": "client_options",
             "Delivery": "message",
             "SyncSession": "sync_session_calls",
             "ClientSession": "session_calls",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 import ssl
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Self, Unpack
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_COUNT_MAX
 
-from .addresses import NodeAddress, parse_addresses
+from .addresses import NodeAddress
 from .backoff import Backoff
 from .batch_calls import BatchCalls
 from .call_base import Name, concatenated, note_failure, ok
@@ -32,18 +31,20 @@ from .calls import (
     WaitingCall,
     push_texts,
 )
+from .credentials import Credentials, FileName
 from .job_calls import JobCalls
+from .known_nodes import KnownNodes
 from .message import Message
 from .messages import Messages
 from .options import BatchOptions, Header, PushOptions, packed_push_options, random_key
 from .queue_calls import QueueCalls
 from .replies import decode_strings, push_text
 from .requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
-from .session import Session, SessionSettings
+from .session import Session
 from .session_calls import SessionClient
+from .session_settings import SessionSettings
 from .settle_calls import SettleCalls
 from .shared_requests import ITEM_BYTES_MAX
-from .tls import chosen_context
 from .transactions import TransactionCalls
 
 __all__ = ["AsyncClient"]
@@ -77,7 +78,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
 
     def __init__(
         self,
-        nodes: str | Iterable[str] = "127.0.0.1:18800",
+        nodes: str | Iterable[str] | KnownNodes = "127.0.0.1:18800",
         *,
         timeout_s: float = 30.0,
         connect_timeout_s: float = 2.0,
@@ -88,14 +89,17 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         backlog_bytes_max: int = 256 * 1024 * 1024,
         backoff: Backoff | None = None,
         token: str | None = None,
-        tls_ca: str | os.PathLike[str] | None = None,
+        token_file: FileName | None = None,
+        tls_ca: FileName | None = None,
+        tls_cert: FileName | None = None,
         tls: ssl.SSLContext | None = None,
+        discover: bool = True,
     ) -> None:
         """Set the client up; nothing is sent yet.
 
         Args:
-            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, in order of preference. List all nodes of the cluster,
-                so that there is always one left to go to.
+            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, in order of preference: where to start. The client
+                learns the other nodes from the one that it reaches. List several, so that one of them answers at the start.
             timeout_s: how long a call may take in all, over however many attempts, beyond the time that a pull is to wait.
                 More than 0 and at most 300, the time for which the cluster promises to know a repeated push.
             connect_timeout_s: how long a node may take to accept a connection and answer on it.
@@ -108,12 +112,19 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             backoff: waits between attempts to connect.
             token: shown to nodes first of all; needed as soon as the cluster has tokens. When every node refuses it, calls
                 fail at once as ``unauthorized``.
-            tls_ca: file with the certificate of the authority that nodes have theirs from; turns TLS on.
-            tls: the same as a context of one's own, for example with a certificate to show.
+            token_file: file that holds the token. It is read again when a node refuses the token: if it holds another one by
+                then, the client shows that, and the call goes on. With `token`, the file is read only then.
+            tls_ca: file with the certificate of the authority that nodes have theirs from, or ``"system"`` for those that the
+                machine trusts; turns TLS on. It is read again for each new connection.
+            tls_cert: file with the certificate and key to show to nodes that ask for one; likewise.
+            tls: a context of one's own in place of both.
+            discover: whether to use the addresses that the cluster names too. Switch it off where they lead nowhere or
+                elsewhere, as behind NAT, or where the client is to use certain nodes only.
 
         Raises:
-            ValueError: an argument is out of range or no address, or `tls_ca` and `tls` are both given.
-            OSError: `tls_ca` cannot be read.
+            ValueError: an argument is out of range or no address, files for TLS and `tls` are given, or `token_file` holds no
+                token.
+            OSError: a file cannot be read.
         """
         if not 0 < timeout_s <= TIMEOUT_S_MAX:
             raise ValueError(f"timeout_s must be above 0 and at most {TIMEOUT_S_MAX:g}, not {timeout_s!r}")
@@ -121,11 +132,11 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             raise ValueError("connect_timeout_s and heartbeat_s must be above 0")
         if min(in_flight_max, backlog_max, backlog_bytes_max) < 1:
             raise ValueError("in_flight_max, backlog_max and backlog_bytes_max must be at least 1")
-        tls = chosen_context(tls_ca, tls)
         self._timeout_s = timeout_s
         self._decode = decode_strings if decode else None
         settings = SessionSettings(
-            addresses=parse_addresses(nodes),
+            nodes=nodes if isinstance(nodes, KnownNodes) else KnownNodes(nodes, discovers=discover),
+            credentials=Credentials(token=token, token_file=token_file, tls_ca=tls_ca, tls_cert=tls_cert, tls=tls),
             timeout_s=timeout_s,
             connect_timeout_s=connect_timeout_s,
             heartbeat_s=heartbeat_s,
@@ -134,8 +145,6 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             backlog_bytes_max=backlog_bytes_max,
             backoff=backoff or Backoff(),
             late=self._give_back,
-            token=None if token is None else token.encode(),
-            tls=tls,
         )
         self._session = Session(settings)
         self._kept = self._session.kept
@@ -187,6 +196,11 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
     def address(self) -> NodeAddress | None:
         """The node that the client is connected to at present, as ``(host, port)``."""
         return self._session.address
+
+    @property
+    def nodes(self) -> tuple[NodeAddress, ...]:
+        """Every node that the client may turn to: those it was given, then those that the cluster has named."""
+        return self._session.settings.nodes.all
 
     # --- push -----------------------------------------------------------------------------------------------------
 

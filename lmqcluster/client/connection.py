@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol, cast
 
@@ -37,6 +38,10 @@ _WITHOUT_FEATURES = frozenset({"unknown_method", "internal"})
 """What a node answers that does not know the method."""
 
 _head = Struct(">BBBI").pack  # array of 4, type 0, uint32 msgid
+
+
+def _rpc_addresses(result: Any) -> Any:
+    return result[b"rpc"]
 
 
 def _names(result: Any) -> frozenset[bytes]:
@@ -75,6 +80,7 @@ class Connection(asyncio.Protocol):
         paused: whether the node reads too slowly at present.
         pending: calls without an answer yet, by msgid, in the order they were sent.
         next_sequence: the producer sequence number that the node will give to the next push.
+        token: what was shown to the node, None for nothing.
         silent_sweeps: how many sweeps of the owner have passed since the node sent anything.
     """
 
@@ -84,6 +90,7 @@ class Connection(asyncio.Protocol):
         self.paused = False
         self.pending: dict[int, Call] = {}
         self.next_sequence = 0
+        self.token: bytes | None = None
         self.silent_sweeps = 0
         self.lost: asyncio.Future[None] = loop.create_future()
         self._owner = owner
@@ -136,6 +143,7 @@ class Connection(asyncio.Protocol):
 
     def authenticate(self, token: bytes) -> asyncio.Future[Any]:
         """Show the node a token; a connection whose token is refused ends."""
+        self.token = token
         return self._control(b"auth", [token])
 
     def bind(self, producer: bytes, first_sequence: int) -> asyncio.Future[Any]:
@@ -158,6 +166,18 @@ class Connection(asyncio.Protocol):
             return
         if b"push_each" in features:
             self._shares = dict(SHARED)
+
+    def ask_for_nodes(self, learn: Callable[[Any, NodeAddress], None]) -> None:
+        """Ask the node for the addresses of all members, which `learn` gets with that of the node, if it names them."""
+
+        def answered(future: asyncio.Future[Any]) -> None:
+            # A client may be refused this, and a node may not know the method.
+            if not future.cancelled() and future.exception() is None:
+                learn(future.result(), self.address)
+
+        call = Control(self._loop.create_future(), request_body(b"cluster", []), _rpc_addresses, math.inf)
+        call.future.add_done_callback(answered)
+        self.send(call)
 
     def ping(self) -> None:
         """Make a living node answer."""

@@ -72,6 +72,7 @@ class Direct:
         self._session = client._session
         self._turn = threading.Lock()
         self._line: Line | None = None
+        self._token: bytes | None = None
         self._producer = b""
         self._sequence = 1
         self._calls = 0
@@ -115,14 +116,16 @@ class Direct:
     def _connect(self) -> bool:
         """Connect to the node that the session uses."""
         settings, address = self._session.settings, self._session.address
+        credentials = settings.credentials
         if address is None:
             return False
         deadline = time.monotonic() + settings.connect_timeout_s
         try:
             # A paused process still accepts connections: only an answer shows that it lives.
-            self._line = line = Line.open(address, silence_s=settings.connect_timeout_s, tls=settings.tls)
-            if settings.token is not None:
-                line.ask(b"auth", [settings.token], deadline)
+            self._line = line = Line.open(address, silence_s=settings.connect_timeout_s, tls=credentials.tls())
+            self._token = credentials.token
+            if self._token is not None:
+                line.ask(b"auth", [self._token], deadline)
             self._producer, self._sequence = os.urandom(16), 1
             line.ask(b"producer", [self._producer, self._sequence], deadline)
             line.settimeout(settings.heartbeat_s)
@@ -195,7 +198,8 @@ class Direct:
         self._hand_over(call)
 
     def _refused(self, call: Call, error: LmqError) -> None:
-        if error.code in RETRY_ELSEWHERE:
+        renewed = error.code == "unauthorized" and self._session.settings.credentials.renew(self._token)
+        if renewed or error.code in RETRY_ELSEWHERE:
             self.drop()
             if isinstance(call, Push):
                 call.sequence = 0

@@ -19,10 +19,8 @@ import contextlib
 import math
 import os
 import socket
-import ssl
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lmqcluster.net.loop import connect
@@ -30,7 +28,6 @@ from lmqcluster.net.names import NAMES
 from lmqcluster.wire.errors import LmqError, Outcome
 
 from .addresses import NodeAddress
-from .backoff import Backoff
 from .calls import Call, Control, Pull, Push
 from .connection import Connection
 from .denial import denial
@@ -38,9 +35,10 @@ from .in_memory import IN_MEMORY
 from .in_memory import connect as connect_in_memory
 from .kept_settlements import KeptSettlements
 from .replies import RETRY_ELSEWHERE, parse_error
+from .session_settings import SessionSettings
 from .tls import explain
 
-__all__ = ["Session", "SessionSettings", "closed_error"]
+__all__ = ["Session", "closed_error"]
 
 _SWEEP_S = 0.25
 _DRAIN_SWEEPS = 2
@@ -50,31 +48,10 @@ _SHUTDOWN_SWEEPS = 20
 _GOING = frozenset({"shutting_down", "left_cluster"})
 _CANCEL_S = 1.0
 """How long a client that is being closed waits for the answers to pulls that it has cancelled."""
+ASK_S = 30.0
+"""How often a client asks which nodes there are."""
 _TURN_BYTES = 1024 * 1024
 """About how much of the backlog is written in one turn of the event loop."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionSettings:
-    """See `AsyncClient` for the limits.
-
-    Attributes:
-        late: takes the result of a pull whose caller has gone.
-        token: shown to nodes first of all.
-        tls: for connections over TLS.
-    """
-
-    addresses: Sequence[NodeAddress]
-    timeout_s: float
-    connect_timeout_s: float
-    heartbeat_s: float
-    in_flight_max: int
-    backlog_max: int
-    backlog_bytes_max: int
-    backoff: Backoff
-    late: Callable[[Any], None]
-    token: bytes | None
-    tls: ssl.SSLContext | None
 
 
 class Session:
@@ -90,7 +67,8 @@ class Session:
         """
         self.settings = settings
         self.timeout_s = settings.timeout_s
-        self._addresses = settings.addresses
+        self._nodes = settings.nodes
+        self._credentials = settings.credentials
         self._connect_timeout_s = settings.connect_timeout_s
         self._sweep_s = min(_SWEEP_S, settings.timeout_s / 4, settings.heartbeat_s)
         self._silent_sweeps_max = math.ceil(settings.heartbeat_s / self._sweep_s)
@@ -99,8 +77,6 @@ class Session:
         self._backlog_bytes_max = settings.backlog_bytes_max
         self._backoff = settings.backoff
         self._late = settings.late
-        self._token = settings.token
-        self._tls = settings.tls
         self.kept = KeptSettlements(settings.timeout_s)
         self._denied_by: set[NodeAddress] = set()  # since the last connection that stood
 
@@ -112,7 +88,8 @@ class Session:
         self._connection: Connection | None = None
         self._refused: list[Call] = []
         self._drain_sweeps = 0  # above 0 while the node gets no more calls
-        self._next_address = 0
+        self._next_address = self._nodes.after(None)
+        self._asker: asyncio.TimerHandle | None = None
         self._failures = 0
         self._trouble = LmqError("unreachable", "no connection was tried yet")
         self._connector: asyncio.Task[None] | None = None
@@ -299,7 +276,7 @@ class Session:
         error = parse_error(element)
         if isinstance(call, Control):
             call.fail(error)
-        elif error.code in RETRY_ELSEWHERE:
+        elif error.code in RETRY_ELSEWHERE or (_is_unauthorized(error) and self._credentials.renew(connection.token)):
             self._refused.append(call)
             self._drain(connection, error)
         elif error.code == "unknown_outcome":
@@ -370,27 +347,28 @@ class Session:
 
     async def _connect(self) -> None:
         """Try one address after the other until one answers or nothing waits any more."""
-        for host in {address.host for address in self._addresses} - {IN_MEMORY}:
+        for host in {address.host for address in self._nodes.all} - {IN_MEMORY}:
             # The next node's address is to be at hand when it is needed.
             NAMES.look_up(host)
         try:
             while self._backlog and self._connection is None:
-                delay_s = self._backoff.delay_s(self._failures, len(self._addresses))
+                delay_s = self._backoff.delay_s(self._failures, len(self._nodes))
                 if delay_s:
                     await asyncio.sleep(delay_s)
-                await self._try(self._addresses[self._next_address])
+                await self._try(self._next_address)
         finally:
             self._connector = None
         self._pump()
 
     async def _try(self, address: NodeAddress) -> None:
         connection = Connection(self, self.loop, address)
+        token = self._credentials.token
         try:
             reached = await self._reach(address)
             async with asyncio.timeout(self._connect_timeout_s):
                 await self._open(connection, reached)
-                if self._token is not None:
-                    await connection.authenticate(self._token)
+                if token is not None:
+                    await connection.authenticate(token)
                 # A paused process still accepts connections: only an answer shows that it lives.
                 await asyncio.gather(connection.bind(self._producer, self._sequence), connection.learn_features())
         except (LmqError, OSError) as exc:
@@ -400,7 +378,9 @@ class Session:
                 reason = explain(exc) if isinstance(exc, OSError) else str(exc)
             connection.abort(reason)
             self._trouble = LmqError("unreachable", f"{address}: {reason}")
-            if (refusal := await denial(address, exc, has_tls=self._tls is not None)) is not None:
+            if _is_unauthorized(exc) and self._credentials.renew(token):
+                self._denied_by.clear()
+            elif (refusal := await denial(address, exc, has_tls=self._credentials.has_tls)) is not None:
                 self._denied(address, refusal)
             self._step(stood_s=0.0)
             return
@@ -411,6 +391,7 @@ class Session:
         if connection.is_open:
             self._connection = connection
             self._tell_watchers()
+            self._ask_for_nodes(connection)
         else:
             self._step(stood_s=0.0)
 
@@ -418,11 +399,23 @@ class Session:
         for watcher in tuple(self.watchers):
             watcher(self._connection is not None)
 
+    def _ask_for_nodes(self, connection: Connection) -> None:
+        """Ask which nodes there are, now and from time to time while the connection stands."""
+        if self._asker is not None:
+            self._asker.cancel()
+            self._asker = None
+        if connection is not self._connection or not self._nodes.discovers or self._progress is not None:
+            return
+        connection.ask_for_nodes(self._nodes.learn)
+        self._asker = self.loop.call_later(ASK_S, self._ask_for_nodes, connection)
+        if self._sweeper is None:
+            self._start_sweeper()
+
     async def _reach(self, address: NodeAddress) -> socket.socket:
         if address.host == IN_MEMORY:
             return connect_in_memory(address)
         patience_s = self._connect_timeout_s
-        attempt = self._failures // len(self._addresses)
+        attempt = self._failures // len(self._nodes)
         return await connect(*address, timeout_s=patience_s, lookup_s=patience_s, attempt=attempt)
 
     async def _open(self, connection: Connection, reached: socket.socket) -> None:
@@ -430,14 +423,18 @@ class Session:
         if host == IN_MEMORY:
             await self.loop.create_unix_connection(lambda: connection, sock=reached)
         else:
-            name = None if self._tls is None else host
-            await self.loop.create_connection(lambda: connection, sock=reached, ssl=self._tls, server_hostname=name)
+            tls = self._credentials.tls()
+            name = None if tls is None else host
+            await self.loop.create_connection(lambda: connection, sock=reached, ssl=tls, server_hostname=name)
 
     def _denied(self, address: NodeAddress, reason: LmqError) -> None:
-        """A node refuses us, is not one that we trust, or is none. When that goes for all, nothing that waits has a chance."""
+        """A node refuses us, is not one that we trust, or is none. When that goes for all, nothing that waits has a chance.
+
+        Nodes that only the cluster has named do not count: they may go by other names here.
+        """
         self._trouble = reason
         self._denied_by.add(address)
-        if len(self._denied_by) < len(set(self._addresses)):
+        if not self._denied_by.issuperset(self._nodes.given):
             return
         self._denied_by.clear()
         for call in self._backlog:
@@ -455,7 +452,7 @@ class Session:
         if stood_s > self._backoff.max_s:
             self._failures = 0
         self._failures += 1
-        self._next_address = (self._next_address + 1) % len(self._addresses)
+        self._next_address = self._nodes.after(self._next_address)
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -548,12 +545,12 @@ class Session:
             if call.waits:
                 call.fail(closed_error())
                 self.forget(call)
-        while not all(call.waits for call in self._unanswered()):
+        while not all(call.waits or isinstance(call, Control) for call in self._unanswered()):
             await self._advance(progress)
         # The node answers cancelled pulls; messages that were on their way are given back.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_S):
-                while any(True for _ in self._unanswered()):
+                while not all(isinstance(call, Control) for call in self._unanswered()):
                     await self._advance(progress)
 
     async def _advance(self, progress: asyncio.Event) -> None:
@@ -565,6 +562,9 @@ class Session:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        if self._asker is not None:
+            self._asker.cancel()
+            self._asker = None
         if self._connector is not None:
             self._connector.cancel()
             await asyncio.wait([self._connector])
@@ -585,6 +585,10 @@ class Session:
 def closed_error() -> LmqError:
     """The error of a call that comes too late."""
     return LmqError("unreachable", "the client is closed", retryable=False)
+
+
+def _is_unauthorized(error: Exception) -> bool:
+    return isinstance(error, LmqError) and error.code == "unauthorized"
 
 
 def _serial(call: Call) -> int:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from lmqcluster.wire.errors import LmqError
 
 from .addresses import NodeAddress
 from .async_client import AsyncClient
-from .backoff import Backoff
 from .batches import Backlog, BatchColumns, BatchLease
 from .call_base import Name
+from .client_options import ClientOptions
 from .direct import Direct, HandedOver, driven
 from .job_calls import Mark
+from .known_nodes import KnownNodes
 from .message import Delivery, Message, logger
 from .messages import Messages
 from .options import Header, Place, PushOptions
@@ -39,22 +39,6 @@ class _Run(Protocol):
     def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
 
 
-class ClientOptions(TypedDict, total=False):
-    """Keyword arguments of `Client`: those of `AsyncClient`, where they are described."""
-
-    timeout_s: float
-    connect_timeout_s: float
-    heartbeat_s: float
-    decode: bool
-    in_flight_max: int
-    backlog_max: int
-    backlog_bytes_max: int
-    backoff: Backoff
-    token: str | None
-    tls_ca: str | os.PathLike[str] | None
-    tls: ssl.SSLContext | None
-
-
 class Client(SyncSessionCalls, SyncQueueCalls):
     """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
 
@@ -63,11 +47,13 @@ class Client(SyncSessionCalls, SyncQueueCalls):
     to the same node, over which it sends and receives by itself. Errors and options are those of `AsyncClient`.
     """
 
-    def __init__(self, nodes: str | Iterable[str] = "127.0.0.1:18800", **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self, nodes: str | Iterable[str] | KnownNodes = "127.0.0.1:18800", **options: Unpack[ClientOptions]
+    ) -> None:
         """Set the client up; nothing is sent yet.
 
         Args:
-            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``; list all nodes of the cluster.
+            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, where to start.
             options: see `ClientOptions`.
 
         Raises:
@@ -124,6 +110,11 @@ class Client(SyncSessionCalls, SyncQueueCalls):
     def address(self) -> NodeAddress | None:
         """The node that the client is connected to at present, as ``(host, port)``."""
         return self._client.address
+
+    @property
+    def nodes(self) -> tuple[NodeAddress, ...]:
+        """Every node that the client may turn to, see `AsyncClient.nodes`."""
+        return self._client.nodes
 
     def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> str:
         """Push one message, see `AsyncClient.push`. For many at once use `push_many`."""

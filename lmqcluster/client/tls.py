@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from typing import Final
 
-__all__ = ["SYSTEM", "chosen_context", "client_context", "explain"]
+__all__ = ["SYSTEM", "client_context", "explain"]
 
 SYSTEM: Final = "system"
 """In place of a file: the authorities that the machine trusts."""
@@ -37,19 +36,3 @@ def explain(error: OSError) -> str:
     if "CERTIFICATE_REQUIRED" in reason or reason == "SSLV3_ALERT_HANDSHAKE_FAILURE":
         return f"the node asks for a client's certificate ({reason})"
     return str(error)
-
-
-def chosen_context(tls_ca: str | os.PathLike[str] | None, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """The TLS that a client was asked for: an authority's certificate, or a context of one's own.
-
-    Raises:
-        ValueError: both are given.
-        OSError: the file cannot be read.
-    """
-    if tls_ca is None:
-        return tls
-    if tls is not None:
-        raise ValueError("tls_ca and tls say the same thing: give one of them")
-    made = ssl.create_default_context(cafile=os.fspath(tls_ca))
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    return made

@@ -46,7 +46,9 @@ _TRANSIENT_TTL_S = 300.0
 """How long broadcasts and replies are kept for a process that is gone."""
 _BROADCASTS_MAX = 10_000
 _PRIORITY_MAX = 255
-_CLIENT_OPTIONS = ("token", "tls_ca", "tls", "timeout_s", "connect_timeout_s", "heartbeat_s")
+_CLIENT_OPTIONS = (
+    "token", "token_file", "tls_ca", "tls_cert", "tls", "timeout_s", "connect_timeout_s", "heartbeat_s", "discover",
+)  # fmt: skip
 _CELERY_EVENTS = "celeryev"
 _FANOUT_LIKE = re.compile(r"^fanout(?=[/%])")
 
@@ -355,7 +357,8 @@ class Transport(virtual.Transport):
     """What Celery calls a broker connection: one client.
 
     Transport options: ``lease`` (30: seconds after which the messages of a worker that has died come again), ``namespace``,
-    ``token``, ``tls_ca``, ``tls``, ``timeout_s``, ``connect_timeout_s`` and ``heartbeat_s``, as for `lmqcluster.Client`.
+    ``token``, ``token_file``, ``tls_ca``, ``tls_cert``, ``tls``, ``timeout_s``, ``connect_timeout_s``, ``heartbeat_s`` and
+    ``discover``, as for `lmqcluster.Client`.
     """
 
     Channel = Channel

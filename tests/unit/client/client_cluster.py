@@ -146,6 +146,7 @@ class ScriptedNode:
         self.requests: list[Request] = []
         self.notifications: list[tuple[str, list[Any]]] = []
         self.connections = 0
+        self.named: list[str] | None = None  # what it calls the nodes of its cluster; by default, itself
         self.reply_piece = 0  # above 0: replies are written in pieces of so many bytes
         self.port = 0
         self.seen = asyncio.Event()
@@ -197,7 +198,11 @@ class ScriptedNode:
 
     def methods(self) -> list[str]:
         """Names of the methods called so far, without the connection's own."""
-        return [request.method for request in self.requests if request.method not in ("producer", "features", "ping")]
+        return [
+            request.method
+            for request in self.requests
+            if request.method not in ("producer", "features", "ping", "cluster")
+        ]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds, which is looked at after every request and loss."""
@@ -353,7 +358,8 @@ class _Connection(asyncio.Protocol):
             case "get_default_props":
                 return None, [[b"^a", {b"pack": 1.5}]]
             case "cluster":
-                return None, {b"self": b"n1", b"leader": b"n1", b"rpc": [b"127.0.0.1:1"]}
+                named = [self._node.address] if self._node.named is None else self._node.named
+                return None, {b"self": b"n1", b"leader": b"n1", b"rpc": [text.encode() for text in named]}
         return b"undef", None
 
     async def _pull(self, request: Request) -> None:

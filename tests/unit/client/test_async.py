@@ -97,7 +97,7 @@ async def test_all_other_methods_send_what_the_protocol_says() -> None:
         assert await client.update_props("q", {"accum": 1.5}) == "ok"
         assert await client.set_default_props([("^a", {"retry": 1})]) == "ok"
         assert await client.get_default_props() == [("^a", {"pack": 1.5})]
-        assert await client.cluster() == {"self": "n1", "leader": "n1", "rpc": ["127.0.0.1:1"]}
+        assert await client.cluster() == {"self": "n1", "leader": "n1", "rpc": [server.address]}
         assert await client.ping() == "pong"
         sent = {request.method: request.arguments for request in server.requests}
         assert sent["push"] == [b"q", 1, {b"key": b"k"}]

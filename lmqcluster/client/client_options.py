@@ -1,0 +1,30 @@
+"""The keyword arguments of the clients, for code that hands them on."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TypedDict
+
+from .backoff import Backoff
+from .credentials import FileName
+
+__all__ = ["ClientOptions"]
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of `Client`: those of `AsyncClient`, where they are described."""
+
+    timeout_s: float
+    connect_timeout_s: float
+    heartbeat_s: float
+    decode: bool
+    in_flight_max: int
+    backlog_max: int
+    backlog_bytes_max: int
+    backoff: Backoff
+    token: str | None
+    token_file: FileName | None
+    tls_ca: FileName | None
+    tls_cert: FileName | None
+    tls: ssl.SSLContext | None
+    discover: bool

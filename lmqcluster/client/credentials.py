@@ -1,0 +1,125 @@
+"""What a client shows to nodes, and how it makes sure that they are nodes: tokens and certificates, which may be replaced.
+
+Files are read again while the client runs. A token's file is read when a node refuses the token: if it holds another one by
+then, the client shows that and repeats what was refused, which had no effect. If not, the refusal is the answer, so that each
+refusal leads to one more attempt at most. Files for TLS are read for each new connection.
+
+A file that cannot be used while the client runs, such as one that is just being written, changes nothing: what was read last
+stays in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+from .tls import SYSTEM, client_context
+
+__all__ = ["Credentials", "FileName", "read_token"]
+
+logger = logging.getLogger("lmqcluster.client")
+
+FileName = str | os.PathLike[str]
+
+TOKEN_BYTES_MAX: Final = 64 * 1024
+_TLS_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class Credentials:
+    """The credentials of one client. Its threads share them."""
+
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        token_file: FileName | None = None,
+        tls_ca: FileName | None = None,
+        tls_cert: FileName | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Read the files.
+
+        Args:
+            token: shown first of all.
+            token_file: file with the token; where `token` is given too, it is read only when nodes refuse that.
+            tls_ca: file with the certificate of the nodes' authority, or `SYSTEM`.
+            tls_cert: file with the certificate and key to show.
+            tls: a context in place of these files.
+
+        Raises:
+            ValueError: files and a context are given, or a file holds no token.
+            OSError: a file cannot be read, or not be used.
+        """
+        if tls is not None and not (tls_ca is None and tls_cert is None):
+            raise ValueError("tls takes the place of tls_ca and tls_cert: give one or the other")
+        self._token_file = token_file
+        if token is None and token_file is not None:
+            token = read_token(token_file)
+        self.token = None if token is None else token.encode()
+        """What new connections show; None for nothing."""
+        self._ca = SYSTEM if tls_ca is None else os.fspath(tls_ca)
+        self._cert = None if tls_cert is None else os.fspath(tls_cert)
+        self._follows_files = not (tls_ca is None and tls_cert is None)
+        self._contents: tuple[bytes, ...] = ()
+        self._context = tls
+        if self._follows_files:
+            self._load()
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections use TLS."""
+        return self._context is not None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the context for a new connection, with what the files hold now; None for one without TLS."""
+        if self._follows_files:
+            try:
+                self._load()
+            except OSError as exc:
+                logger.warning("new connections use the certificates that were read before: %s", exc)
+        return self._context
+
+    def renew(self, refused: bytes | None) -> bool:
+        """Look for another token than one that a node has refused, and return whether there is one to show now."""
+        if self._token_file is None or refused != self.token:
+            return refused != self.token
+        try:
+            found = read_token(self._token_file).encode()
+        except (OSError, ValueError) as exc:
+            logger.warning("the token was refused, and there is no other one: %s", exc)
+            return False
+        if found == refused:
+            return False
+        logger.info("the token was refused; %s holds another one", self._token_file)
+        self.token = found
+        return True
+
+    def _load(self) -> None:
+        contents = tuple(_read(file, _TLS_BYTES_MAX) for file in (self._ca, self._cert) if file not in (None, SYSTEM))
+        if self._context is None or contents != self._contents:
+            self._context, self._contents = client_context(self._ca, self._cert), contents
+
+
+def read_token(file: FileName) -> str:
+    """Return the token that a file holds, without the blanks around it.
+
+    Raises:
+        ValueError: the file holds none.
+        OSError: the file cannot be read.
+    """
+    text = _read(file, TOKEN_BYTES_MAX)
+    token = text.decode("ascii", "replace").strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ValueError(f"{os.fspath(file)} holds no token")
+    return token
+
+
+def _read(file: FileName | None, bytes_max: int) -> bytes:
+    with Path(file or "").open("rb") as opened:
+        data = opened.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise OSError(f"{os.fspath(file or '')} has more than {bytes_max} bytes")
+    return data
