@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from lmqcluster import Client, LmqError
-from lmqcluster.client.tls import SYSTEM, client_context
+from lmqcluster.client.addresses import NodeAddress
+from lmqcluster.client.credentials import read_token
+from lmqcluster.client.known_nodes import KnownNodes
 
 from .errors import OptionError
 from .options import Connection, Selection
 
-__all__ = ["Cluster", "selection_errors"]
+__all__ = ["Cluster", "Contact", "selection_errors"]
 
 T = TypeVar("T")
 
@@ -30,16 +33,38 @@ _PASSING: Final = frozenset({"no_leader", "unreachable", "unknown_outcome", "ove
 """Errors that can pass: everything that is called here may be repeated, whatever became of the first attempt."""
 
 
+@dataclass(frozen=True)
+class Contact:
+    """What the driver passes on to the tasks that it plans, which may run where nobody has heard of it.
+
+    Attributes:
+        token: the one to show first.
+        nodes: addresses that the cluster has named.
+    """
+
+    token: str | None = field(repr=False)
+    nodes: tuple[NodeAddress, ...]
+
+
 class Cluster:
     """A connection that some node has answered, for calls that wait out a loss of nodes or majority. A context manager."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, contact: Contact | None = None) -> None:
         """Connect.
+
+        Args:
+            connection: from the options.
+            contact: what the driver knew when it planned this task.
 
         Raises:
             LmqError: ``unreachable``, if no node answers in time; ``unauthorized`` if they refuse the token.
             OptionError: a file for TLS cannot be used.
         """
+        self._nodes = _nodes(connection.servers, discovers=connection.discovers)
+        if contact is not None:
+            connection = replace(connection, token=contact.token)
+            if contact.nodes:
+                self._nodes.take(contact.nodes)
         self._connection = connection
         attempt_s = min(connection.timeout_s, _ATTEMPT_S_MAX)
         self.client = self._client(attempt_s)
@@ -47,6 +72,8 @@ class Cluster:
             self.client.ping()
         except LmqError as exc:
             self.client.close(0)
+            if exc.code == "unauthorized":
+                raise self._unauthorized(exc) from exc
             text = f"no node of option 'lmq.servers' = {connection.servers!r} has answered within {attempt_s:g} s"
             raise _told(exc, f"lmq: {text}: {exc.message}") from exc
 
@@ -61,6 +88,16 @@ class Cluster:
     def close(self) -> None:
         """Disconnect; calls under way fail."""
         self.client.close(0)
+
+    def contact(self) -> Contact:
+        """Return what tasks need to reach the cluster from now on: the token that its file holds by now, and the nodes."""
+        file = self._connection.token_file
+        if file is not None:
+            try:
+                self._connection = replace(self._connection, token=read_token(file))
+            except (OSError, ValueError) as exc:
+                logger.warning("tasks get the token that was read before: %s", exc)
+        return Contact(self._connection.token, self._nodes.named)
 
     def call(self, function: Callable[[Client], T], *, within_s: float = math.inf) -> T:
         """What `function` returns; it is called again while the cluster cannot answer, until ``lmq.timeout`` is over.
@@ -78,6 +115,8 @@ class Cluster:
             try:
                 return function(self.client)
             except LmqError as exc:
+                if exc.code == "unauthorized":
+                    raise self._unauthorized(exc) from exc
                 if exc.code not in _PASSING or not (exc.retryable or exc.code == "unknown_outcome"):
                     raise _told(exc, exc.message) from exc
                 if time.monotonic() + _PAUSE_S >= deadline_s:
@@ -87,13 +126,34 @@ class Cluster:
 
     def _client(self, timeout_s: float) -> Client:
         given = self._connection
-        return Client(
-            given.servers,
-            timeout_s=timeout_s,
-            connect_timeout_s=given.connect_timeout_s,
-            token=given.token,
-            tls=_tls(given),
-        )
+        try:
+            return Client(
+                self._nodes,
+                timeout_s=timeout_s,
+                connect_timeout_s=given.connect_timeout_s,
+                token=given.token,
+                token_file=given.token_file,
+                tls_ca=given.tls_ca,
+                tls_cert=given.tls_cert,
+            )
+        except OSError as exc:
+            option = "lmq.tls.ca" if given.tls_cert is None else "lmq.tls.cert"
+            files = " or ".join(repr(file) for file in (given.tls_ca, given.tls_cert) if file is not None)
+            raise OptionError(option, f": {files} cannot be used: {exc}") from exc
+
+    def _unauthorized(self, error: LmqError) -> LmqError:
+        """Return the error for a token that nodes refuse."""
+        given = self._connection
+        if given.token is None:
+            cause = "there is no token: give one in option 'lmq.token.file'"
+        elif given.token_file is None:
+            cause = "the token of option 'lmq.token' was deleted, has expired or is wrong: start the query again with another one"
+        else:
+            cause = (
+                f"the file {given.token_file!r} (option 'lmq.token.file') holds no other one here: write a new token into it, "
+                "and start the query again if Spark has given it up"
+            )
+        return _told(error, f"lmq: the nodes refuse the token, and nothing was changed; {cause}; {error.message}")
 
     def _given_up(self, error: LmqError, patience_s: float) -> LmqError:
         """The error after the last attempt: no node, or no majority of them?"""
@@ -113,15 +173,10 @@ def _told(error: LmqError, text: str) -> LmqError:
     return LmqError(error.code, named, retryable=error.retryable, outcome=error.outcome)
 
 
-def _tls(connection: Connection) -> ssl.SSLContext | None:
-    if connection.tls_ca is None and connection.tls_cert is None:
-        return None
-    try:
-        return client_context(connection.tls_ca or SYSTEM, connection.tls_cert)
-    except OSError as exc:
-        option = "lmq.tls.ca" if connection.tls_cert is None else "lmq.tls.cert"
-        files = " or ".join(repr(file) for file in (connection.tls_ca, connection.tls_cert) if file is not None)
-        raise OptionError(option, f": {files} cannot be used: {exc}") from exc
+@lru_cache(maxsize=64)
+def _nodes(servers: str, *, discovers: bool) -> KnownNodes:
+    """Return the nodes of a cluster, which all connections of this process share: a task knows what earlier ones have learned."""
+    return KnownNodes(servers, discovers=discovers)
 
 
 @contextmanager

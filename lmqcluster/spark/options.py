@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from lmqcluster.client import PushOptions
 from lmqcluster.client.addresses import parse_addresses
+from lmqcluster.client.credentials import read_token
 from lmqcluster.wire.limits import NAME_BYTES_MAX, PATTERN_BYTES_MAX, PUSH_COUNT_MAX
 
 from .delivery import constant_options
@@ -43,12 +43,21 @@ _RATE_MAX: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach the cluster. Times are seconds."""
+    """How to reach the cluster. Times are seconds.
+
+    Attributes:
+        servers: where to start.
+        discovers: whether to use the addresses too that the cluster names.
+        token: what to show first.
+        token_file: where to look for another one when nodes refuse it.
+    """
 
     servers: str
     timeout_s: float
     connect_timeout_s: float
+    discovers: bool = True
     token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
     tls_ca: str | None = None
     tls_cert: str | None = None
 
@@ -60,11 +69,14 @@ class Connection:
             OptionError: one is missing, out of range, or a file that cannot be read.
         """
         environment = os.environ if given.boolean("lmq.environment", default=True) else {}
+        token, token_file = _token(given, environment)
         return cls(
             servers=_servers(given),
             timeout_s=given.seconds("lmq.timeout", _TIMEOUT_S_MAX, default=600),
             connect_timeout_s=given.seconds("lmq.connectTimeout", _CONNECT_TIMEOUT_S_MAX, default=2),
-            token=_token(given, environment),
+            discovers=given.boolean("lmq.discover", default=True),
+            token=token,
+            token_file=token_file,
             tls_ca=given.text("lmq.tls.ca") or environment.get("LMQ_CA_FILE") or None,
             tls_cert=given.text("lmq.tls.cert") or environment.get("LMQ_CERT_FILE") or None,
         )
@@ -265,15 +277,16 @@ def _servers(given: Given) -> str:
     return value
 
 
-def _token(given: Given, environment: Mapping[str, str]) -> str | None:
+def _token(given: Given, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the token, and the file that it is from."""
     token, file = given.text("lmq.token"), given.text("lmq.token.file")
     if token is not None and file is not None:
         raise OptionError("lmq.token.file", "says the same thing as 'lmq.token': give one of them")
     if token is None and file is None:
         token, file = environment.get("LMQ_TOKEN") or None, environment.get("LMQ_TOKEN_FILE") or None
     if token is not None or file is None:
-        return token
+        return token, None
     try:
-        return Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as exc:
+        return read_token(file), file
+    except (OSError, ValueError) as exc:
         raise OptionError("lmq.token.file", f"= {file!r} cannot be read on the driver: {exc}") from exc

@@ -43,7 +43,13 @@ class Option(NamedTuple):
 
 
 OPTIONS: Final[tuple[Option, ...]] = (
-    Option("lmq.servers", "", _ALL, "Required. MessagePack-RPC addresses of the cluster's nodes, host:port,host:port."),
+    Option(
+        "lmq.servers",
+        "",
+        _ALL,
+        "Required. MessagePack-RPC addresses of nodes, host:port,host:port, of which one has to answer at the start; the cluster"
+        " names the others.",
+    ),
     Option("servers", "", _ALL, "Another name of lmq.servers."),
     Option(
         "lmq.timeout",
@@ -52,20 +58,27 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "Seconds a call may take over all attempts and nodes, for example while the cluster has no majority, before the task"
         " or query fails; at most 86400. The first contact fails after 60 seconds at the latest.",
     ),
+    Option(
+        "lmq.discover",
+        "true",
+        _ALL,
+        "Whether to use the addresses too that the cluster names; false where they lead nowhere, as behind NAT.",
+    ),
     Option("lmq.connectTimeout", "2", _ALL, "Seconds a node may take to accept a connection."),
     Option("lmq.token", "", _ALL, "Token to show to the nodes; default the driver's environment variable LMQ_TOKEN."),
     Option(
         "lmq.token.file",
         "",
         _ALL,
-        "File on the driver that holds the token; default the driver's LMQ_TOKEN_FILE.",
+        "File on the driver that holds the token; default the driver's LMQ_TOKEN_FILE. It is read again when a micro-batch is"
+        " planned and when nodes refuse the token, on executors too where it is there.",
     ),
     Option(
         "lmq.tls.ca",
         "",
         _ALL,
         "File, on every machine, with the certificate of the nodes' authority, or the word system for those that the machine"
-        " trusts: use TLS. Default the driver's LMQ_CA_FILE.",
+        " trusts: use TLS. It is read again for each connection. Default the driver's LMQ_CA_FILE.",
     ),
     Option(
         "lmq.tls.cert",

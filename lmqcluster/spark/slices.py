@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from lmqcluster import LmqError
 from lmqcluster.client import BatchColumns
 
-from .connecting import Cluster
+from .connecting import Cluster, Contact
 from .errors import DataLossError, TakenOverError
 from .options import Connection
 from .rows import RowMaker
@@ -32,13 +32,17 @@ _LOST: Final = frozenset({"lease_expired", "batch_not_found"})
 
 @dataclass
 class Slice(InputPartition):
-    """What one task reads: messages [start, end) of the batch lease of one epoch, in the query's session."""
+    """What one task reads: messages [start, end) of the batch lease of one epoch, in the query's session.
+
+    Spark copies the reader to the tasks once and the slices with each micro-batch, so it is these that have the token.
+    """
 
     subscription: str
     epoch: int
     start: int
     end: int
     session: int
+    contact: Contact | None = None
 
 
 def cut(count: int, slices_min: int) -> list[tuple[int, int]]:
@@ -57,7 +61,7 @@ def read_slice(
         TakenOverError: another query uses the subscription.
         LmqError: the cluster did not answer.
     """
-    cluster = Cluster(connection)
+    cluster = Cluster(connection, part.contact)
     try:
         for messages in _pages(cluster, part, details=rows.details):
             yield rows.batch(messages)

@@ -179,8 +179,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _slices(self, subscription: str, epoch: int, count: int) -> list[Slice]:
         session = self._driver.session(subscription)
+        contact = self._driver.contact()
         parts = cut(count, self._options.partitions_min)
-        return [Slice(subscription, epoch, start, end, session) for start, end in parts]
+        return [Slice(subscription, epoch, start, end, session, contact) for start, end in parts]
 
     # --- on the driver --------------------------------------------------------------------------------------------
 

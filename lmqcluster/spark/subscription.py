@@ -17,7 +17,7 @@ from typing import Final
 from lmqcluster import LmqError
 from lmqcluster.client import Backlog, BatchLease
 
-from .connecting import Cluster, selection_errors
+from .connecting import Cluster, Contact, selection_errors
 from .errors import TakenOverError
 from .options import Connection, Selection
 
@@ -117,6 +117,10 @@ class LeaseKeeper:
         if self._session is None:
             self._session = self._cluster.call(lambda client: client.claim_subscription(subscription))
         return self._session
+
+    def contact(self) -> Contact:
+        """Return what tasks need to reach the cluster, see `Cluster.contact`."""
+        return self._cluster.contact()
 
     def known(self, subscription: str) -> Known:
         """What the cluster knows of the subscription; one it does not know has nothing.
