@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
@@ -10,8 +13,11 @@ from .batch_reader import PeekReader
 from .errors import OptionError
 from .options import BatchRead, StreamRead, Write, check_common
 from .schema import check_read_schema, check_write_schema, read_schema
-from .stream_reader import StreamReader
-from .writer import BatchWriter, StreamWriter
+from .writer import BatchWriter
+
+if TYPE_CHECKING:
+    from .stream_reader import StreamReader
+    from .stream_writer import StreamWriter
 
 __all__ = ["LmqDataSource", "register"]
 
@@ -49,7 +55,14 @@ class LmqDataSource(DataSource):
         Raises:
             OptionError: an option is missing, unknown, out of range, or not for streaming reads.
             SchemaError: the user gave a schema that cannot be read.
+            NotImplementedError: this release of Spark cannot read streams of queues.
         """
+        try:
+            from .stream_reader import StreamReader  # noqa: PLC0415
+        except ImportError as exc:
+            raise _missing(
+                "readStream", "4.2", "use foreachBatch of another source, or read with lmqcluster.Client", exc
+            ) from exc
         options = StreamRead.parse(self.options)
         check_read_schema(schema, options.extras)
         return StreamReader(options, schema)
@@ -71,7 +84,14 @@ class LmqDataSource(DataSource):
         Raises:
             OptionError: an option is missing, unknown, out of range, or not for writes; the output mode is complete.
             SchemaError: the data frame has columns that cannot be written.
+            NotImplementedError: this release of Spark cannot write streams to queues.
         """
+        try:
+            from .stream_writer import StreamWriter  # noqa: PLC0415
+        except ImportError as exc:
+            raise _missing(
+                "writeStream", "4.1", "write in foreachBatch, with lmq.application and lmq.epoch", exc
+            ) from exc
         if overwrite:
             raise OptionError("outputMode", "must be append or update: messages in a queue are not replaced")
         options = self._write(schema)
@@ -83,6 +103,12 @@ class LmqDataSource(DataSource):
         options = Write.parse(self.options)
         check_write_schema(schema, queue_option=options.queue is not None)
         return options
+
+
+def _missing(what: str, release: str, advice: str, error: ImportError) -> NotImplementedError:
+    return NotImplementedError(
+        f"lmq: {what} needs PySpark {release} or newer, this is {spark_version} ({error}). Instead, {advice}; or update PySpark."
+    )
 
 
 def register(spark: SparkSession) -> None:

@@ -33,7 +33,7 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lmqcluster import LmqError
 from lmqcluster.client import PushOptions
@@ -45,13 +45,10 @@ from .options import Write
 from .pushing import Headers, Pusher, Run, Stream, finish
 from .texts import message_text
 
-__all__ = ["BatchWriter", "StreamWriter", "Written", "application_job", "kept_headers"]
+__all__ = ["BatchWriter", "Written", "application_job", "finish_epoch", "kept_headers", "write_rows"]
 
 logger = logging.getLogger("lmqcluster.spark")
 
-# Spark sets these for every task of a streaming query.
-_QUERY_ID: Final = "sql.streaming.queryId"
-_BATCH_ID: Final = "streaming.sql.batchId"
 _OURS: Final = "x-lmq-"
 """How the headers begin that a read adds."""
 
@@ -99,7 +96,7 @@ class BatchWriter(DataSourceArrowWriter):
             LmqError: the cluster did not take them.
             SchemaError: a value, a queue or a key cannot be written.
         """
-        return _write(self._options, iterator, self._job, self._run)
+        return write_rows(self._options, iterator, self._job, self._run)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Let the cluster forget the job, or if the application may repeat the write, finish the epoch.
@@ -110,7 +107,7 @@ class BatchWriter(DataSourceArrowWriter):
         if self._run is None:
             self.abort(messages)
         else:
-            _finish(self._options, self._job, self._run, messages)
+            finish_epoch(self._options, self._job, self._run, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Let the cluster forget a job without a name, which is never taken up again."""
@@ -124,51 +121,12 @@ class BatchWriter(DataSourceArrowWriter):
             logger.warning("the cluster remembers the write %s for 30 days: %s", self._job, exc)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of one query."""
-
-    def __init__(self, options: Write) -> None:
-        self._options = options
-        self._name = str(uuid.uuid4())
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Push the rows of one partition of a micro-batch, on an executor.
-
-        Raises:
-            LmqError: the cluster did not take them.
-            SchemaError: a value, a queue or a key cannot be written.
-        """
-        run = Run(int(_task_property(_BATCH_ID)), self._name)
-        return _write(self._options, iterator, f"spark/stream/{_task_property(_QUERY_ID)}", run)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Finish the micro-batch.
-
-        Raises:
-            LmqError: other rows are stored of it, or the cluster did not answer.
-        """
-        # This may be another copy of the writer than that of the tasks.
-        for job, run in {(message.job, message.run) for message in messages if isinstance(message, Written)}:
-            if run is not None:
-                _finish(self._options, job, run, messages)
-
-
-def _task_property(name: str) -> str:
-    context = TaskContext.get()
-    value = None if context is None else context.getLocalProperty(name)
-    if value is None:
-        raise RuntimeError(
-            f"lmq: Spark did not set {name!r} for this task, so that rows written twice could not be told"
-        )
-    return str(value)
-
-
 def _partition() -> int:
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
 
-def _write(options: Write, batches: Iterator[pa.RecordBatch], job: str, run: Run | None) -> Written:
+def write_rows(options: Write, batches: Iterator[pa.RecordBatch], job: str, run: Run | None) -> Written:
     """Push all rows of a partition."""
     first = next(batches, None)
     if first is None:
@@ -184,7 +142,7 @@ def _write(options: Write, batches: Iterator[pa.RecordBatch], job: str, run: Run
     return Written(job, run, pusher.rows, pusher.digests, pusher.streams)
 
 
-def _finish(options: Write, job: str, run: Run, messages: list[WriterCommitMessage | None]) -> None:
+def finish_epoch(options: Write, job: str, run: Run, messages: list[WriterCommitMessage | None]) -> None:
     """Finish the epoch of a run whose tasks have told what they had."""
     written = [message for message in messages if isinstance(message, Written)]
     rows, digests = sum(one.rows for one in written), sum(one.digests for one in written) % (1 << 128)
