@@ -1,14 +1,20 @@
 """Spark reads from and writes to queues: the PySpark data source ``lmq``.
 
-    from lmqcluster.spark import register
-
-    register(spark)
     rows = spark.readStream.format("lmq").option("lmq.servers", "n1:18800,n2:18800").option("subscribe", "jobs").load()
 
 Streaming reads are exactly once, see `stream_reader`; writes store a row once however often Spark runs its task, see `writer`;
 batch reads look and take nothing, see `batch_reader`. `reference` and `schema` are the reference of options and columns.
+Spark finds the data source through the package ``pyspark_lmq``; where that is not installed, `register` makes it known.
 The package needs the extra ``lmqcluster[spark]`` on the driver and on every executor, and stands on the client alone.
 """
+
+try:
+    import pyspark.sql.datasource  # noqa: F401
+except ImportError as exc:
+    raise ImportError(
+        "lmqcluster.spark needs PySpark 4.0 or newer, and 4.2 or newer for reading streams: older releases have no data sources "
+        f"that are written in Python ({exc})"
+    ) from exc
 
 from .data_source import LmqDataSource, register
 from .errors import DataLossError, OptionError, SchemaError, TakenOverError
