@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from itertools import chain, islice, repeat
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,13 @@ _MSGPACK: Final = CONTENT_TYPE.decode()
 _Headers = Sequence[tuple[bytes, bytes]]
 
 
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    convert: Any = to_arrow_schema
+    # Before PySpark 4.2 there is no such argument, and times are in UTC.
+    zone = {"timezone": "UTC"} if "timezone" in signature(convert).parameters else {}
+    return convert(schema, **zone)
+
+
 class RowMaker:
     """Turns messages into rows with the columns of a schema.
 
@@ -32,7 +40,7 @@ class RowMaker:
 
     def __init__(self, schema: StructType, *, explode: bool) -> None:
         """Take the columns wanted, and whether each part of a compound message is a row of its own."""
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = _arrow_schema(schema)
         self._columns = [_COLUMNS[name] for name in schema.fieldNames()]
         self._explode = explode
         self.details = not DELIVERY_COLUMNS.isdisjoint(schema.fieldNames())
