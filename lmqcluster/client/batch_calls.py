@@ -153,17 +153,63 @@ class BatchCalls(CallBase):
         arguments = [*_source(queue, pattern), *_given(bytes_max)]
         return self._call(Call, request_body(b"backlog", arguments), lambda reply: Backlog(*reply))
 
-    def peek(self, queue: Name, count: int, start_sequence: int = 0, *, details: bool = False) -> Future[BatchColumns]:
+    def peek(
+        self,
+        queue: Name,
+        count: int,
+        start_sequence: int = 0,
+        *,
+        end_sequence: int | None = None,
+        due_from_us: int | None = None,
+        due_to_us: int | None = None,
+        details: bool = False,
+        bodies: bool = True,
+    ) -> Future[BatchColumns]:
         """Look at messages that are not leased, in order of their sequence from `start_sequence` on, without taking them.
 
         At most 10,000 and about 16 MiB come at once. The list goes on at `BatchColumns.next`, which is None at its end; a page
-        can have fewer messages than `count` before that. With `details` the columns hold `BatchColumns.details` too.
+        can have fewer messages than `count` before that, or none.
+
+        Args:
+            queue: its name.
+            count: most messages in the page.
+            start_sequence: the lowest sequence.
+            end_sequence: the list ends before it.
+            due_from_us: only messages that became due at this log time or later.
+            due_to_us: only messages that became due before this log time.
+            details: fill `BatchColumns.details`.
+            bodies: False leaves them out: `BatchColumns.bodies` has empty ones.
 
         Raises:
             LmqError: awaited: ``queue_not_found``.
         """
-        arguments = [name_bytes(queue), count, start_sequence, *([True] if details else [])]
+        options = {
+            "end": end_sequence,
+            "due_from": due_from_us,
+            "due_to": due_to_us,
+            "details": details or None,
+            "bodies": None if bodies else False,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        arguments = [name_bytes(queue), count, start_sequence, *([given] if given else [])]
         return self._call(Call, request_body(b"peek", arguments), BatchColumns)
+
+    def peek_ranges(self, queue: Name, range_bytes: int, ranges_min: int = 1) -> Future[list[int]]:
+        """Divide a queue into ranges of sequences that can be listed side by side with `peek`.
+
+        Args:
+            queue: its name.
+            range_bytes: size of a range, about, with 300 bytes for each message beside its body. There are at most 1,000 ranges.
+            ranges_min: least ranges, as far as there are messages; at most 1,000.
+
+        Returns:
+            Awaited: the first sequence of each range, in order, and the end of the last one, which is behind all messages that
+            the queue has now.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``.
+        """
+        return self._call(Call, request_body(b"peek_ranges", [name_bytes(queue), range_bytes, ranges_min]), list)
 
 
 def _given(session: int | None) -> list[int]:

@@ -109,7 +109,7 @@ class BatchColumns:
         id_prefix, numbers: an id is the prefix and twelve hexadecimal digits of the number; None and empty without ids.
         sequences, due_us, retries: see `BatchMessage`.
         metas: [content type or None, headers, how many messages in a row].
-        bodies: bytes, or for a compound message a list of [content type or None, headers, body].
+        bodies: bytes, or for a compound message a list of [content type or None, headers, body]; empty if they were left out.
         details: None if they were not asked for.
         next: of messages that were looked at, the `start_sequence` of the next page; None at the end, and for others.
     """
@@ -128,7 +128,8 @@ class BatchColumns:
         self.due_us: list[int] = reply[b"due"]
         self.retries: list[int] = reply[b"retry"]
         self.metas: list[tuple[str | None, Headers, int]] = [(*_meta(*meta), count) for meta, count in reply[b"meta"]]
-        self.bodies: list[bytes | list[Any]] = reply[b"body"]
+        bodies = reply[b"body"]
+        self.bodies: list[bytes | list[Any]] = [b""] * len(self.sequences) if bodies is None else bodies
         self.next: int | None = reply.get(b"next")
         self.details: BatchDetails | None = None
         if b"delivery" in reply:

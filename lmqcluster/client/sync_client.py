@@ -15,7 +15,7 @@ from lmqcluster.wire.errors import LmqError
 
 from .addresses import NodeAddress
 from .async_client import AsyncClient
-from .batches import Backlog, BatchColumns, BatchLease
+from .batches import BatchColumns, BatchLease
 from .call_base import Name
 from .client_options import ClientOptions
 from .direct import Direct, HandedOver, driven
@@ -24,6 +24,7 @@ from .known_nodes import KnownNodes
 from .message import Delivery, Message, logger
 from .messages import Messages
 from .options import Header, Place, PushOptions
+from .sync_peeks import SyncPeeks
 from .sync_queue_calls import SyncQueueCalls
 from .sync_session_calls import SyncSession, SyncSessionCalls
 from .transactions import SyncTransaction
@@ -39,7 +40,7 @@ class _Run(Protocol):
     def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
 
 
-class Client(SyncSessionCalls, SyncQueueCalls):
+class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
     """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
 
     ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads.
@@ -337,16 +338,6 @@ class Client(SyncSessionCalls, SyncQueueCalls):
     def subscriptions(self) -> list[dict[str, Any]]:
         """All subscriptions, see `AsyncClient.subscriptions`."""
         return self._run(self._client.subscriptions)
-
-    def backlog(
-        self, *, queue: Name | None = None, pattern: Name | None = None, bytes_max: int | None = None
-    ) -> Backlog:
-        """What can be pulled now, see `AsyncClient.backlog`."""
-        return self._run(lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max))
-
-    def peek(self, queue: Name, count: int, start_sequence: int = 0, *, details: bool = False) -> BatchColumns:
-        """Look at messages without taking them, see `AsyncClient.peek`."""
-        return self._run(lambda: self._client.peek(queue, count, start_sequence, details=details))
 
     def session(self, ttl: float = 30.0) -> SyncSession:
         """A session that is renewed in the background: ``with client.session() as session:``, see `AsyncClient.session`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .stream_writer import StreamWriter
 
 __all__ = ["LmqDataSource", "register"]
+
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 class LmqDataSource(DataSource):
@@ -112,5 +114,10 @@ def _missing(what: str, release: str, advice: str, error: ImportError) -> NotImp
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("lmq")`` known to a session. The executors need lmqcluster installed as well."""
+    """Make ``format("lmq")`` known to a session, and have Spark push filters down. The executors need lmqcluster installed, too.
+
+    Filters are pushed down unless the session has set ``spark.sql.python.filterPushdown.enabled`` to false.
+    """
     spark.dataSource.register(LmqDataSource)
+    if spark.conf.get(_PUSHDOWN, None) is None:
+        spark.conf.set(_PUSHDOWN, "true")

@@ -33,6 +33,7 @@ _TIMEOUT_S_MAX: Final = 86_400
 _CONNECT_TIMEOUT_S_MAX: Final = 300
 _TRIGGER_DELAY_S_MAX: Final = 30 * 86_400
 _PARTITIONS_MAX: Final = 10_000
+_TABLE_PARTITIONS_MAX: Final = 1_000
 _PUSH_BYTES_MAX: Final = 8 * 1024 * 1024
 _BATCH_BYTES_MAX: Final = 1 << 40
 _EPOCH_MAX: Final = (1 << 62) - 1
@@ -175,6 +176,7 @@ class BatchRead:
     selection: Selection
     extras: Extras
     explode: bool
+    partitions_min: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> BatchRead:
@@ -192,7 +194,8 @@ class BatchRead:
             )
         if mode != "peek":
             raise OptionError("mode", f"must be peek, not {mode!r}")
-        return cls(**_read(Given(options, Operation.BATCH_READ)))
+        given = Given(options, Operation.BATCH_READ)
+        return cls(**_read(given), partitions_min=given.integer("minPartitions", 1, _TABLE_PARTITIONS_MAX, default=1))
 
 
 @dataclass(frozen=True)

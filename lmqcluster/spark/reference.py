@@ -108,7 +108,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "Adds the columns delivery, pushed_at, priority, group, label, origin, expires_at and ttl.",
     ),
     Option("explode", "false", _READS, "A compound message becomes one row for each part instead of one row."),
-    Option("minPartitions", "1", _STREAM, "Least tasks to read with; there are more where there is much to read."),
+    Option(
+        "minPartitions",
+        "1",
+        _READS,
+        "Least tasks to read with, as far as there are messages; there are more where there is much to read. Batch reads"
+        " take it for each queue, at most 1000.",
+    ),
     Option("failOnDataLoss", "true", _STREAM, "Whether an expired lease fails the query; otherwise it is logged."),
     Option("lmq.lease", "86400", _STREAM, "Seconds that messages stay reserved without a sign of life of the query."),
     Option("lmq.subscription", "", _STREAM, "Name of the subscription; default a random one, kept in the checkpoint."),

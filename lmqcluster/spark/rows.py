@@ -21,6 +21,8 @@ from .texts import column_text
 __all__ = ["RowMaker"]
 
 _MSGPACK: Final = CONTENT_TYPE.decode()
+_OF_BODIES: Final = frozenset({"value", "content_type", "headers"})
+"""Columns that cannot be filled without the bodies."""
 _Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -36,6 +38,7 @@ class RowMaker:
 
     Attributes:
         details: whether the columns need the details of the messages, which nodes send only when they are asked.
+        bodies: whether they need the bodies, which nodes can leave out.
     """
 
     def __init__(self, schema: StructType, *, explode: bool) -> None:
@@ -44,6 +47,7 @@ class RowMaker:
         self._columns = [_COLUMNS[name] for name in schema.fieldNames()]
         self._explode = explode
         self.details = not DELIVERY_COLUMNS.isdisjoint(schema.fieldNames())
+        self.bodies = explode or not _OF_BODIES.isdisjoint(schema.fieldNames())
 
     def batch(self, messages: BatchColumns) -> pa.RecordBatch:
         """The rows of some messages, in their order."""

@@ -48,7 +48,7 @@ OTHER_ROUTES = {
 }  # fmt: skip
 READ_METHODS = {
     *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props"),
-    *(b"subscription", b"subscriptions", b"backlog", b"peek", b"jobs"),
+    *(b"subscription", b"subscriptions", b"backlog", b"peek", b"peek_ranges", b"jobs"),
     *(b"bindings", b"count_labelled"),
 }
 OTHER_METHODS = {

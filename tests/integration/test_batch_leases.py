@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from lmqcluster import Client, LmqError, Outcome
@@ -9,6 +11,7 @@ from lmqcluster.client import BatchMessage
 
 from .cluster import Cluster, NodeProcess, wait_for
 from .raw_http import call
+from .raw_rpc import Rpc
 
 S = "subscription"
 
@@ -174,6 +177,46 @@ def test_peek_goes_on_behind_a_sequence(cluster: Cluster, queue_name: str) -> No
         with pytest.raises(LmqError) as raised:
             client.peek(f"{queue_name}-absent", 1)
         assert raised.value.code == "queue_not_found"
+
+
+def test_a_queue_is_peeked_at_by_ranges_and_times(cluster: Cluster, queue_name: str) -> None:
+    with client_of(*cluster) as client:
+        client.push_many(queue_name, list(range(9)))
+        bounds = client.peek_ranges(queue_name, 1 << 20, 3)
+        parts = [client.peek(queue_name, 10, a, end_sequence=b) for a, b in pairwise(bounds)]
+        assert [len(part) for part in parts] == [3, 3, 3]
+        assert [part.next for part in parts] == [None] * 3
+        assert [one for part in parts for one in part.sequences] == client.peek(queue_name, 10).sequences
+        message = client.pull(queue_name)
+        assert message is not None
+        message.nack()
+        every = client.peek(queue_name, 10)
+        last_us = max(every.due_us)
+        assert client.peek(queue_name, 10, due_from_us=last_us).sequences == every.sequences[:1]
+        assert client.peek(queue_name, 10, due_to_us=last_us).sequences == every.sequences[1:]
+        assert client.peek(queue_name, 10, end_sequence=every.sequences[0]).sequences == []
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "code"),
+    [
+        ("peek", (1, 0, {"ending": 1}), b"function_clause"),
+        ("peek", (1, 0, {"end": "x"}), b"function_clause"),
+        ("peek", (1, 0, {"due_from": 1.5}), b"function_clause"),
+        ("peek", (1, 0, {"bodies": 1}), b"function_clause"),
+        ("peek", (1, 0, True), b"function_clause"),
+        ("peek_ranges", (0, 1), b"bad_request"),
+        ("peek_ranges", (1, 0), b"bad_request"),
+        ("peek_ranges", (1, 1_001), b"bad_request"),
+        ("peek_ranges", (1, "x"), b"function_clause"),
+        ("peek_ranges", (1, 1), b"queue_not_found"),
+    ],
+)
+def test_what_cannot_be_peeked_at_is_refused(
+    cluster: Cluster, queue_name: str, method: str, arguments: tuple[object, ...], code: bytes
+) -> None:
+    with Rpc(cluster[0].rpc) as rpc:
+        assert rpc.error(method, queue_name, *arguments).startswith(code)
 
 
 @pytest.mark.parametrize(

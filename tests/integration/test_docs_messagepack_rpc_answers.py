@@ -94,6 +94,8 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("backlog", "bad_pattern"): ["(", True],
     ("peek", "bad_request"): [QUEUE, 0, 0],
     ("peek", "queue_not_found"): [ABSENT, 1, 0],
+    ("peek_ranges", "bad_request"): [QUEUE, 0, 1],
+    ("peek_ranges", "queue_not_found"): [ABSENT, 1, 1],
     ("push_marked", "bad_name"): [QUEUE, [1], {"job": "", "stream": "s", "first": 0}],
     ("push_marked", "bad_request"): [QUEUE, [1], {"job": "j", "stream": "s", "first": -1}],
     ("push_marked", "full"): [FULL, [1], {"job": "j", "stream": "s", "first": 0}],

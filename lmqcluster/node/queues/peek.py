@@ -46,6 +46,8 @@ class PeekQuery:
         body_bytes_max: of each body so many bytes are wanted, and count; None for all.
         leased: whether those under a lease are wanted, too.
         label, group: only messages with this label or of this group; empty for all.
+        end: all sequences are lower.
+        due_from_us, due_to_us: only messages that became due from the one log time on and before the other.
     """
 
     start: int
@@ -55,9 +57,22 @@ class PeekQuery:
     leased: bool = True
     label: bytes = b""
     group: bytes = b""
+    end: int = sys.maxsize
+    due_from_us: int = 0
+    due_to_us: int = sys.maxsize
+
+    def wants_all(self) -> bool:
+        """Return whether every message between the two sequences is wanted."""
+        return not self.label and not self.group and not self.is_timed()
+
+    def is_timed(self) -> bool:
+        """Return whether it depends on its time whether a message is wanted."""
+        return self.due_from_us > 0 or self.due_to_us < sys.maxsize
 
     def is_wanted(self, message: Message) -> bool:
-        """Return whether the message has the label and the group."""
+        """Return whether the message has the label and the group, and became due within the time."""
+        if not self.due_from_us <= message.ready_us < self.due_to_us:
+            return False
         if not self.label and not self.group:
             return True
         if not isinstance(message, RichMessage):
@@ -125,9 +140,12 @@ class Peeks:
         return PeekPage([_peeked(queue, row, now_us) for row in lowest.rows], lowest.following())
 
     async def whole_page(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[list[Message], int | None]:
-        """As `page`, with all bodies in memory: messages, and where the next page starts."""
+        """As `page`, with all bodies in memory if they are wanted: messages, and where the next page starts."""
         _, lowest = await self._rows(name, query, client)
-        return await self._absent.brought([row[1] for row in lowest.rows]), lowest.following()
+        messages = [row[1] for row in lowest.rows]
+        if query.body_bytes_max != 0:
+            messages = await self._absent.brought(messages)
+        return messages, lowest.following()
 
     async def _rows(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[Queue, _Lowest]:
         while True:
@@ -153,7 +171,7 @@ class Peeks:
         async for block in self._turns.each(blocks, client):
             lowest.add(*block)
         # Nothing in a backlog has a label or a group.
-        chunks = [] if query.label or query.group else [one for one in line.chunks if one.high >= query.start]
+        chunks = [] if query.label or query.group else _within(line.chunks, query)
         chunks.sort(key=attrgetter("low"))
         return lowest if await self._look_into(chunks, lowest, client) else None
 
@@ -184,16 +202,18 @@ class _Lowest:
         self._kept_max = sys.maxsize if query.body_bytes_max is None else query.body_bytes_max
         self._size = 0
         self.rows: list[_Row] = []
-        self.end = sys.maxsize
+        self.end = query.end
 
     def add(self, messages: Iterable[Message], numbers: Iterable[int] = repeat(0)) -> None:
         """Add those of the messages that are wanted and may belong to the page."""
-        start, end, is_wanted = self._query.start, self.end, self._query.is_wanted
+        start, end = self._query.start, self.end
         rows = [
             (message.sequence, message, number, content_bytes(message.content))
             for message, number in zip(messages, numbers, strict=False)
-            if start <= message.sequence < end and is_wanted(message)
+            if start <= message.sequence < end
         ]
+        if not self._query.wants_all():
+            rows = [row for row in rows if self._query.is_wanted(row[1])]
         self.rows += rows
         self._size += sum(min(row[3], self._kept_max) for row in rows)
         if len(self.rows) >= 2 * self._query.count + _TOGETHER or self._size > 2 * self._query.bytes_max:
@@ -221,15 +241,19 @@ class _Lowest:
 
     def following(self) -> int | None:
         """Return where the next page starts; None if this one is the last."""
-        return self.rows[-1][0] + 1 if self.rows and self.end < sys.maxsize else None
+        return self.end if self.end < self._query.end else None
 
     def is_complete_before(self, low: int, *, must_end: bool) -> bool:
-        """Return whether nothing from `low` on belongs to the page; with `must_end` that is so if it has a message before."""
+        """Return whether nothing from `low` on belongs to the page.
+
+        With `must_end` that is so if the page has a message before, or could have had one but for its time.
+        """
         if len(self.rows) > self._query.count or self._size > self._query.bytes_max or must_end:
             self.trim()
         if self.end <= low:
             return True
-        if must_end and self.rows and self.rows[0][0] < low:
+        has_before = bool(self.rows) and self.rows[0][0] < low
+        if must_end and (has_before or (self._query.is_timed() and self._query.start < low)):
             self.end = low
             self.rows = [row for row in self.rows if row[0] < low]
             return True
@@ -238,6 +262,10 @@ class _Lowest:
 
 def _parts(line: list[T]) -> Iterator[list[T]]:
     return (line[start : start + _TOGETHER] for start in range(0, len(line), _TOGETHER))
+
+
+def _within(chunks: list[Chunk], query: PeekQuery) -> list[Chunk]:
+    return [one for one in chunks if one.high >= query.start and one.low < query.end]
 
 
 def _shortened(content: Content, bytes_max: int) -> Content:

@@ -33,6 +33,7 @@ from .operations import QueueOperations
 from .pattern_views import PatternViews
 from .patterns import check_pattern
 from .peek import Peeks
+from .peek_ranges import PeekRanges
 from .polls import PolledQueues
 from .proposals import Proposals
 from .pulls import Puller, Pulls, Ticket, Waiter
@@ -63,6 +64,7 @@ class QueueService(Proposals):
     Attributes:
         subscriptions: batch leases.
         peeks: lists of the messages of a queue.
+        peek_ranges: the parts in which to list them side by side.
         operations: purge, move, suspend and resume.
         jobs: pushes of writers that number what they write.
         polled: queues whose messages are named by id and tag.
@@ -98,6 +100,7 @@ class QueueService(Proposals):
         self._receipts: ReceiptFormat | None = None
         self.subscriptions = Subscriptions(self)
         self.peeks = Peeks(machine, turns)
+        self.peek_ranges = PeekRanges(machine, turns)
         self.operations = QueueOperations(self)
         self.jobs = Jobs(self)
         self._flags = _FlagSink()

@@ -6,21 +6,26 @@ Unlike the others they take several steps, so their answers do not keep the orde
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import asdict
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from ...core import Role
 from ...core.batch_leases import STEP_MAX
-from ...core.message import Message, Meta, loaded, traits_of
+from ...core.message import Message, Meta, Part, loaded, traits_of
 from ...node.queues.peek import PeekQuery
+from ...node.queues.peek_ranges import RANGES_MAX, RangeWish
 from ...node.queues.subscriptions import LEASE_S_MAX, SLICE_BYTES_MAX, SubscriptionInfo, Subscriptions
 from ...wire.errors import LmqError
 from .arguments import arity, text
 from .connection import Connection, Handler
+from .option_arguments import flag_of, given, integer_of
 
 __all__ = ["BATCH_METHODS"]
+
+_PEEK_OPTIONS: Final = frozenset((b"details", b"bodies", b"end", b"due_from", b"due_to"))
 
 Arguments = list[Any]
 _Method = Callable[[Subscriptions, Connection, Arguments], Coroutine[Any, Any, Any]]
@@ -137,20 +142,40 @@ async def _backlog(subscriptions: Subscriptions, connection: Connection, argumen
 
 
 async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
-    """``peek(queue, count, first sequence[, details]) -> columns``, without ids, with the first sequence of the next page."""
+    """``peek(queue, count, first sequence[, options]) -> columns``, without ids, with the first sequence of the next page."""
     arity(arguments, 3, 4)
-    details = _flag(arguments, 3)
-    start = arguments[2]
+    queue, count, start = text(arguments[0]), _integer(arguments[1]), arguments[2]
     if type(start) is not int:
         raise LmqError("bad_arguments", "a sequence must be an integer")
-    queue, count = text(arguments[0]), _integer(arguments[1])
     if count < 1:
         raise LmqError("bad_request", f"a count must be 1 or more, not {count}")
-    query = PeekQuery(start, min(count, STEP_MAX), SLICE_BYTES_MAX, leased=False)
+    options = given(arguments[3] if len(arguments) == 4 else {}, _PEEK_OPTIONS)
+    bodies, details = flag_of(options, b"bodies", default=True), flag_of(options, b"details")
+    query = PeekQuery(
+        start,
+        min(count, STEP_MAX),
+        SLICE_BYTES_MAX,
+        body_bytes_max=None if bodies else 0,
+        leased=False,
+        end=_bound(options, b"end", sys.maxsize),
+        due_from_us=_bound(options, b"due_from", 0),
+        due_to_us=_bound(options, b"due_to", sys.maxsize),
+    )
     await connection.service.barrier()
     found, following = await connection.service.peeks.whole_page(queue, query, connection.client())
     queues = [[queue, len(found)]] if found else []
-    return {"queue": queues, "id": None, "next": following, **_columns(found, details=details)}
+    columns = _columns(found, details=details, bodies=bodies)
+    return {"queue": queues, "id": None, "next": following, **columns}
+
+
+async def _peek_ranges(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[int]:
+    """``peek_ranges(queue, bytes of a range, least ranges) -> [sequence]``."""
+    arity(arguments, 3, 3)
+    queue, size, ranges_min = text(arguments[0]), _integer(arguments[1]), _integer(arguments[2])
+    if size < 1 or not 0 < ranges_min <= RANGES_MAX:
+        raise LmqError("bad_request", f"a range needs 1 byte or more, and there may be 1 to {RANGES_MAX:,} ranges")
+    await connection.service.barrier()
+    return await connection.service.peek_ranges.bounds(queue, RangeWish(size, ranges_min), connection.client())
 
 
 def _allowed(connection: Connection, role: Role, source: bytes, *, is_pattern: bool) -> bytes:
@@ -167,18 +192,19 @@ def _allowed(connection: Connection, role: Role, source: bytes, *, is_pattern: b
     return source
 
 
-def _columns(messages: list[Message], *, details: bool) -> dict[str, Any]:
+def _columns(messages: list[Message], *, details: bool, bodies: bool = True) -> dict[str, Any]:
     columns = {
         "sequence": [message.sequence for message in messages],
         "due": [message.ready_us for message in messages],
         "retry": [message.remaining for message in messages],
         "meta": _run_lengths(_meta(message.meta) for message in messages),
-        "body": [
-            content if isinstance(content, bytes) else [[*_meta(part[:2]), part.content] for part in content]
-            for content in (loaded(message.content) for message in messages)
-        ],
+        "body": [_body(loaded(message.content)) for message in messages] if bodies else None,
     }
     return columns | _details(messages) if details else columns
+
+
+def _body(content: bytes | list[Part]) -> bytes | list[Any]:
+    return content if isinstance(content, bytes) else [[*_meta(part[:2]), part.content] for part in content]
 
 
 def _details(messages: list[Message]) -> dict[str, Any]:
@@ -211,6 +237,11 @@ def _integer(value: object) -> int:
     if type(value) is not int:
         raise LmqError("bad_arguments", "epochs and counts must be integers")
     return value
+
+
+def _bound(options: dict[bytes, Any], name: bytes, default: int) -> int:
+    value = integer_of(options, name)
+    return default if value is None else value
 
 
 def _flag(arguments: Arguments, position: int) -> bool:
@@ -248,4 +279,5 @@ BATCH_METHODS: dict[bytes, Handler] = {
     b"subscriptions": _slow(_subscriptions, large=True),
     b"backlog": _slow(_backlog),
     b"peek": _slow(_peek, large=True),
+    b"peek_ranges": _slow(_peek_ranges, large=True),
 }

@@ -90,13 +90,13 @@ def label_of(options: dict[bytes, Any], name: bytes) -> bytes:
     return value
 
 
-def flag_of(options: dict[bytes, Any], name: bytes) -> bool:
-    """A boolean, false if it is not given.
+def flag_of(options: dict[bytes, Any], name: bytes, *, default: bool = False) -> bool:
+    """A boolean, the default if it is not given.
 
     Raises:
         LmqError: ``bad_arguments``.
     """
-    value = options.get(name, False)
+    value = options.get(name, default)
     if type(value) is not bool:
         raise LmqError("bad_arguments", f"{name.decode()} must be true or false")
     return value

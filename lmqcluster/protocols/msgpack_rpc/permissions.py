@@ -99,6 +99,7 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     # A queue or a pattern, which the method looks at itself.
     b"backlog": LOOK,
     b"peek": LOOK_AT_QUEUE,
+    b"peek_ranges": LOOK_AT_QUEUE,
 }
 """By method. One that is missing here is the administrators'; a test refuses it."""
 

@@ -20,6 +20,7 @@ _NAMED: Final = frozenset(
     (
         *(b"push", b"pull", b"push_all", b"pull_any", b"done", b"retain", b"release", b"delete", b"update_props"),
         *(b"push_many", b"pull_many", b"done_many", b"retain_many", b"release_many", b"put_back_many", b"peek"),
+        b"peek_ranges",
     )
 )
 """Methods whose first argument is a queue or a pattern. Those of others may hold secrets, and are not logged."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from lmqcluster.core import Op, Queue
+from lmqcluster.core import Message, Op, Queue
 from lmqcluster.core.backlog import ChunkSizes
 from lmqcluster.core.message import content_bytes
 from lmqcluster.node.queues import absent_bodies, peek
 from lmqcluster.node.queues.peek import PeekPage, PeekQuery, Peeks
+from lmqcluster.node.queues.peek_ranges import RANGES_MAX, PeekRanges, RangeWish
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
 from tests.property.driver import Driver, numbers
@@ -66,24 +68,34 @@ class History:
 
     def sequences(self) -> set[int]:
         """All that is in the queue."""
+        return {message.sequence for message in self.messages()}
+
+    def messages(self, *, leased: bool = True) -> list[Message]:
+        """All that is in the queue, or what nobody holds."""
         queue = self.queue
         rich = [] if queue.rich is None else [one for _, line in queue.rich.lines() for one in line]
         backlog = [] if queue.backlog is None else queue.backlog.messages()
         delayed = (message for _, _, message in queue.delayed)
-        every = [*queue.ready, *delayed, *queue.leases.messages.values(), *rich, *backlog]
+        waiting = [*queue.ready, *delayed, *rich, *backlog]
+        every = [*waiting, *queue.leases.messages.values()]
         assert len(every) == len(queue)
-        return {message.sequence for message in every}
+        return every if leased else waiting
 
     async def page(self, query: PeekQuery) -> PeekPage:
         return await Peeks(lambda: self.driver.machine, Turns()).page(Q, query, b"c")
 
-    async def listed(self, change: Callable[[], None] = lambda: None, **bounds: int | None) -> list[int]:
+    async def bounds(self, wish: RangeWish, turns: Turns | None = None) -> list[int]:
+        return await PeekRanges(lambda: self.driver.machine, turns or Turns()).bounds(Q, wish, b"c")
+
+    async def listed(
+        self, change: Callable[[], None] = lambda: None, start: int | None = 0, **bounds: int | None
+    ) -> list[int]:
         """The sequences of all pages; `change` is called between them."""
         found: list[int] = []
-        start: int | None = 0
         while start is not None:
             page = await self.page(PeekQuery(start, **{"count": 3, "bytes_max": 10_000, **bounds}))  # type: ignore[arg-type]
-            assert page.messages or page.following is None
+            assert page.messages or page.following is None or "due_from_us" in bounds
+            assert page.following is None or page.following > start
             found += [one.sequence for one in page.messages]
             start = page.following
             change()
@@ -111,6 +123,90 @@ def test_what_stays_in_a_queue_that_changes_is_listed_once(seed: int) -> None:
     found = asyncio.run(history.listed(change))
     assert found == sorted(set(found))
     assert stayed <= set(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_list_ends_where_it_is_asked_to(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peek, "READ_BYTES_MAX", 0)
+    history = History(seed)
+    every = sorted(history.sequences())
+    for end in (1, every[len(every) // 3], every[-1], every[-1] + 1):
+        wanted = [sequence for sequence in every if sequence < end]
+        assert asyncio.run(history.listed(count=2, end=end)) == wanted
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_list_holds_what_became_due_within_a_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(seed)
+    times = sorted(message.ready_us for message in history.messages())
+    for read in (0, 1 << 20):
+        monkeypatch.setattr(peek, "READ_BYTES_MAX", read)
+        for since, until in (
+            (times[0], times[-1]),
+            (times[len(times) // 3], times[len(times) // 2]),
+            (times[-1], 1 << 62),
+        ):
+            wanted = sorted(one.sequence for one in history.messages() if since <= one.ready_us < until)
+            assert asyncio.run(history.listed(count=5, due_from_us=since, due_to_us=until)) == wanted
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("wish", [RangeWish(1, 1), RangeWish(2_000, 1), RangeWish(1 << 40, 1), RangeWish(1 << 40, 6)])
+def test_ranges_put_together_are_all_messages(seed: int, wish: RangeWish) -> None:
+    async def listed() -> list[int]:
+        bounds = await history.bounds(wish)
+        assert bounds == sorted(set(bounds))
+        ranges = pairwise(bounds)
+        return [one for start, end in ranges for one in await history.listed(start=start, end=end)]
+
+    history = History(seed)
+    assert asyncio.run(listed()) == sorted(history.sequences())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_stays_in_a_queue_that_changes_is_in_one_range(seed: int) -> None:
+    history = History(seed)
+    stayed = history.sequences()
+
+    def change() -> None:
+        history.go_on(2)
+        stayed.intersection_update(history.sequences())
+
+    async def listed() -> list[int]:
+        bounds = await history.bounds(RangeWish(2_000, 5))
+        last = bounds[-1]
+        ranges = list(pairwise(bounds))
+        history.chance.shuffle(ranges)
+        found = [one for start, end in ranges for one in await history.listed(change, start, end=end)]
+        assert max(found) < last <= history.driver.machine.last_sequence, "what comes meanwhile is in none"
+        return sorted(found)
+
+    found = asyncio.run(listed())
+    assert found == sorted(set(found))
+    assert stayed <= set(found)
+
+
+def test_ranges_are_of_nearly_equal_size_and_cost_little() -> None:
+    history = History(5)
+    history.driver.push(Q, *[b""] * 60_000)
+    assert history.queue.backlog is not None
+    assert len(history.queue.backlog.chunks) > 10_000
+    turns = Turns()
+    bounds = asyncio.run(history.bounds(RangeWish(1 << 40, 50), turns))
+    sizes = [end - start for start, end in pairwise(bounds)]
+    assert len(sizes) == 50
+    assert max(sizes) < 1.2 * 60_000 / 50
+    assert turns.given_total < 60
+    assert len(asyncio.run(history.bounds(RangeWish(1, 1)))) == RANGES_MAX + 1
+
+
+def test_a_queue_with_one_large_message_among_small_ones_is_divided_by_bytes() -> None:
+    history = History(5)
+    first = history.driver.machine.last_sequence + 1
+    history.driver.push(Q, bytes(5_000_000), *[b""] * 1_000)
+    bounds = asyncio.run(history.bounds(RangeWish(1_000_000, 1)))
+    assert first + 1 in bounds
+    assert len(bounds) < 10
 
 
 def test_bodies_of_pages_are_shortened_and_say_their_size() -> None:

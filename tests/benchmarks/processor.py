@@ -1,0 +1,88 @@
+"""Processor time of process trees, from /proc: on a machine that has other work, it says more than the time that passed."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Spent", "Usage"]
+
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Processor seconds of the parts of a Spark job on one machine.
+
+    Attributes:
+        nodes: the cluster.
+        jvm: Spark itself, with its executors.
+        python: the Python processes that Spark starts, and the driver.
+    """
+
+    nodes: float
+    jvm: float
+    python: float
+
+    def __sub__(self, before: Spent) -> Spent:
+        return Spent(self.nodes - before.nodes, self.jvm - before.jvm, self.python - before.python)
+
+    @property
+    def total(self) -> float:
+        """All parts together."""
+        return self.nodes + self.jvm + self.python
+
+
+@dataclass(frozen=True)
+class _Process:
+    parent: int
+    is_java: bool
+    own_s: float
+    ended_children_s: float
+
+
+class Usage:
+    """The processor time of a cluster's nodes, and of this process and everything that it has started besides."""
+
+    def __init__(self, nodes: Iterable[int]) -> None:
+        """Take the process ids of the nodes, which are children of this process."""
+        self._nodes = frozenset(nodes)
+
+    def now(self) -> Spent:
+        """Return what has been spent so far, by ended processes too."""
+        processes = _processes()
+        children: dict[int, list[int]] = defaultdict(list)
+        for pid, process in processes.items():
+            children[process.parent].append(pid)
+        nodes = jvm = python = 0.0
+        waiting = [os.getpid()]
+        while waiting:
+            pid = waiting.pop()
+            process = processes[pid]
+            waiting += children[pid]
+            if pid in self._nodes:
+                nodes += process.own_s + process.ended_children_s
+            elif process.is_java:
+                jvm += process.own_s
+                python += process.ended_children_s
+            else:
+                python += process.own_s + process.ended_children_s
+        return Spent(nodes, jvm, python)
+
+
+def _processes() -> dict[int, _Process]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                text = (entry / "stat").read_text(errors="replace")
+            except (FileNotFoundError, ProcessLookupError):  # It has ended meanwhile.
+                continue
+            name, fields = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+            user, system, ended_user, ended_system = (int(field) / _TICKS_PER_S for field in fields[11:15])
+            found[int(entry.name)] = _Process(int(fields[1]), name == "java", user + system, ended_user + ended_system)
+    return found
