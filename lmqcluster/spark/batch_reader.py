@@ -149,7 +149,7 @@ class _PushFilters:
     applies all of them itself.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: PeekReader) -> None:
         self._reader = reader
