@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from typing import Any
 
-from .batches import Backlog, BatchColumns, BatchLease
+from .batches import Backlog, BatchColumns, BatchLease, QueueBacklog
 from .call_base import CallBase, Name, mappings, ok, optional_mapping
 from .calls import Call
 from .replies import name_text
@@ -138,7 +138,12 @@ class BatchCalls(CallBase):
         return self._call(Call, request_body(b"subscriptions", []), mappings)
 
     def backlog(
-        self, *, queue: Name | None = None, pattern: Name | None = None, bytes_max: int | None = None
+        self,
+        *,
+        queue: Name | None = None,
+        pattern: Name | None = None,
+        bytes_max: int | None = None,
+        queues_max: int | None = None,
     ) -> Future[Backlog]:
         """What can be pulled now from a queue, or from all queues whose names match.
 
@@ -146,12 +151,13 @@ class BatchCalls(CallBase):
             queue: this queue;
             pattern: or those that this regular expression (RE2) finds.
             bytes_max: ask also how many of the first messages have about so many bytes.
+            queues_max: ask also for the bytes, and for so many of the queues with most messages; at most 100.
 
         Raises:
             ValueError: not exactly one of `queue` and `pattern` is given.
         """
-        arguments = [*_source(queue, pattern), *_given(bytes_max)]
-        return self._call(Call, request_body(b"backlog", arguments), lambda reply: Backlog(*reply))
+        wanted = [bytes_max, queues_max] if queues_max is not None else _given(bytes_max)
+        return self._call(Call, request_body(b"backlog", [*_source(queue, pattern), *wanted]), _backlog)
 
     def peek(
         self,
@@ -210,6 +216,11 @@ class BatchCalls(CallBase):
             LmqError: awaited: ``queue_not_found``.
         """
         return self._call(Call, request_body(b"peek_ranges", [name_bytes(queue), range_bytes, ranges_min]), list)
+
+
+def _backlog(reply: list[Any]) -> Backlog:
+    *rest, queues = reply if len(reply) == 5 else [*reply, []]
+    return Backlog(*rest, queues=[QueueBacklog(name_text(name), *row) for name, *row in queues])
 
 
 def _given(session: int | None) -> list[int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .replies import name_text
 
-__all__ = ["Backlog", "BatchColumns", "BatchDetails", "BatchLease", "BatchMessage", "Part"]
+__all__ = ["Backlog", "BatchColumns", "BatchDetails", "BatchLease", "BatchMessage", "Part", "QueueBacklog"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,16 @@ class BatchLease:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueBacklog:
+    """What can be pulled now from one queue: as `Backlog`."""
+
+    queue: str
+    messages: int
+    body_bytes: int
+    oldest_due_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Backlog:
     """What can be pulled now.
 
@@ -37,11 +47,15 @@ class Backlog:
         messages: how many.
         oldest_due_us: log time (microseconds since 1970) since which the oldest one waits; None if there is none.
         fitting: how many of the first ones have about so many bytes as were asked for; None if none were.
+        body_bytes: bytes of their bodies, an estimate where some of a queue are leased or not due; None if not asked for.
+        queues: those with most messages, as many as were asked for.
     """
 
     messages: int
     oldest_due_us: int | None
     fitting: int | None = None
+    body_bytes: int | None = None
+    queues: Sequence[QueueBacklog] = ()
 
 
 Headers = tuple[tuple[bytes, bytes], ...]

@@ -27,10 +27,17 @@ class SyncPeeks(ABC):
         """Await what the function returns."""
 
     def backlog(
-        self, *, queue: Name | None = None, pattern: Name | None = None, bytes_max: int | None = None
+        self,
+        *,
+        queue: Name | None = None,
+        pattern: Name | None = None,
+        bytes_max: int | None = None,
+        queues_max: int | None = None,
     ) -> Backlog:
         """What can be pulled now, see `AsyncClient.backlog`."""
-        return self._run(lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max))
+        return self._run(
+            lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max, queues_max=queues_max)
+        )
 
     def peek(
         self,

@@ -58,6 +58,7 @@ from pyspark.sql.types import StructType
 from lmqcluster.client import Backlog, BatchLease
 
 from .errors import DataLossError, OptionError
+from .lag import QUEUES_MAX, lag
 from .offsets import Offset
 from .options import BATCH_MESSAGES_MAX, StreamRead
 from .rows import RowMaker
@@ -107,11 +108,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left = _readable(self._driver.backlog(), if_unknown=self._options.messages_max)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """For the query's progress: how many messages could be read at once, and for how many seconds the oldest has waited."""
-        found = self._driver.backlog()
-        due_us = found.oldest_due_us
-        age_s = None if due_us is None else round(max(0.0, time.time() - due_us / 1e6), 3)
-        return {"backlog": _readable(found, if_unknown=0), "oldest_age_s": age_s}
+        """For the query's progress: the messages that could be read now, see `lag`."""
+        return lag(self._driver.backlog(queues_max=QUEUES_MAX), time.time())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Settle what ended at `start` and reserve the next batch.

@@ -158,8 +158,8 @@ class LeaseKeeper:
             self._cluster.call(lambda client: client.abandon_batches(subscription, session=session))
         self._session = None
 
-    def backlog(self, bytes_max: int | None = None) -> Backlog:
-        """What could be reserved now, and how many messages have so many bytes.
+    def backlog(self, bytes_max: int | None = None, *, queues_max: int | None = None) -> Backlog:
+        """What could be reserved now, how many messages have so many bytes, and the largest of the queues.
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.
@@ -167,7 +167,9 @@ class LeaseKeeper:
         """
         source = self._selection.arguments()
         with selection_errors(self._selection):
-            return self._cluster.call(lambda client: client.backlog(**source, bytes_max=bytes_max))
+            return self._cluster.call(
+                lambda client: client.backlog(**source, bytes_max=bytes_max, queues_max=queues_max)
+            )
 
     def close(self) -> None:
         """Stop renewing and disconnect. The batches stay as they are, for the query to take up again."""

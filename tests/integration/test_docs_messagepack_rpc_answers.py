@@ -92,6 +92,7 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("abandon_batches", "fenced"): [CLAIMED],
     ("delete_subscription", "bad_name"): [""],
     ("backlog", "bad_pattern"): ["(", True],
+    ("backlog", "bad_request"): [QUEUE, False, None, 101],
     ("peek", "bad_request"): [QUEUE, 0, 0],
     ("peek", "queue_not_found"): [ABSENT, 1, 0],
     ("peek_ranges", "bad_request"): [QUEUE, 0, 1],

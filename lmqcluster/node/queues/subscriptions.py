@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heappush, heappushpop
 from itertools import islice
 from typing import NamedTuple
 
@@ -17,11 +18,12 @@ from .absent_bodies import AbsentBodies
 from .patterns import check_pattern
 from .proposals import Proposals
 
-__all__ = ["Backlog", "BatchInfo", "SubscriptionInfo", "Subscriptions"]
+__all__ = ["Backlog", "BatchInfo", "QueueBacklog", "SubscriptionInfo", "Subscriptions"]
 
 LEASE_S_MAX = 30 * 86_400
 SLICE_BYTES_MAX = 16 * 1024 * 1024
 """A slice ends with the message that exceeds this, however many were asked for."""
+QUEUES_SHOWN_MAX = 100
 _STEP_BYTES = 128 + 16 * STEP_MAX
 _NAMED_MAX = 256
 """Most queues that a reservation from a pattern names at a time."""
@@ -60,6 +62,22 @@ class SubscriptionInfo(NamedTuple):
     batches: list[BatchInfo]
 
 
+class QueueBacklog(NamedTuple):
+    """What can be pulled now from one queue.
+
+    Attributes:
+        messages: how many there are.
+        name: of the queue.
+        body_bytes: bytes of their bodies, if these are as long as the queue's bodies on average.
+        oldest_due_us: log time in microseconds since which the oldest one waits; None if none does.
+    """
+
+    messages: int
+    name: bytes
+    body_bytes: int
+    oldest_due_us: int | None
+
+
 class Backlog(NamedTuple):
     """What can be pulled now.
 
@@ -67,11 +85,15 @@ class Backlog(NamedTuple):
         messages: how many there are.
         oldest_due_us: log time in microseconds since which the oldest one waits.
         fitting: how many of the first ones have about so many bytes as were asked for, at least one.
+        body_bytes: see `QueueBacklog`.
+        largest: the queues with most of them.
     """
 
     messages: int
     oldest_due_us: int | None
     fitting: int
+    body_bytes: int
+    largest: list[QueueBacklog]
 
 
 class Subscriptions:
@@ -240,8 +262,16 @@ class Subscriptions:
         found = [self._subscription(name) async for name in self._proposals.turns.each(names, client)]
         return [one for one in found if one is not None]
 
-    async def backlog(self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None) -> Backlog:
-        """What can be pulled now from a queue, or from all queues that a pattern finds."""
+    async def backlog(
+        self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None, largest: int = 0
+    ) -> Backlog:
+        """What can be pulled now from a queue, or from all queues that a pattern finds; shows so many of the largest ones.
+
+        Raises:
+            LmqError: ``bad_pattern``; ``bad_request`` if too many are to be shown.
+        """
+        if not 0 <= largest <= QUEUES_SHOWN_MAX:
+            raise LmqError("bad_request", f"0 to {QUEUES_SHOWN_MAX} queues can be shown, not {largest}")
         if is_pattern:
             check_pattern(source)
             queues = await self._found(source, client)
@@ -249,15 +279,18 @@ class Subscriptions:
             await self._proposals.barrier()
             found = self._proposals.machine().queues.get(source)
             queues = [] if found is None else [found]
-        messages, oldest_us = 0, None
+        messages = body_bytes = 0
+        oldest_us: int | None = None
+        shown: list[QueueBacklog] = []
         async for queue in self._proposals.turns.each(queues, client):
-            now_us = self._proposals.machine().now_us
-            head_us = queue.head_us()
-            if head_us is not None and head_us <= now_us:
-                oldest_us = head_us if oldest_us is None else min(oldest_us, head_us)
-            if not queue.suspended:
-                messages += queue.due_count(now_us)
-        return Backlog(messages, oldest_us, messages if bytes_max is None else _fitting_count(queues, bytes_max))
+            one = _backlog_of(queue, self._proposals.machine().now_us)
+            messages, body_bytes = messages + one.messages, body_bytes + one.body_bytes
+            if one.oldest_due_us is not None:
+                oldest_us = one.oldest_due_us if oldest_us is None else min(oldest_us, one.oldest_due_us)
+            if one.messages and largest:
+                (heappush if len(shown) < largest else heappushpop)(shown, one)
+        fitting = messages if bytes_max is None else _fitting_count(queues, bytes_max)
+        return Backlog(messages, oldest_us, fitting, body_bytes, sorted(shown, reverse=True))
 
     async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
         view = self._proposals.views.open(pattern, client)
@@ -298,6 +331,15 @@ def _fitting(messages: list[Message]) -> int:
         if size > SLICE_BYTES_MAX:
             return position
     return len(messages)
+
+
+def _backlog_of(queue: Queue, now_us: int) -> QueueBacklog:
+    head_us = queue.head_us()
+    messages = 0 if queue.suspended else queue.due_count(now_us)
+    body_bytes = queue.body_bytes * messages // max(1, len(queue))
+    return QueueBacklog(
+        messages, queue.name, body_bytes, head_us if head_us is not None and head_us <= now_us else None
+    )
 
 
 def _fitting_count(queues: list[Queue], bytes_max: int) -> int:

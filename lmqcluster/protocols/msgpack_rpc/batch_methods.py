@@ -131,14 +131,20 @@ async def _subscriptions(subscriptions: Subscriptions, connection: Connection, a
 
 
 async def _backlog(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
-    """``backlog(queue or pattern, is pattern[, bytes]) -> [messages, log time in microseconds or nil[, how many have them]]``."""
-    arity(arguments, 2, 3)
+    """``backlog(queue or pattern, is pattern[, bytes[, queues]]) -> [messages, oldest[, fitting[, bytes, queues]]]``."""
+    arity(arguments, 2, 4)
     if type(arguments[1]) is not bool:
         raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
     source = _allowed(connection, Role.READ, text(arguments[0]), is_pattern=arguments[1])
-    bytes_max = _integer(arguments[2]) if len(arguments) == 3 else None
-    found = await subscriptions.backlog(source, connection.client(), is_pattern=arguments[1], bytes_max=bytes_max)
-    return list(found[: len(arguments)])
+    bytes_max = None if len(arguments) < 3 or arguments[2] is None else _integer(arguments[2])
+    largest = _integer(arguments[3]) if len(arguments) == 4 else 0
+    found = await subscriptions.backlog(
+        source, connection.client(), is_pattern=arguments[1], bytes_max=bytes_max, largest=largest
+    )
+    fitting = None if bytes_max is None else found.fitting
+    queues = [[one.name, one.messages, one.body_bytes, one.oldest_due_us] for one in found.largest]
+    reply = [found.messages, found.oldest_due_us, fitting, found.body_bytes, queues]
+    return reply if len(arguments) == 4 else reply[: len(arguments)]
 
 
 async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:

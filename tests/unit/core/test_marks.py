@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,6 +51,36 @@ def test_streams_jobs_and_owners_are_apart(driver: Driver) -> None:
         1
     ] * 3
     assert driver.drain(Q) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda driver: None,
+        lambda driver: driver.set(Q, accum=1_000),
+        lambda driver: driver.set(Q, hooks=[["pre_http_push", [["m", ["h"]]]]]),
+        lambda driver: driver.set(Q, max_items=40, discard_old_when_full=True),
+        lambda driver: driver.set(Q, destination_queues=["one", "two"]),
+        lambda driver: driver.do(Op.BIND, Q, b"copy"),
+    ],
+    ids=["plain", "accum", "hooks", "bounded", "alias", "bound"],
+)
+def test_what_is_stored_together_is_stored_as_one_by_one(prepare: Callable[[Driver], object]) -> None:
+    def stored(step: int) -> list[Any]:
+        driver = Driver(version=3)
+        prepare(driver)
+        commands = [
+            [Op.PUSH_MARKED, Q, rows[first : first + step], b"job", b"s", first, b"", False, b"a"]
+            for first in range(0, len(rows), step)
+        ]
+        assert [len(flags) for flags in driver.batch(*commands)] == [step] * len(commands)
+        return records(driver.machine)
+
+    chance = random.Random(3)
+    kinds: list[list[Any]] = [[None, []], [b"t", []], [None, [[b"h", b"1"]]], [None, [], [0, 0, 0, 2, b"l", b""]]]
+    rows = [[b"%d" % number, *kind] for number in range(60) for kind in [chance.choice(kinds)] * chance.choice((1, 4))]
+    rows = rows[:100]
+    assert stored(1) == stored(50) == stored(100)
 
 
 @pytest.mark.parametrize("first", [1, 3, 5])

@@ -1,0 +1,26 @@
+"""What the progress of a query says of the messages that it has not read yet.
+
+Spark shows it in ``sources[0].latestOffset``. A Python source cannot fill ``sources[0].metrics``: PySpark 4.3 has no call for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lmqcluster.client import Backlog
+
+__all__ = ["QUEUES_MAX", "lag"]
+
+QUEUES_MAX: Final = 20
+"""So many queues are shown by their names, those with most messages."""
+
+
+def lag(backlog: Backlog, now_s: float) -> dict[str, Any]:
+    """Return the backlog as JSON: messages, bytes, and age of the oldest message in seconds, in all and of the largest queues."""
+    queues = {one.queue: _shown(one.messages, one.body_bytes, one.oldest_due_us, now_s) for one in backlog.queues}
+    return {**_shown(backlog.messages, backlog.body_bytes, backlog.oldest_due_us, now_s), "queues": queues}
+
+
+def _shown(messages: int, body_bytes: int | None, oldest_due_us: int | None, now_s: float) -> dict[str, Any]:
+    age_s = None if oldest_due_us is None else round(max(0.0, now_s - oldest_due_us / 1e6), 3)
+    return {"backlog": messages, "backlog_bytes": body_bytes, "oldest_age_s": age_s}
