@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lmqcluster import Client
@@ -331,12 +333,49 @@ def test_batches_settled_by_somebody_else_are_told(pipeline: Pipeline, client: C
     assert pipeline.values() == sorted([*numbered(1), numbered(2)[1]])
 
 
-def test_the_progress_tells_the_backlog(pipeline: Pipeline, client: Client, queue: str) -> None:
-    push(client, queue, numbered(30))
-    pipeline.options["maxOffsetsPerTrigger"] = "10"
-    query = pipeline.run()
-    backlogs = [json.loads(progress["sources"][0]["latestOffset"]) for progress in query.recentProgress]
-    assert [backlog["backlog"] for backlog in backlogs][:3] == [20, 10, 0]
+class Reports(StreamingQueryListener):
+    """Keeps what each report says of the source of one query."""
+
+    def __init__(self) -> None:
+        self.sources: list[Any] = []
+
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
+
+    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
+
+    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self.sources += event.progress.sources
+
+
+def test_a_listener_is_told_the_backlog(
+    pipeline: Pipeline, client: Client, new_queue: Callable[[], str], queue: str
+) -> None:
+    other = new_queue()
+    push(client, queue, [bytes(100)] * 30)
+    push(client, other, [bytes(50)] * 5)
+    del pipeline.options["subscribe"]
+    pipeline.options |= {"subscribePattern": f"^({queue}|{other})$", "maxOffsetsPerTrigger": "10"}
+    reports = Reports()
+    pipeline.spark.streams.addListener(reports)
+    try:
+        pipeline.run()
+        wait_for(lambda: len(reports.sources) >= 4, "the last report")
+    finally:
+        pipeline.spark.streams.removeListener(reports)
+    lags = [json.loads(source.latestOffset) for source in reports.sources]
+    assert [lag["backlog"] for lag in lags][:4] == [25, 15, 5, 0]
+    sizes = {queue: 100, other: 50}
+    for lag in lags[:3]:
+        assert lag["backlog"] == sum(one["backlog"] for one in lag["queues"].values())
+        assert lag["backlog_bytes"] == sum(one["backlog_bytes"] for one in lag["queues"].values())
+        assert max(one["oldest_age_s"] for one in lag["queues"].values()) == lag["oldest_age_s"] > 0
+        assert {name: one["backlog"] * sizes[name] for name, one in lag["queues"].items()} == {
+            name: pytest.approx(one["backlog_bytes"], abs=5 * one["backlog"]) for name, one in lag["queues"].items()
+        }
+    assert (lags[-1]["oldest_age_s"], lags[-1]["queues"]) == (None, {})
+    assert all(not source.metrics for source in reports.sources), "Spark does not ask Python sources for metrics"
 
 
 def test_an_aggregate_with_a_watermark(pipeline: Pipeline, client: Client, queue: str) -> None:
