@@ -219,8 +219,9 @@ class BatchCalls(CallBase):
 
 
 def _backlog(reply: list[Any]) -> Backlog:
-    *rest, queues = reply if len(reply) == 5 else [*reply, []]
-    return Backlog(*rest, queues=[QueueBacklog(name_text(name), *row) for name, *row in queues])
+    fitting, body_bytes, queues = [*reply[2:], None, None, None][:3]
+    rows = [QueueBacklog(name_text(name), *row) for name, *row in queues or ()]
+    return Backlog(reply[0], reply[1], fitting, body_bytes, rows)
 
 
 def _given(session: int | None) -> list[int]:

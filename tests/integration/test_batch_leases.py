@@ -216,7 +216,7 @@ def test_what_cannot_be_peeked_at_is_refused(
     cluster: Cluster, queue_name: str, method: str, arguments: tuple[object, ...], code: bytes
 ) -> None:
     with Rpc(cluster[0].rpc) as rpc:
-        assert rpc.error(method, queue_name, *arguments).startswith(code)
+        assert code in rpc.error(method, queue_name, *arguments)
 
 
 @pytest.mark.parametrize(

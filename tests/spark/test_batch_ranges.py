@@ -161,21 +161,21 @@ def _filter(chance: random.Random, rows: list[Row]) -> Filter:
     column = chance.choice(("queue", "offset", "offset", "timestamp", "timestamp"))
     kinds = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, EqualNullSafe, In, IsNotNull, Not)
     kind = chance.choice((*kinds, StringContains, StringStartsWith, StringEndsWith) if column == "queue" else kinds)
-    value = chance.choice(rows)[column]
+    value: Any = chance.choice(rows)[column]
     if kind in (StringContains, StringStartsWith, StringEndsWith):
         return kind((column,), value[-1] if kind is not StringStartsWith else value[:-1])
     if kind is In:
         return In((column,), tuple(chance.choice(rows)[column] for _ in range(3)))
     if kind is IsNotNull:
         return IsNotNull((column,))
-    return Not(EqualTo((column,), value)) if kind is Not else kind((column,), value)
+    return Not(EqualTo((column,), value)) if kind is Not else kind((column,), value)  # type: ignore[call-arg, arg-type]
 
 
 def _passes(one: Filter, row: Row) -> bool:
     if isinstance(one, Not):
         return not _passes(one.child, row)
     found = row[one.attribute[0]]  # type: ignore[attr-defined]
-    value = getattr(one, "value", None)
+    value: Any = getattr(one, "value", None)
     return {
         EqualTo: lambda: found == value,
         EqualNullSafe: lambda: found == value,

@@ -357,7 +357,7 @@ def test_a_micro_batch_is_full_with_so_many_bytes(
 
 def test_the_progress_tells_the_backlog_and_its_age(new_reader: NewReader, client: Client, queue: str) -> None:
     reader = new_reader()
-    assert reader.reportLatestOffset() == {"backlog": 0, "oldest_age_s": None}
+    assert reader.reportLatestOffset() == {"backlog": 0, "backlog_bytes": 0, "oldest_age_s": None, "queues": {}}
     push(client, queue, numbered(2))
     wait_for(lambda: reader.reportLatestOffset()["oldest_age_s"] > 0, "some age")
     assert reader.reportLatestOffset()["backlog"] == 2
