@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lmqcluster import Client, LmqError
@@ -26,8 +26,11 @@ from lmqcluster.client import BatchColumns
 
 from .connecting import Cluster, selection_errors
 from .options import BatchRead
-from .pushdown import Interval, Wanted
 from .rows import RowMaker
+from .wanted import Interval, Wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 __all__ = ["PeekReader"]
 
@@ -69,7 +72,10 @@ class PeekReader(DataSourceReader):
 
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:
         """Read only what passes the filters; returns those that Spark has to apply itself."""
-        self._wanted, unsupported = self._wanted.narrowed(filters)
+        # Only Spark 4.1 and newer has filters, and calls this.
+        from .pushdown import narrowed  # noqa: PLC0415
+
+        self._wanted, unsupported = narrowed(self._wanted, filters)
         return unsupported
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -149,10 +155,10 @@ class _PushFilters:
     applies all of them itself.
     """
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
     def __init__(self, reader: PeekReader) -> None:
         self._reader = reader
+        # Spark 4.0 has no such method, and does not ask.
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
         return self._reader.narrow(filters)

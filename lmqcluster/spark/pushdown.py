@@ -6,7 +6,7 @@ A filter is carried out exactly, or returned to Spark, which applies it to the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -24,53 +24,26 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-__all__ = ["Interval", "Wanted"]
+from .wanted import Interval, Wanted
+
+__all__ = ["narrowed"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Integers from `start` on and before `end`; None: without a bound."""
-
-    start: int | None = None
-    end: int | None = None
-
-    def within(self, other: Interval) -> Interval:
-        """Return the integers that are in both."""
-        starts = [one for one in (self.start, other.start) if one is not None]
-        ends = [one for one in (self.end, other.end) if one is not None]
-        return Interval(max(starts, default=None), min(ends, default=None))
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a batch read has to return.
-
-    Attributes:
-        queues: their names.
-        offsets: sequences of messages.
-        times_us: when messages became due, in microseconds since 1970.
-    """
-
-    queues: tuple[str, ...]
-    offsets: Interval = Interval()
-    times_us: Interval = Interval()
-
-    def narrowed(self, filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
-        """Return what is left under all filters, and those that Spark has to apply to it."""
-        wanted = self
-        unsupported = []
-        for one in filters:
-            attribute = getattr(one, "attribute", None)
-            narrow = None if attribute is None else _COLUMNS.get(attribute)
-            narrower = None if narrow is None else narrow(wanted, one)
-            if narrower is not None:
-                wanted = narrower
-            if narrower is None or (isinstance(one, In) and attribute != ("queue",)):
-                unsupported.append(one)
-        return wanted, unsupported
+def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
+    """Return what is left of a read under all filters, and those that Spark has to apply to it."""
+    unsupported = []
+    for one in filters:
+        attribute = getattr(one, "attribute", None)
+        narrow = None if attribute is None else _COLUMNS.get(attribute)
+        narrower = None if narrow is None else narrow(wanted, one)
+        if narrower is not None:
+            wanted = narrower
+        if narrower is None or (isinstance(one, In) and attribute != ("queue",)):
+            unsupported.append(one)
+    return wanted, unsupported
 
 
 def _by_queue(wanted: Wanted, one: Filter) -> Wanted | None:
