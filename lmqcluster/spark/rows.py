@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from lmqcluster.client import BatchColumns
 from lmqcluster.client.replies import name_text
-from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, head_bytes, pack_raw, raw_head
+from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw, raw_head_bytes
 
 from .schema import DELIVERY_COLUMNS
 from .texts import column_text
@@ -150,8 +150,7 @@ def _msgpack_value(body: bytes | list[Any]) -> bytes:
     if not isinstance(body, bytes):
         return _plain_value(body)
     # Anybody may say over HTTP that a body is MessagePack; one that is not packed as a push over RPC packs it stays as it is.
-    skip = head_bytes(body)
-    return body[skip:] if skip and body[:skip] == raw_head(len(body) - skip) else body
+    return body[skip:] if (skip := raw_head_bytes(body)) else body
 
 
 def _plain_value(body: bytes | list[Any]) -> bytes:

@@ -24,6 +24,7 @@ __all__ = [
     "pack_raw",
     "plain_body",
     "raw_head",
+    "raw_head_bytes",
     "unpack",
     "unwrapped",
 ]
@@ -90,6 +91,18 @@ def head_bytes(body: bytes) -> int:
         return 0
     size = int.from_bytes(body[1:skip], "big") if size_bytes else body[0] & 0x1F
     return skip if skip + size == len(body) else 0
+
+
+def raw_head_bytes(body: bytes) -> int:
+    """How many bytes precede the string in a body that is as `pack_raw` makes it; 0 for any other."""
+    if not body:
+        return 0
+    first, size = body[0], len(body)
+    if first == 0xDA:
+        return 3 if size >= 35 and int.from_bytes(body[1:3], "big") == size - 3 else 0
+    if 0xA0 <= first < 0xC0:
+        return 1 if first & 0x1F == size - 1 else 0
+    return 5 if first == 0xDB and size >= 65541 and int.from_bytes(body[1:5], "big") == size - 5 else 0
 
 
 def unwrapped(body: bytes) -> bytes:

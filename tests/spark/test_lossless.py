@@ -1,0 +1,123 @@
+"""What was read is written as it was pushed: rows go through Arrow as in a query, without Spark and without a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmqcluster.client import BatchColumns
+from lmqcluster.client.options import packed_headers, packed_push_options
+from lmqcluster.client.requests import name_bytes
+from lmqcluster.protocols.msgpack_rpc.arguments import typed_body
+from lmqcluster.spark.options import Write
+from lmqcluster.spark.pushing import digest
+from lmqcluster.spark.rows import RowMaker
+from lmqcluster.spark.schema import Extras, read_schema
+from lmqcluster.spark.writer import _push
+from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw
+
+ODD_TEXTS = st.binary(max_size=12) | st.text(alphabet="aé€😀\uef80\uefff\x00", max_size=6).map(str.encode)
+NAMES = ODD_TEXTS.filter(bool)
+HEADERS = st.dictionaries(st.sampled_from([b"x-odd", b"traceparent", b"n"]), ODD_TEXTS)
+STRINGS = st.binary(max_size=40) | st.integers(0, 70_000).map(bytes)
+PLAIN = st.tuples(NAMES | st.none(), STRINGS)
+PACKED = st.tuples(
+    st.just(CONTENT_TYPE),
+    STRINGS.map(pack_raw) | STRINGS | st.sampled_from([b"\xc4\x01x", b"\xd9\x01x", b"\xda\x00\x01x"]),
+)
+TYPED = PLAIN | PACKED
+PARTS = st.lists(st.tuples(TYPED, HEADERS), min_size=1, max_size=3)
+US_MAX = 1_000_000_000_000_000
+MESSAGES = st.fixed_dictionaries(
+    {
+        "queue": NAMES,
+        "parts": PARTS,
+        "priority": st.integers(-(1 << 31), (1 << 31) - 1),
+        "group": NAMES | st.none(),
+        "label": NAMES | st.none(),
+        "ttl_us": st.integers(1, US_MAX) | st.none(),
+    }
+)
+
+
+def reply(messages: list[dict[str, Any]]) -> BatchColumns:
+    """As a node returns the messages; one with several parts is a compound one."""
+    pushed_us = 1_795_000_000_000_000
+    bodies, metas = [], []
+    for message in messages:
+        parts = [[kind, [list(one) for one in headers.items()], body] for (kind, body), headers in message["parts"]]
+        (kind, headers, body) = parts[0] if len(parts) == 1 else (None, [], parts)
+        bodies.append(body)
+        metas.append([[kind, headers], 1])
+    count = len(messages)
+    ttls = [message["ttl_us"] for message in messages]
+    return BatchColumns(
+        {
+            b"queue": [[message["queue"], 1] for message in messages],
+            b"id": [b"0190-", list(range(count))],
+            b"sequence": list(range(count)),
+            b"due": [pushed_us] * count,
+            b"retry": [2] * count,
+            b"meta": metas,
+            b"body": bodies,
+            b"delivery": [1] * count,
+            b"pushed": [pushed_us] * count,
+            b"priority": [message["priority"] for message in messages],
+            b"group": [message["group"] for message in messages],
+            b"label": [message["label"] for message in messages],
+            b"origin": [None] * count,
+            b"expires": [None if ttl is None else pushed_us + ttl for ttl in ttls],
+        }
+    )
+
+
+class Taker:
+    """Takes rows in place of a `Pusher`, as a node stores them."""
+
+    def __init__(self) -> None:
+        self.stored: list[Any] = []
+        self.digests: list[bytes] = []
+
+    def add(self, queue: str, values: Any, _keys: Any, types: Any, headers: Any, options: Any) -> None:
+        for row in zip(values, types, headers, options, strict=True):
+            value, kind, header, option = row
+            packed = packed_push_options(option or {})
+            body = typed_body(value, None if kind is None else name_bytes(kind))
+            [named] = packed_headers([header])
+            self.stored.append((name_bytes(queue), body, sorted(map(tuple, named or [])), as_stored(packed)))
+            self.digests.append(digest(queue, value, kind, header, option))
+
+
+def as_stored(options: dict[str, Any]) -> dict[str, Any]:
+    ttl_s = options.pop("ttl", None)
+    return {**options, **({} if ttl_s is None else {"ttl_us": max(1, round(ttl_s * 1e6))})}
+
+
+def wanted(message: dict[str, Any]) -> list[Any]:
+    """What the pushes of a message set."""
+    options = {name: message[name] for name in ("priority", "group", "label", "ttl_us") if message[name]}
+    return [
+        (message["queue"], (body, kind), sorted(headers.items()), options) for (kind, body), headers in message["parts"]
+    ]
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=4))
+def test_what_was_read_is_written_as_it_was_pushed(messages: list[dict[str, Any]]) -> None:
+    batch = RowMaker(read_schema(Extras(headers=True, delivery=True)), explode=True).batch(reply(messages))
+    batch = pa.ipc.open_stream(stream(batch)).read_next_batch()
+    taker = Taker()
+    _push(batch, Write.parse({"lmq.servers": "n:1"}), taker)  # type: ignore[arg-type]
+    pushed = [row for message in messages for row in wanted(message)]
+    assert sorted(taker.stored, key=repr) == sorted(pushed, key=repr)
+    # The cluster tells rows apart that are stored otherwise.
+    assert len(set(taker.digests)) == len(set(map(repr, pushed)))
+
+
+def stream(batch: pa.RecordBatch) -> Any:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
