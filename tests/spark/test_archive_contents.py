@@ -383,12 +383,20 @@ def test_a_rate_holds_over_all_queues(
         assert last - first >= 950_000
 
 
-def test_a_cluster_that_refuses_a_row_is_no_bad_row(
+def test_a_replay_that_failed_half_way_stores_what_is_missing(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
-    rows_at(spark, tmp_path / "table", [NOON], "\x7f")
+    rows_at(spark, tmp_path / "bad", [NOON], "\x7f")
     with pytest.raises(PipelineError, match="row 1: a queue name with control characters"):
-        replay(spark, replayed(servers, tmp_path / "table"))
-    client.update_props(queue, {"max_item_size": 1})
-    with pytest.raises(PySparkException, match="larger than the queue"):
-        replay(spark, replayed(servers, tmp_path / "table", queue=queue))
+        replay(spark, replayed(servers, tmp_path / "bad"))
+    rows_at(spark, tmp_path / "table", [NOON + DAY * n for n in range(3)], queue)
+    client.update_props(queue, {"max_items": 2})
+    # Requests of one row.
+    half = replayed(servers, tmp_path / "table", name=queue, rate=10.0)
+    with pytest.raises(PySparkException, match="is full"):
+        replay(spark, half)
+    with pytest.raises(PipelineError, match="begun with other arguments"):
+        replay(spark, replace(half, where="offset > 0"))
+    client.update_props(queue, {"max_items": 10})
+    assert replay(spark, replace(half, rate=None, ordered=False)) == Replayed(3, 1, 0)
+    assert pulled(client, queue) == [b"m0", b"m1", b"m2"]
