@@ -206,9 +206,9 @@ def migrate(
     """Move the messages of a QUEUE, or of all that --match, to another cluster.
 
     A message is removed from the one only when it is stored at the other. If the command is killed, run it again: nothing is
-    lost and nothing doubled. After 30 days it refuses, see --accept-doubles. Content types, headers, priorities, groups and
-    labels stay; a compound message becomes one MessagePack list. Nothing of the first cluster's credentials is shown to the
-    other one unless told so.
+    lost and nothing doubled. After 30 days it refuses, see --accept-doubles. Content types, headers, priorities, groups,
+    labels and times to live, which begin again, stay; a compound message becomes one MessagePack list. Nothing of the first
+    cluster's credentials is shown to the other one unless told so.
 
     \b
     Example:

@@ -284,10 +284,14 @@ def test_a_migration_that_is_run_again_moves_each_message_once(
     with Client(target[0].rpc) as other:
         assert pulled(other, f"moved-{queue}") == [*numbered(500), b"last"]
 
-    client.push(queue, {"not": "bytes"}, priority=7, group="tenant", label="order-1")
+    client.push(queue, {"not": "bytes"}, priority=7, group="tenant", label="order-1", ttl=3600.0)
     client.push_many(queue, [b"a,b"], keys=["typed"], content_types=["text/csv"])
     migrate(spark, settings, watch)
     with Client(target[0].rpc) as other:
+        details = other.peek(f"moved-{queue}", 10, details=True).details
+        assert details is not None
+        ends = zip(details.expires_us, details.pushed_us, strict=True)
+        assert sorted(0 if end_us is None else end_us - pushed_us for end_us, pushed_us in ends) == [0, 3_600_000_000]
         found = other.pull_many(f"moved-{queue}", 10)
         assert [(one.content, one.content_type) for one in found] == [
             (b"a,b", "text/csv"),

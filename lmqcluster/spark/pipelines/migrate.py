@@ -5,8 +5,9 @@ is taken up when the query is restarted, as the same epoch of the same applicati
 remembers it, see `REMEMBERED_S`. A restart that comes later is refused, unless `MigrateSettings.accept_doubles` says that the
 micro-batch in question may come twice.
 
-Names of queues, bodies, content types, headers, priorities, groups, labels and their order by queue stay; a compound message
-arrives as the list of its contents. Messages that others hold under lease are moved when they come back to their queue.
+Names of queues and all that a push can set, and their order by queue, stay, see `pushed`. A time to live begins again. A
+compound message arrives as the list of its contents. Messages that others hold under lease are moved when they come back to
+their queue.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from .access import Access
 from .checkpoint import interrupted, query_id
 from .failures import BAD_DATA, PipelineError
+from .pushed import pushed
 from .source import Source
 from .stream import paced, run_stream
 
@@ -89,10 +91,7 @@ class _Writes:
 
 def _write(batch: DataFrame, settings: MigrateSettings, epoch: int) -> None:
     queue = F.concat(F.lit(settings.queue_prefix), F.col("queue"))
-    priority = F.when(F.col("priority") != 0, F.col("priority")).alias("priority")
-    messages = batch.select(
-        queue.alias("queue"), "value", "content_type", "headers", priority, "group", "label", "offset"
-    )
+    messages = batch.select(*pushed(queue), "offset")
     # One task for each queue keeps its order.
     in_order = messages.repartition(_TASKS, "queue").sortWithinPartitions("queue", "offset")
     writer = in_order.write.format("lmq").mode("append").options(**settings.target.options())

@@ -13,10 +13,10 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
 
-from ..schema import WRITABLE_COLUMNS
 from ..texts import text_bytes
 from .archive import PERIODS, SCHEMA, period_of
 from .failures import BAD_DATA, USAGE, PipelineError, condition, unreadable
+from .pushed import PUSHED, pushed
 from .replay_settings import ReplaySettings
 from .storage import Storage
 
@@ -29,7 +29,6 @@ PLACE: Final = ("_file", "_block", "_number")
 _UNREADABLE: Final = "_unreadable"
 _LINE: Final = "line"
 _JSON: Final = "json"
-_ARCHIVED: Final = tuple(name for name in SCHEMA.fieldNames() if name in WRITABLE_COLUMNS)
 _OTHERS: Final = ("value", "queue")
 
 
@@ -47,7 +46,7 @@ def found_rows(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
 
 def pushed_columns(settings: ReplaySettings) -> tuple[str, ...]:
     """Return the columns that a push sets."""
-    return _ARCHIVED if settings.form == "archive" else _OTHERS
+    return PUSHED if settings.form == "archive" else _OTHERS
 
 
 def refusal() -> Column:
@@ -139,8 +138,7 @@ def _archive(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     order = F.struct("timestamp", "offset", part) if settings.order_by is None else F.col(_quoted(settings.order_by))
     place = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
     return rows.select(
-        queue.alias("queue"),
-        *(name for name in _ARCHIVED if name != "queue"),
+        *pushed(queue),
         F.lit(None).cast("string").alias(_UNREADABLE),
         order.alias("_order"),
         F.xxhash64(F.struct("queue", "offset", part)).alias("_identity"),
