@@ -1,0 +1,188 @@
+"""Kill drivers, executors, Python workers and nodes while rows go from a queue to a table, or from files to a queue.
+
+`python -m tests.spark.kills read --rows 1000000` and `... write ...`; each prints how many of what it killed, and fails if a row
+is missing or there twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow.parquet  # type: ignore[import-untyped]
+
+from lmqcluster import Client
+from tests.integration.cluster import Cluster, clean_environment, reaper
+
+from .queues import numbered, pulled, push, ready
+
+__all__ = ["Drill", "main"]
+
+FILES = 20
+BATCH = 20_000
+DEADLINE_S = 1800.0
+KINDS = ("driver", "executor", "worker", "node")
+
+DRIVER = """
+import sys
+from pyspark.sql import SparkSession
+from lmqcluster.spark import register, start_query
+
+way, servers, queue, folder, master, batch = sys.argv[1:]
+builder = SparkSession.Builder().master(master).config("spark.ui.enabled", "false").config("spark.local.dir", folder + "/local")
+builder = builder.config("spark.driver.memory", "1g").config("spark.executor.memory", "1g").config("spark.speculation", "true")
+builder = builder.config("spark.task.maxFailures", "50").config("spark.deploy.maxExecutorRetries", "-1")
+spark = builder.getOrCreate()
+register(spark)
+if way == "read":
+    rows = spark.readStream.format("lmq").option("lmq.servers", servers).option("subscribe", queue)
+    rows = rows.option("lmq.subscription", queue).option("maxOffsetsPerTrigger", batch).option("minPartitions", "4").load()
+    sink = rows.select("value").writeStream.format("parquet").option("path", folder + "/table")
+else:
+    rows = spark.readStream.option("maxFilesPerTrigger", "1").text(folder + "/files").repartition(4)
+    sink = rows.writeStream.format("lmq").option("lmq.servers", servers).option("queue", queue)
+sink = sink.option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True)
+start_query(sink).awaitTermination()
+"""
+
+
+class Drill:
+    """One way of rows over kills.
+
+    Attributes:
+        killed: how many of each kind.
+    """
+
+    def __init__(self, way: str, rows: int, folder: Path, rng: random.Random, *, every_s: float, master: str) -> None:
+        self._way, self._rows, self._folder, self._rng = way, rows, folder, rng
+        self._every_s, self._master = every_s, master
+        self.killed: Counter[str] = Counter()
+
+    def run(self, kills: int) -> None:
+        """Move the rows while `kills` processes die, one after the other.
+
+        Raises:
+            AssertionError: a row is missing, or there twice.
+        """
+        with Cluster(3) as cluster, Client(",".join(cluster.rpc_addresses)) as client:
+            self._prepare(client)
+            driver, ends_s = self._start(cluster), time.monotonic() + DEADLINE_S
+            while True:
+                try:
+                    status = driver.wait(self._every_s * self._rng.uniform(0.5, 1.5))
+                except subprocess.TimeoutExpired:
+                    assert time.monotonic() < ends_s, "the rows have not arrived in time"
+                    if sum(self.killed.values()) < kills and self._kill(cluster, driver):
+                        driver = self._start(cluster)
+                    continue
+                reaper.tell("-", driver.pid)
+                assert status == 0, (self._folder / "driver.log").read_text()[-4000:]
+                break
+            found = sorted(self._arrived(client, cluster[0].http))
+        expected = numbered(self._rows)
+        assert found == expected, f"{len(found)} rows, {len(set(found))} different ones, of {len(expected)}"
+
+    def _prepare(self, client: Client) -> None:
+        rows = numbered(self._rows)
+        if self._way == "read":
+            for start in range(0, len(rows), 10_000):
+                push(client, "q", rows[start : start + 10_000])
+            return
+        (self._folder / "files").mkdir()
+        for number in range(FILES):
+            (self._folder / "files" / f"{number:02}.txt").write_bytes(b"\n".join(rows[number::FILES]))
+
+    def _start(self, cluster: Cluster) -> subprocess.Popen[bytes]:
+        arguments = [self._way, ",".join(cluster.rpc_addresses), "q", str(self._folder), self._master, str(BATCH)]
+        with (self._folder / "driver.log").open("ab") as log:
+            driver = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-c", DRIVER, *arguments],
+                env=clean_environment(
+                    {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": ""}
+                ),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        reaper.tell("+", driver.pid)
+        return driver
+
+    def _kill(self, cluster: Cluster, driver: subprocess.Popen[bytes]) -> bool:
+        """Kill something of the next kind; returns whether it is the driver."""
+        kind = KINDS[sum(self.killed.values()) % len(KINDS)]
+        if kind == "node":
+            cluster[self._rng.randrange(3)].restart()
+        elif kind == "driver":
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+            reaper.tell("-", driver.pid)
+        else:
+            is_one = _is_executor if kind == "executor" else _is_worker
+            found = [pid for pid, command in _processes_of(driver.pid) if is_one(command)]
+            if not found:
+                # There are none between two drivers; the next turn finds some.
+                return False
+            os.kill(self._rng.choice(found), signal.SIGKILL)
+        self.killed[kind] += 1
+        print(f"killed: {kind}", flush=True)
+        return kind == "driver"
+
+    def _arrived(self, client: Client, http: str) -> Iterator[bytes]:
+        if self._way == "read":
+            assert not ready(http, "q")
+            yield from pyarrow.parquet.read_table(self._folder / "table").column("value").to_pylist()
+            return
+        yield from pulled(client, "q")
+
+
+def _is_executor(command: str) -> bool:
+    return "CoarseGrainedExecutorBackend" in command
+
+
+def _is_worker(command: str) -> bool:
+    return "pyspark.daemon" in command or "pyspark/daemon" in command
+
+
+def _processes_of(session: int) -> Iterator[tuple[int, str]]:
+    """Process id and command line of the processes of a session."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if os.getsid(int(entry.name)) == session:
+                yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (ProcessLookupError, FileNotFoundError):
+            # It has ended since the listing.
+            continue
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the drill; returns the exit status."""
+    options = argparse.ArgumentParser(prog="python -m tests.spark.kills", description=__doc__)
+    options.add_argument("way", choices=["read", "write"])
+    options.add_argument("--rows", type=int, default=1_000_000)
+    options.add_argument("--kills", type=int, default=16, help="in turn of drivers, executors, workers and nodes")
+    options.add_argument("--every", type=float, default=8.0, metavar="SECONDS", help="between two kills, on average")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--master", default="local-cluster[2,1,1024]")
+    chosen = options.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="lmq-kills-") as name:
+        rng = random.Random(chosen.seed)
+        drill = Drill(chosen.way, chosen.rows, Path(name), rng, every_s=chosen.every, master=chosen.master)
+        began = time.monotonic()
+        drill.run(chosen.kills)
+    print(f"{chosen.rows} rows, each once, after {time.monotonic() - began:.0f} s; killed {dict(drill.killed)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
