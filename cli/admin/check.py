@@ -64,7 +64,7 @@ def _thresholds(
 @_thresholds("memory", "N % or more of memory_bytes_max is used", warning=80, critical=95)
 @_thresholds("disk", "N % or more of the disk is used", warning=85, critical=95)
 @_thresholds("disk-limit", "N % or more of disk_bytes_max is used", warning=80, critical=95)
-@_thresholds("quota", "N % or more of a quota of a token is used", warning=80, critical=95)
+@_thresholds("quota", "N % or more of a quota of a principal is used", warning=80, critical=95)
 @target_options
 def check_cluster(target: Target, **limits: float | None) -> int:
     """Check the cluster as this node sees it, and the node's own memory and disk.

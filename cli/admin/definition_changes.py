@@ -157,9 +157,12 @@ def _tokens(
     missing = [one for one in then if one.name not in known]
     for one in then:
         found = known.get(one.name)
-        if found is not None and (found["role"], found["queues"]) != (one.role, one.queues):
+        if found is None:
+            continue
+        wanted = (one.role, one.queues, one.principal or found["principal"])
+        if (found["role"], found["queues"], found["principal"]) != wanted:
             remarks.append(
-                f"token {one.name} has another role or other queues, and stays as it is: its secret would change"
+                f"token {one.name} has another role, principal or other queues, and stays as it is: its secret would change"
             )
     expired = [one for one in missing if one.expires_at is not None and one.expires_at <= time.time()]
     missing = [one for one in missing if one not in expired]
@@ -183,6 +186,8 @@ def _make_token(api: Api, *, wanted: TokenDefinition, secrets: Secrets, is_first
     secrets.prepare()
     lifetime_s = None if wanted.expires_at is None else max(1.0, wanted.expires_at - time.time())
     request = {"name": wanted.name, "role": wanted.role, "queues": wanted.queues, "lifetime": lifetime_s}
+    if wanted.principal is not None:
+        request["principal"] = wanted.principal
     secret = api.post("/v1/tokens", request)["token"]
     secrets.add(wanted.name, secret)
     if is_first and (wanted.role, wanted.queues) == ("admin", ".*"):

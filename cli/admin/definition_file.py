@@ -22,7 +22,7 @@ VERSION: Final = 1
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIELDS: Final = {"format", "version", "default_properties", "queues", "tokens"}
 _QUEUE_FIELDS: Final = {"name", "properties", "suspended", "bindings"}
-_TOKEN_FIELDS: Final = {"name", "role", "queues", "expires_at"}
+_TOKEN_FIELDS: Final = {"name", "role", "queues", "expires_at", "principal"}
 _ROLES: Final = ("read", "write", "admin")
 
 
@@ -52,12 +52,14 @@ class TokenDefinition:
 
     Attributes:
         expires_at: Unix time in seconds, None for never.
+        principal: owner of what its clients leave at the cluster, None for one of its own.
     """
 
     name: str
     role: str
     queues: str
     expires_at: float | None
+    principal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,13 @@ class Definitions:
             "default_properties": self.default_properties,
             "queues": [one.as_json() for one in self.queues],
             "tokens": [
-                {"name": one.name, "role": one.role, "queues": one.queues, "expires_at": one.expires_at}
+                {
+                    "name": one.name,
+                    "role": one.role,
+                    "queues": one.queues,
+                    "expires_at": one.expires_at,
+                    "principal": one.principal,
+                }
                 for one in self.tokens
             ],
         }
@@ -193,11 +201,13 @@ def _bindings(name: str, targets: Any) -> list[Any] | None:
 def _token(value: Any) -> TokenDefinition:
     _check_fields("a token", value, _TOKEN_FIELDS)
     name, role, queues = value.get("name"), value.get("role"), value.get("queues", ".*")
-    expires_at = value.get("expires_at")
+    expires_at, principal = value.get("expires_at"), value.get("principal")
     if not isinstance(name, str) or not name or not isinstance(queues, str):
         raise ValueError("a token has a name and queues, which are texts")
+    if not isinstance(principal, (str, type(None))):
+        raise ValueError(f"token {name[:80]!r}: principal must be a text, or null")
     if role not in _ROLES:
         raise ValueError(f"token {name[:80]!r}: role must be one of {', '.join(_ROLES)}")
     if expires_at is not None and (isinstance(expires_at, bool) or not isinstance(expires_at, (int, float))):
         raise ValueError(f"token {name[:80]!r}: expires_at must be a Unix time, or null")
-    return TokenDefinition(name, role, queues, expires_at)
+    return TokenDefinition(name, role, queues, expires_at, principal)

@@ -66,7 +66,7 @@ def _exported(api: Api) -> Definitions:
         if own or bindings or row["suspended"]:
             queues.append(QueueDefinition(row["name"], own, row["suspended"], bindings))
     tokens = [
-        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"])
+        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"], one["principal"])
         for one in api.get("/v1/tokens")["tokens"]
         if not one["expired"]
     ]

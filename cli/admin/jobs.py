@@ -68,7 +68,7 @@ def _row(one: dict[str, Any]) -> list[object]:
 
 @job.command("rm")
 @click.argument("name", metavar="JOB", shell_complete=completes(_names))
-@click.option("--owner", metavar="TOKEN", help="The token that the job belongs to.  [default: your own]")
+@click.option("--owner", metavar="PRINCIPAL", help="The principal that the job belongs to.  [default: your own]")
 @destructive_options
 @target_options
 def job_rm(target: Target, name: str, owner: str | None, yes: bool, dry_run: bool) -> None:

@@ -22,6 +22,7 @@ _COLUMNS: Final = [
     Column("Token", "token"),
     Column("Role", "role"),
     Column("Queues", "queues"),
+    Column("Principal", "principal", rank=1),
     Column("Created", "created"),
     Column("Expires", "expires"),
 ]
@@ -57,19 +58,31 @@ def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str |
     help="Regular expression that is searched for in queue names.",
 )
 @click.option("--expires-in", "lifetime_s", callback=_lifetime, metavar="TIME", help="Such as 90d, 12h or 30m.")
+@click.option(
+    "--principal",
+    metavar="NAME",
+    help="Owner of what its clients leave at the cluster, which several tokens can share.  [default: one of its own]",
+)
 @target_options
-def token_create(target: Target, name: str, role: str, queues: str, lifetime_s: int | None) -> None:
+def token_create(
+    target: Target, name: str, role: str, queues: str, lifetime_s: int | None, principal: str | None
+) -> None:
     """Make a token and print its secret, which is shown only this once.
 
     read looks at queues and messages; write also pushes, pulls, settles and sets properties of queues; admin also deletes,
     purges, moves and suspends queues and, if it is for all queues, manages default properties, members and tokens. The first
     token of a cluster must be an admin for all queues: from then on everybody needs a token, on the machine of a node too.
 
+    Subscriptions, jobs and sessions belong to the token's principal. They stay when the token ends, and the next token with
+    that principal takes them up. Without --principal it is a new one, of the token's name.
+
     \b
-    Example:
+    Examples:
       lmq-admin token create shop --role write --queues '^orders' --expires-in 90d
+      lmq-admin token create etl-2 --principal etl --role write
     """
-    made = target.api.post("/v1/tokens", {"name": name, "role": role, "queues": queues, "lifetime": lifetime_s})
+    wanted = {"name": name, "role": role, "queues": queues, "lifetime": lifetime_s, "principal": principal}
+    made = target.api.post("/v1/tokens", wanted)
     if target.as_json:
         print_json(made)
         return
@@ -89,7 +102,7 @@ def token_list(target: Target) -> Report:
     """
     found = target.api.get("/v1/tokens")
     rows = [
-        [one["name"], one["role"], one["queues"], _shown(one["created_at"]), _shown_expiry(one)]
+        [one["name"], one["role"], one["queues"], one["principal"], _shown(one["created_at"]), _shown_expiry(one)]
         for one in found["tokens"]
     ]
     return Report(found, _COLUMNS, rows, empty="No tokens: nodes serve clients on their own machine only.")
@@ -101,6 +114,8 @@ def token_list(target: Target) -> Report:
 @target_options
 def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """Delete a token. Clients that use it are refused from now on, and their connections end.
+
+    What they have left at the cluster belongs to the token's principal, and stays.
 
     \b
     Example:

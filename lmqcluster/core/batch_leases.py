@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from .commands import Delivered, RefusedError
+from .commands import Delivered, RefusedError, shown
 from .named_queues import NamedQueues, take_in_order
 from .patterns import PatternView
 from .queue import PASSES_MAX, Queue
@@ -33,7 +33,6 @@ __all__ = ["BatchLease", "BatchLeases", "BatchState", "Reserved", "Subscription"
 STEP_MAX = 10_000
 """Most messages that one command adds to a batch or puts back."""
 _SETTLE_STEP = _RENEW_STEP = 100_000
-_RELEASE_STEP = 1_000
 _ROW_RUNS = 1_000
 _INT_MAX = 1 << 62
 _BLOCK = 100
@@ -122,7 +121,7 @@ class Subscription:
     """The batch leases of one consumer.
 
     Attributes:
-        owner: to whose quota it counts.
+        owner: whose it is, and to whose quota it counts; empty if it is nobody's.
         session: the one that may use it; 0 if it was never claimed.
         settled: the highest epoch that was settled.
         batches: by epoch, in growing order.
@@ -137,6 +136,10 @@ class Subscription:
         self.settled = 0
         self.used_us = 0
         self.batches: dict[int, BatchLease] = {}
+
+    def is_open_to(self, owner: bytes) -> bool:
+        """Return whether an owner may use it. The empty one, of clients that need no token, may use everybody's."""
+        return not owner or self.owner in (owner, b"")
 
 
 class BatchLeases:
@@ -158,8 +161,6 @@ class BatchLeases:
         self._named = NamedQueues(state)
         self.subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
         self.last_session = 0
-        # Names of each owner's subscriptions, in the order in which they came.
-        self._names: dict[bytes, dict[bytes, None]] = {}
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -167,12 +168,13 @@ class BatchLeases:
         """Begin a new session, which ends the one before; makes the subscription if need be.
 
         Raises:
-            RefusedError: ``quota_exceeded``.
+            RefusedError: ``forbidden``, ``quota_exceeded``.
         """
-        subscription = self.subscriptions.get(_checked_name(name)) or self._create(name, checked_owner(owner))
+        _checked_name(name)
+        subscription = self._owned(name, owner) or self._create(name, owner)
         self.last_session += 1
         subscription.session = self.last_session
-        self._touch(name, subscription)
+        self._touch(name, subscription, owner)
         return subscription.session
 
     def reserve(
@@ -190,7 +192,7 @@ class BatchLeases:
 
         Raises:
             ValueError: an argument is out of range, or there are too many subscriptions or batches.
-            RefusedError: ``fenced``, ``quota_exceeded``.
+            RefusedError: ``fenced``, ``forbidden``, ``quota_exceeded``.
         """
         # Before anything is changed: a bad pattern must leave no trace.
         view = self._state.patterns.view(source) if is_pattern else None
@@ -270,7 +272,9 @@ class BatchLeases:
         subscription.batches[epoch] = batch
         return Reserved(BatchState.LIVE, batch.count, batch.sealed, batch.deadline_us)
 
-    def renew(self, name: bytes, lease_us: int, session: int = 0, from_epoch: int = 0) -> tuple[int, int]:
+    def renew(
+        self, name: bytes, lease_us: int, session: int = 0, from_epoch: int = 0, owner: bytes = b""
+    ) -> tuple[int, int]:
         """Let the live batches from an epoch on end `lease_us` from now.
 
         Returns:
@@ -278,13 +282,13 @@ class BatchLeases:
 
         Raises:
             ValueError: the lease is not a positive integer.
-            RefusedError: ``fenced``.
+            RefusedError: ``fenced``, ``forbidden``.
         """
         _checked(lease_us)
-        subscription = self._found(name, session)
+        subscription = self._found(name, session, owner)
         if subscription is None:
             return 0, 0
-        self._touch(name, subscription)
+        self._touch(name, subscription, owner)
         now_us = self._state.now_us
         renewed = messages = 0
         for epoch, batch in subscription.batches.items():
@@ -312,7 +316,7 @@ class BatchLeases:
 
         Raises:
             ValueError: the epoch is not a positive integer, or there are too many subscriptions.
-            RefusedError: ``fenced``, ``quota_exceeded``.
+            RefusedError: ``fenced``, ``forbidden``, ``quota_exceeded``.
         """
         _checked(epoch)
         subscription = self._use(name, session, owner)
@@ -329,30 +333,33 @@ class BatchLeases:
                 expired.append(one)
         return expired, False
 
-    def abandon(self, name: bytes, session: int = 0) -> bool:
+    def abandon(self, name: bytes, session: int = 0, owner: bytes = b"") -> bool:
         """Put the messages of all batches back, uncharged; returns whether the command has to be repeated for the rest.
 
         A subscription that has settled nothing is deleted then: nothing of it is left to remember.
 
         Raises:
-            RefusedError: ``fenced``.
+            RefusedError: ``fenced``, ``forbidden``.
         """
-        subscription = self._found(name, session)
+        subscription = self._found(name, session, owner)
         if subscription is None:
             return False
-        self._touch(name, subscription)
+        self._touch(name, subscription, owner)
         self._put_back(subscription, STEP_MAX)
         if self._state.version >= 2 and not subscription.batches and not subscription.settled:
             self._delete(name)
         return bool(subscription.batches)
 
-    def delete(self, name: bytes) -> bool | None:
-        """Put the messages of all batches back and forget the subscription, whoever has claimed it.
+    def delete(self, name: bytes, owner: bytes = b"") -> bool | None:
+        """Put the messages of all batches back and forget the subscription, whichever session has claimed it.
 
         Returns:
             Whether the command has to be repeated for the rest; None if there is no such subscription.
+
+        Raises:
+            RefusedError: ``forbidden``.
         """
-        subscription = self.subscriptions.get(_checked_name(name))
+        subscription = self._owned(_checked_name(name), owner)
         if subscription is None:
             return None
         # Who held it shall not take more meanwhile.
@@ -388,23 +395,39 @@ class BatchLeases:
         _checked_name(name)
         if self._state.version < 2:
             self.expire(self._state.now_us, None)
-        subscription = self._found(name, session) or self._create(name, checked_owner(owner))
-        self._touch(name, subscription)
+        subscription = self._found(name, session, owner) or self._create(name, owner)
+        self._touch(name, subscription, owner)
         return subscription
 
-    def _found(self, name: bytes, session: int) -> Subscription | None:
-        """The subscription, if it may be used in this session (0: none).
+    def _owned(self, name: bytes, owner: bytes) -> Subscription | None:
+        """Return the subscription, which an owner may use if it is its own or nobody's.
 
         Raises:
-            RefusedError: ``fenced``.
+            RefusedError: ``forbidden``.
         """
         subscription = self.subscriptions.get(name)
+        if subscription is not None and not subscription.is_open_to(checked_owner(owner)):
+            raise RefusedError(
+                "forbidden",
+                f"subscription {shown(name)} belongs to principal {shown(subscription.owner)}, not to {shown(owner)}; nothing "
+                "was done; use a token of that principal",
+            )
+        return subscription
+
+    def _found(self, name: bytes, session: int, owner: bytes) -> Subscription | None:
+        """Return the subscription, if an owner may use it in this session (0: none).
+
+        Raises:
+            RefusedError: ``fenced``, ``forbidden``.
+        """
+        subscription = self._owned(name, owner)
         if not self.may_use(name, session):
             raise RefusedError("fenced", f"subscription {name!r} {_taken_over(subscription)}; nothing was done")
         return subscription
 
     def _create(self, name: bytes, owner: bytes) -> Subscription:
         state = self._state
+        checked_owner(owner)
         if state.version >= 2:
             state.quotas.check(Kind.SUBSCRIPTIONS, owner)
         elif len(self.subscriptions) >= self.SUBSCRIPTIONS_MAX:
@@ -413,27 +436,11 @@ class BatchLeases:
 
     def _add(self, name: bytes, owner: bytes) -> Subscription:
         subscription = self.subscriptions[name] = Subscription(owner)
-        self._names.setdefault(owner, {})[name] = None
         self._state.quotas.take(Kind.SUBSCRIPTIONS, owner)
         return subscription
 
     def _delete(self, name: bytes) -> None:
-        owner = self.subscriptions.pop(name).owner
-        del self._names[owner][name]
-        if not self._names[owner]:
-            del self._names[owner]
-        self._state.quotas.give(Kind.SUBSCRIPTIONS, owner)
-
-    def release(self, owner: bytes, limit: int) -> int:
-        """Give up subscriptions of an owner in up to `limit` steps, each of a thousand messages at most; returns how many."""
-        done = 0
-        while done < limit and (name := next(iter(self._names.get(owner, ())), None)) is not None:
-            subscription = self.subscriptions[name]
-            self._put_back(subscription, _RELEASE_STEP)
-            if not subscription.batches:
-                self._delete(name)
-            done += 1
-        return done
+        self._state.quotas.give(Kind.SUBSCRIPTIONS, self.subscriptions.pop(name).owner)
 
     def due_us(self) -> int | None:
         """Log time from which the next subscription need not be remembered, None without subscriptions."""
@@ -452,7 +459,12 @@ class BatchLeases:
             expired += 1
         return expired
 
-    def _touch(self, name: bytes, subscription: Subscription) -> None:
+    def _touch(self, name: bytes, subscription: Subscription, owner: bytes) -> None:
+        """Note a use. What belongs to nobody belongs to the first owner that uses it, see `OwnedTable`."""
+        if owner and not subscription.owner:
+            self._state.quotas.give(Kind.SUBSCRIPTIONS, b"")
+            self._state.quotas.take(Kind.SUBSCRIPTIONS, owner)
+            subscription.owner = owner
         subscription.used_us = self._state.now_us
         self.subscriptions.move_to_end(name)
         self._state.expiry.at(subscription.used_us + self.REMEMBER_US)

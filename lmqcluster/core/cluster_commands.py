@@ -114,8 +114,9 @@ class ClusterCommands:
         lifetime_us: int,
         without_admin: bool,
         created_us: int | None = None,
+        principal: bytes = b"",
     ) -> TokenResult:
-        """Make a token, or replace the one of this name."""
+        """Make a token. An empty `principal` is one of its own, which has the token's name."""
         state = self._state
         if type(lifetime_us) is not int or lifetime_us < 0:
             raise ValueError("a lifetime must be an integer, 0 or more")
@@ -123,20 +124,12 @@ class ClusterCommands:
             raise ValueError("a time of day must be an integer")
         created_us = state.now_us if created_us is None else created_us
         expires_us = created_us + lifetime_us if lifetime_us else 0
-        token = Token(name, digest, Role(role), pattern, created_us, expires_us)
-        result = state.tokens.set(token, without_admin=without_admin)
-        if result == TokenResult.DONE and state.version >= 2:
-            state.releases.cancel(name)
-            if expires_us:
-                state.expiry.at(expires_us)
-        return result
+        token = Token(name, digest, Role(role), pattern, created_us, expires_us, principal or name)
+        return state.tokens.set(token, without_admin=without_admin, joins=bool(principal))
 
     def delete_token(self, name: bytes, without_admin: bool) -> TokenResult:
-        """Delete a token."""
-        result = self._state.tokens.delete(name, without_admin=without_admin)
-        if result == TokenResult.DONE and self._state.version >= 2:
-            self._state.releases.begin(name)
-        return result
+        """Delete a token. What its clients have left belongs to its principal, and stays."""
+        return self._state.tokens.delete(name, without_admin=without_admin)
 
 
 def _check_salt(salt: bytes) -> None:

@@ -518,9 +518,9 @@ def claim(name: bytes, owner: bytes) -> Command:
     return [Op.CLAIM, name, owner]
 
 
-def renew(name: bytes, lease_us: int, session: int, from_epoch: int) -> Command:
+def renew(name: bytes, lease_us: int, session: int, from_epoch: int, owner: bytes) -> Command:
     """Let batches from an epoch on live on."""
-    return [Op.RENEW, name, lease_us, session, from_epoch]
+    return [Op.RENEW, name, lease_us, session, from_epoch, owner]
 
 
 def settle_batches(name: bytes, epoch: int, *used: bytes | int) -> Command:
@@ -533,9 +533,9 @@ def abandon_batches(name: bytes, *used: bytes | int) -> Command:
     return [Op.ABANDON_BATCHES, name, *used]
 
 
-def delete_subscription(name: bytes) -> Command:
-    """Forget a subscription."""
-    return [Op.DELETE_SUBSCRIPTION, name]
+def delete_subscription(name: bytes, owner: bytes) -> Command:
+    """Forget a subscription; an empty owner forgets everybody's."""
+    return [Op.DELETE_SUBSCRIPTION, name, owner]
 
 
 # --- cluster ----------------------------------------------------------------------------------------------------------
@@ -577,10 +577,17 @@ def report_digest(token: bytes, member: bytes, own: bytes) -> Command:
 
 
 def set_token(
-    name: bytes, secret: bytes, role: int, pattern: bytes, lifetime_us: int, without_admin: bool, *time_of_day_us: int
+    name: bytes,
+    secret: bytes,
+    role: int,
+    pattern: bytes,
+    times_us: tuple[int, int],
+    without_admin: bool,
+    principal: bytes,
 ) -> Command:
-    """Add a token; the time of day from machine version 2 on."""
-    return [Op.SET_TOKEN, name, secret, role, pattern, lifetime_us, without_admin, *time_of_day_us]
+    """Add a token, with its lifetime and the time of day; an empty principal is one of its own."""
+    lifetime_us, now_us = times_us
+    return [Op.SET_TOKEN, name, secret, role, pattern, lifetime_us, without_admin, now_us, principal]
 
 
 def delete_token(name: bytes, without_admin: bool) -> Command:

@@ -63,16 +63,17 @@ class Op(IntEnum):
     RESERVE = (
         17  # subscription, epoch, queue or pattern, whether pattern, count, lease us, v2: session, owner -> Reserved
     )
-    RENEW = 18  # subscription, lease us, v2: session, first epoch -> (how many batches live, epoch to go on with or 0)
+    RENEW = 18  # subscription, lease us, v2: session, first epoch, owner -> (how many live, epoch to go on with or 0)
     SETTLE_BATCHES = 19  # subscription, epoch, v2: session, owner -> ([expired epoch], whether to repeat)
-    ABANDON_BATCHES = 20  # subscription, v2: session -> whether to repeat
+    ABANDON_BATCHES = 20  # subscription, v2: session, owner -> whether to repeat
     FORGET_KEYS = 21  # [scope], v2: owner -> how many keys they held
     PURGE = (
         22  # queue, limit (0: the whole line) -> how many messages were removed, or None if the queue does not exist
     )
     MOVE = 23  # queue, destination, limit -> how many messages were moved, or None if the queue does not exist
     SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
-    # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin, v2: time of day us -> TokenResult
+    # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin, v2: time of day us, principal or
+    # empty for one of its own -> TokenResult
     SET_TOKEN = 25
     DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
     # v2: queue, [[content, content type or None, headers, v3: traits]], job, stream, first position, note, whether done, owner
@@ -82,7 +83,9 @@ class Op(IntEnum):
     BEGIN_EPOCH = 44  # v3: job, epoch, run, seed, owner -> 0 begun, 1 to be repeated, 2 finished before
     FINISH_EPOCH = 45  # v3: job, epoch, run, rows, sum of their digests, owner -> True
     CLAIM = 29  # v2: subscription, owner -> session
-    DELETE_SUBSCRIPTION = 30  # v2: subscription -> whether to repeat, or None if it is not known
+    DELETE_SUBSCRIPTION = (
+        30  # v2: subscription, owner or empty for any -> whether to repeat, or None if it is not known
+    )
     PULL_FIRST = 40  # v2: [queue], count -> as PULL, from the one of these queues whose message has been due longest
     PUSH_EACH = 41  # v2: [queue], item as in PUSH_ITEMS -> [(queue, flag)] of those queues that exist
     # v2: subscription, epoch, [queue], whether they are all, count, lease us, session, owner -> Reserved

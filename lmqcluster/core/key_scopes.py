@@ -82,14 +82,6 @@ class KeyScopes:
             self._discard(owner, name)
         return before - self._count
 
-    def release(self, owner: bytes, limit: int) -> int:
-        """Let go of up to `limit` of the owner's scopes; returns how many."""
-        released = 0
-        while released < limit and (name := self._scopes.first_of(owner)) is not None:
-            self._discard(owner, name)
-            released += 1
-        return released
-
     def _pop(self, owner: bytes, name: bytes) -> _Scope | None:
         scope = self._scopes.pop(owner, name)
         if scope is not None:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from .commands import RefusedError
+from .commands import RefusedError, shown
 from .epochs import Epochs, Finished
-from .owned import OwnedTable
+from .owned import OwnedTable, is_random
 from .quotas import Kind, Quotas
 from .row_digests import DIGEST_BYTES, RowDigests, split
 
@@ -165,12 +165,13 @@ class Marks:
 
         Raises:
             RefusedError: ``epoch_conflict`` if another run has taken over, the epoch is older than what is remembered, or the job
-                writes without epochs; ``quota_exceeded``.
+                writes without epochs; ``forbidden`` if the job is another owner's; ``quota_exceeded``.
         """
         epochs = self.epochs(owner, name)
         if epochs is None:
             if self._jobs.find(owner, name) is not None:
                 raise RefusedError("epoch_conflict", f"job {name!r} writes without epochs")
+            self._check_owner(owner, name)
             self._quotas.check(Kind.MARKS, owner)
         elif epochs.is_finished(epoch):
             self._use(owner, name, now_us)
@@ -189,6 +190,19 @@ class Marks:
         self._clear_streams(owner, job)
         job.epochs.begin(epoch, run, seed, notes)
         return True
+
+    def _check_owner(self, owner: bytes, name: bytes) -> None:
+        """Refuse a new job that another owner has under a random name: a repetition would store its rows again.
+
+        Names that can be guessed are each owner's, so that nobody takes those of others.
+        """
+        other = self._jobs.owner_of(name) if is_random(name) else None
+        if other is not None:
+            raise RefusedError(
+                "forbidden",
+                f"job {shown(name)} belongs to principal {shown(other)}, not to {shown(owner)}; nothing was done; use a token of "
+                "that principal",
+            )
 
     def finish(self, owner: bytes, name: bytes, epoch: int, run: bytes, wanted: Finished, now_us: int) -> None:
         """Finish an epoch: only its number of rows and the sum of their digests are kept.
@@ -245,14 +259,6 @@ class Marks:
         """Forget the owner's jobs; returns how many marks they had."""
         jobs = [self._pop(owner, name) for name in names]
         return sum(job.marks for job in jobs if job is not None)
-
-    def release(self, owner: bytes, limit: int) -> int:
-        """Forget up to `limit` of the owner's jobs; returns how many."""
-        released = 0
-        while released < limit and (name := self._jobs.first_of(owner)) is not None:
-            self._pop(owner, name)
-            released += 1
-        return released
 
     def due_us(self) -> int | None:
         """Log time from which the next job need not be remembered, None without jobs."""

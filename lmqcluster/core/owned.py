@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-__all__ = ["OwnedTable"]
+__all__ = ["OwnedTable", "is_random"]
 
+_UUID: Final = b"xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx"
+_DIGITS: Final = {b"x"[0]: b"0123456789abcdef", b"y"[0]: b"89ab"}
 Value = TypeVar("Value")
 Place = tuple[bytes, bytes]
+
+
+def is_random(name: bytes) -> bool:
+    """Return whether a name ends with a random UUID in lower case, so that nobody can guess it."""
+    end = name[-len(_UUID) :]
+    return len(end) == len(_UUID) and all(
+        sign in _DIGITS.get(wanted, (wanted,)) for sign, wanted in zip(end, _UUID, strict=True)
+    )
 
 
 class OwnedTable(Generic[Value]):
@@ -17,8 +27,8 @@ class OwnedTable(Generic[Value]):
 
     def __init__(self) -> None:
         self._rows: OrderedDict[Place, Value] = OrderedDict()
-        # Names of each owner, in the order in which they came.
-        self._names: dict[bytes, dict[bytes, None]] = {}
+        # The owners of values of each name.
+        self._owners: dict[bytes, set[bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -42,25 +52,25 @@ class OwnedTable(Generic[Value]):
         """Set a value, which is now the one used last."""
         self._rows[owner, name] = value
         self._rows.move_to_end((owner, name))
-        self._names.setdefault(owner, {})[name] = None
+        self._owners.setdefault(name, set()).add(owner)
 
     def pop(self, owner: bytes, name: bytes) -> Value | None:
         """Remove a value; None if there is none."""
         value = self._rows.pop((owner, name), None)
         if value is not None:
-            names = self._names[owner]
-            del names[name]
-            if not names:
-                del self._names[owner]
+            owners = self._owners[name]
+            owners.remove(owner)
+            if not owners:
+                del self._owners[name]
         return value
+
+    def owner_of(self, name: bytes) -> bytes | None:
+        """Return an owner of a value of this name, the first one by name; None if nobody has one."""
+        return min(self._owners.get(name, ()), default=None)
 
     def oldest(self) -> tuple[Place, Value] | None:
         """The value used longest ago, with its owner and name."""
         return next(iter(self._rows.items()), None)
-
-    def first_of(self, owner: bytes) -> bytes | None:
-        """The name under which the owner has something, the first one that came; None if there is none."""
-        return next(iter(self._names.get(owner, ())), None)
 
     def items(self) -> Iterator[tuple[Place, Value]]:
         """All values, the least recently used first."""

@@ -108,7 +108,7 @@ class QueueState:
         self.aged_total = 0
         self.patterns = PatternIndex(compile_pattern, self.queues)
         self.quotas = Quotas()
-        self.tokens = Tokens(compile_pattern)
+        self.tokens = Tokens(compile_pattern, self.quotas)
         self.endings = PastDeliveries()
         self.expiry = Expiry()
         self.lease_watch = LeaseWatch(self)

@@ -1,7 +1,8 @@
 """How much of each kind of state is kept for one owner.
 
-An owner is the name of the principal that a command came from; the empty name stands for clients that need no token. What is
-counted is part of the state: each table takes what it keeps and gives back what it lets go of, also when a snapshot is loaded.
+An owner is the name of the principal that a command came from, which several tokens may have; the empty name stands for clients
+that need no token. What is counted is part of the state: each table takes what it keeps and gives back what it lets go of, also
+when a snapshot is loaded.
 """
 
 from __future__ import annotations
@@ -63,6 +64,21 @@ class Quotas:
     def __init__(self) -> None:
         self._used: dict[Kind, dict[bytes, int]] = {kind: {} for kind in Kind}
         self._totals: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        # Of how many kinds each owner has something.
+        self._kinds: dict[bytes, int] = {}
+
+    @property
+    def owners(self) -> int:
+        """How many owners have something."""
+        return len(self._kinds)
+
+    def owns(self, owner: bytes) -> bool:
+        """Return whether an owner has something of any kind."""
+        return owner in self._kinds
+
+    def kept(self, owner: bytes) -> dict[Kind, int]:
+        """Return how much an owner has of each kind of which it has something."""
+        return {kind: used[owner] for kind, used in self._used.items() if owner in used}
 
     def used(self, kind: Kind, owner: bytes) -> int:
         """How much an owner has."""
@@ -85,7 +101,7 @@ class Quotas:
         """
         used, limit = self.used(kind, owner), self.LIMITS[kind]
         if used + count > limit:
-            holder = f"token {owner.decode('utf-8', 'backslashreplace')!r}" if owner else "clients without a token"
+            holder = f"principal {owner.decode('utf-8', 'backslashreplace')!r}" if owner else "clients without a token"
             raise RefusedError(
                 "quota_exceeded",
                 f"{holder}: {used} {kind.value} are kept and {count} more are asked for, the quota is {limit}",
@@ -94,6 +110,8 @@ class Quotas:
     def take(self, kind: Kind, owner: bytes, count: int = 1) -> None:
         """Count what was added; the quota is not looked at, see `check`."""
         used = self._used[kind]
+        if owner not in used:
+            self._kinds[owner] = self._kinds.get(owner, 0) + 1
         used[owner] = used.get(owner, 0) + count
         self._totals[kind] += count
 
@@ -105,6 +123,9 @@ class Quotas:
             used[owner] = left
         else:
             del used[owner]
+            self._kinds[owner] -= 1
+            if not self._kinds[owner]:
+                del self._kinds[owner]
         self._totals[kind] -= count
 
 

@@ -84,8 +84,6 @@ class Sessions:
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._sessions: dict[int, Session] = {}
-        # Numbers of each owner's sessions, in the order in which they were opened.
-        self._owned: dict[bytes, dict[int, None]] = {}
         self._ends: SortedLine[Session] = SortedLine()
         self.last = 0
 
@@ -116,7 +114,6 @@ class Sessions:
     def _add(self, session: Session) -> None:
         self._state.quotas.take(Kind.SESSIONS, session.owner)
         self._sessions[session.number] = session
-        self._owned.setdefault(session.owner, {})[session.number] = None
         self._ends.add((session.ends_us, session.number), session)
         self._state.expiry.at(session.ends_us)
 
@@ -245,22 +242,7 @@ class Sessions:
     def _remove(self, session: Session) -> None:
         self._ends.remove((session.ends_us, session.number))
         del self._sessions[session.number]
-        owned = self._owned[session.owner]
-        del owned[session.number]
-        if not owned:
-            del self._owned[session.owner]
         self._state.quotas.give(Kind.SESSIONS, session.owner)
-
-    def release(self, owner: bytes, limit: int) -> int:
-        """End sessions of an owner in up to `limit` steps, each of a thousand things at most; returns how many."""
-        steps = 0
-        while steps < limit and (number := next(iter(self._owned.get(owner, ())), None)) is not None:
-            session = self._sessions[number]
-            if session.ends_us > self._state.now_us:
-                self._end_at(session, self._state.now_us)
-            self._let_go(session, END_STEPS)
-            steps += 1
-        return steps
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 

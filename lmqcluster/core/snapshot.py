@@ -86,7 +86,6 @@ class Restoration(Generic[S]):
             "jobs": self._take_jobs,
             "unclaimed": self._take_unclaimed,
             "marks": self._take_marks,
-            "releases": self._take_releases,
             "queue": self._take_queue,
             "bindings": self._take_bindings,
             "poll limits": self._take_poll_limits,
@@ -185,9 +184,9 @@ class Restoration(Generic[S]):
         machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
         machine.endings.floor = floor
         machine.retired = dict(zip(COUNTERS, retired, strict=True))
-        machine.batches.last_session, machine.releases.seen_us = as_ints(more)[:2]
-        machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = more[2:5]
-        machine.deleted_total, machine.aged_total = more[5:]
+        machine.batches.last_session, *last_numbers = as_ints(more)
+        machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = last_numbers[:3]
+        machine.deleted_total, machine.aged_total = last_numbers[3:]
         if spreading:
             reached, before, current = spreading
             spreading = [as_bytes(reached), self._rules(before), [self._rules(one) for one in current]]
@@ -227,7 +226,7 @@ class Restoration(Generic[S]):
         self._machine.batches.load(self._rows("batches", rows, *types))
 
     def _take_tokens(self, rows: list[Any]) -> None:
-        self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int)))
+        self._machine.tokens.load(self._rows("tokens", rows, bytes, bytes, int, bytes, int, int, bytes))
 
     def _take_jobs(self, rows: list[Any]) -> None:
         self._machine.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))
@@ -237,9 +236,6 @@ class Restoration(Generic[S]):
 
     def _take_marks(self, rows: list[Any]) -> None:
         self._machine.marks.load(_typed(rows, (bytes, bytes, bytes, int, int, bytes)))
-
-    def _take_releases(self, rows: list[Any]) -> None:
-        self._machine.releases.load(_typed(rows, (bytes,)))
 
     # --- queues ---------------------------------------------------------------------------------------------------
 

@@ -41,16 +41,18 @@ _4_TO_5: Mapping[str, _Convert] = {
 }
 
 # Format 5 knows no messages with traits, nor when and how often messages were pushed and delivered, fewer counters, not how
-# many queues were deleted, and no sessions, locks, and pushes that wait.
+# many queues were deleted, no principals, and no sessions, locks, and pushes that wait.
 _6_TO_5: Mapping[str, _Convert] = {
-    "header": lambda row: [*row[:9], row[9][:_COUNTERS_OF_5], row[10][:2]],
+    "header": lambda row: [*row[:9], row[9][:_COUNTERS_OF_5], row[10][:1]],
+    "tokens": lambda row: row[:6],
     "queue": lambda row: [*row[:4], row[4][:_COUNTERS_OF_5], *row[5:9]],
     "ready": lambda row: row[:6],
     "delayed": lambda row: row[:6],
     "leased": lambda row: row[:8],
 }
 _5_TO_6: Mapping[str, _Convert] = {
-    "header": lambda row: [*row[:9], [*row[9], *_NEW_COUNTERS], [*row[10], *[0] * (7 - len(row[10]))], []],
+    "header": lambda row: [*row[:9], [*row[9], *_NEW_COUNTERS], [*row[10], *[0] * (6 - len(row[10]))], []],
+    "tokens": lambda row: [*row, row[0]],
     "queue": lambda row: [*row[:4], [*row[4], *_NEW_COUNTERS], *row[5:], 0, 0],
     "ready": lambda row: [*row, [], [], []],
     "delayed": lambda row: [*row, [], [], []],

@@ -73,7 +73,6 @@ class SnapshotView:
             ("jobs", machine.marks.job_rows()),
             ("unclaimed", machine.marks.unclaimed_rows()),
             ("marks", machine.marks.rows()),
-            ("releases", machine.releases.rows()),
             ("bindings", machine.bindings.rows()),
             ("client_sessions", machine.sessions.rows()),
             ("session_leases", machine.sessions.lease_rows()),
@@ -372,7 +371,7 @@ def _header(machine: State) -> list[Any]:
         machine.endings.floor,
         machine.defaults.rows(),
         [machine.retired[counter] for counter in COUNTERS],
-        [machine.batches.last_session, machine.releases.seen_us, *_last_numbers(machine)],
+        [machine.batches.last_session, *_last_numbers(machine)],
         machine.defaults.row(),
     ]
 

@@ -16,7 +16,6 @@ from .marks import Marks
 from .past_deliveries import Ending
 from .producers import Producers
 from .queue_state import QueueState
-from .releases import Releases
 from .sessions import END_STEPS
 from .times_of_day import TimesOfDay
 
@@ -35,7 +34,6 @@ class State(QueueState):
         sessions: how far each node's batches have been applied.
         producers, keys, key_scopes, marks: which pushes have been stored.
         batches: batch leases.
-        releases: owners whose tokens have ended.
         api_keys: keys for clients that know no tokens.
         times: which time of day it was at a log time.
     """
@@ -53,7 +51,6 @@ class State(QueueState):
         self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
         self.marks = Marks(self.quotas)
         self.batches = BatchLeases(self)
-        self.releases = Releases(self, (self.marks, self.key_scopes, self.batches, self.sessions))
         self.api_keys = ApiKeys()
         self.times = TimesOfDay()
         self.expiry.watch(
@@ -66,7 +63,6 @@ class State(QueueState):
                 Limited(self.producers, 2_000),
                 Limited(self.marks, 10),
                 Limited(self.batches, 100),
-                Limited(self.releases, 10),
                 Limited(self.idle, 100),
                 Limited(self.sessions, END_STEPS),
                 Limited(self.waiting_pushes, 1_000),

@@ -10,14 +10,17 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from .commands import Compile
+from .quotas import Quotas
 
-__all__ = ["EVERY_QUEUE", "Role", "Token", "TokenResult", "Tokens"]
+__all__ = ["EVERY_QUEUE", "PRINCIPALS_MAX", "Role", "Token", "TokenResult", "Tokens"]
 
 EVERY_QUEUE = b".*"
 """The pattern of a token that is good for all queues, and so for what is not about a queue."""
 NAME_BYTES_MAX = 100
 DIGEST_BYTES = 32
 TOKENS_MAX = 1000
+PRINCIPALS_MAX = 10_000
+"""Most principals that own something, those without a token included."""
 _INT_MAX = 1 << 62
 
 
@@ -37,6 +40,8 @@ class TokenResult(IntEnum):
     UNKNOWN = 2
     FULL = 3
     NO_ADMIN = 4
+    TAKEN = 5
+    CROWDED = 6
 
 
 class Token(NamedTuple):
@@ -48,6 +53,7 @@ class Token(NamedTuple):
         pattern: regular expression that is searched for in queue names.
         created_us: time of day at the node that took it; log time if that was under machine version 1.
         expires_us: time of day from which it is not valid any more, 0 for never.
+        principal: the owner of what its clients leave at the cluster, which other tokens may have too; 1 to 100 bytes.
     """
 
     name: bytes
@@ -56,6 +62,7 @@ class Token(NamedTuple):
     pattern: bytes
     created_us: int
     expires_us: int
+    principal: bytes
 
     @property
     def rules_all(self) -> bool:
@@ -70,9 +77,10 @@ class Tokens:
         revision: changes with every change, so that a node sees at a glance whether there was one.
     """
 
-    def __init__(self, compile_pattern: Compile) -> None:
+    def __init__(self, compile_pattern: Compile, quotas: Quotas) -> None:
         self.revision = 0
         self._compile = compile_pattern
+        self._quotas = quotas
         self._by_name: dict[bytes, Token] = {}
 
     def __len__(self) -> int:
@@ -82,12 +90,13 @@ class Tokens:
         """All tokens, sorted by name."""
         return (self._by_name[name] for name in sorted(self._by_name))
 
-    def set(self, token: Token, *, without_admin: bool) -> TokenResult:
+    def set(self, token: Token, *, without_admin: bool, joins: bool) -> TokenResult:
         """Add a token. The same one again changes nothing, so that the command may be repeated.
 
         Args:
             token: the token.
             without_admin: add it though there would be no token that may do everything, and so nobody to manage the others.
+            joins: add it even if its principal has tokens already, or owns what former tokens have left.
 
         Raises:
             ValueError: it is malformed.
@@ -101,6 +110,11 @@ class Tokens:
             return TokenResult.FULL
         if not (without_admin or token.rules_all or self._has_admin()):
             return TokenResult.NO_ADMIN
+        if not self._is_known(token.principal):
+            if self._quotas.owners >= PRINCIPALS_MAX:
+                return TokenResult.CROWDED
+        elif not joins:
+            return TokenResult.TAKEN
         self._by_name[token.name] = token
         self.revision += 1
         return TokenResult.DONE
@@ -116,13 +130,18 @@ class Tokens:
         self.revision += 1
         return TokenResult.DONE
 
+    def _is_known(self, principal: bytes) -> bool:
+        """Return whether a token has this principal, or something belongs to it."""
+        return self._quotas.owns(principal) or any(one.principal == principal for one in self._by_name.values())
+
     def _has_admin(self, but: bytes = b"") -> bool:
         return any(token.rules_all for token in self._by_name.values() if token.name != but)
 
     def _check(self, token: Token) -> None:
-        texts = (token.name, token.digest, token.pattern)
-        if set(map(type, texts)) != {bytes} or not 0 < len(token.name) <= NAME_BYTES_MAX:
-            raise ValueError("a token has a name of 1 to 100 bytes, a digest and a pattern")
+        texts = (token.name, token.digest, token.pattern, token.principal)
+        lengths = (len(token.name), len(token.principal)) if set(map(type, texts)) == {bytes} else (0,)
+        if not all(0 < length <= NAME_BYTES_MAX for length in lengths):
+            raise ValueError("a token has a name and a principal of 1 to 100 bytes, a digest and a pattern")
         if len(token.digest) != DIGEST_BYTES:
             raise ValueError(f"the digest of a token has {DIGEST_BYTES} bytes")
         if not (0 <= token.created_us <= _INT_MAX and 0 <= token.expires_us <= _INT_MAX):
@@ -133,14 +152,14 @@ class Tokens:
         """The table as of now for a snapshot, sorted by name; it may change while the rows are read."""
         return iter([[token.name, token.digest, int(token.role), *token[3:]] for token in self])
 
-    def load(self, rows: Iterable[tuple[bytes, bytes, int, bytes, int, int]]) -> None:
+    def load(self, rows: Iterable[tuple[bytes, bytes, int, bytes, int, int, bytes]]) -> None:
         """Add the rows of a snapshot.
 
         Raises:
             ValueError: a token is malformed, or there twice.
         """
-        for name, digest, role, pattern, created_us, expires_us in rows:
-            token = Token(name, digest, Role(role), pattern, created_us, expires_us)
+        for name, digest, role, pattern, created_us, expires_us, principal in rows:
+            token = Token(name, digest, Role(role), pattern, created_us, expires_us, principal)
             self._check(token)
             if name in self._by_name:
                 raise ValueError("a token is there twice")

@@ -46,7 +46,7 @@ def run_checks(
         stored_bytes: what the stored messages take in memory.
         budget: what the node keeps on its disk.
         quotas: what each client has of what is limited for it.
-        names_owners: whether the client may know the names of tokens.
+        names_owners: whether the client may know the names of principals.
     """
     stop = _stop(status)
     return [
@@ -124,9 +124,9 @@ def _memory(used: int, limit: int) -> Check:
 def _quota(quotas: Quotas, *, names_owners: bool) -> Check:
     kind, owner, used = quotas.fullest()
     limit = quotas.LIMITS[kind]
-    holder = "clients without a token have" if not owner else "a token has"
+    holder = "clients without a token have" if not owner else "a principal has"
     if owner and names_owners:
-        holder = f"token {owner.decode(errors='backslashreplace')} has"
+        holder = f"principal {owner.decode(errors='backslashreplace')} has"
     text = f"{holder} {100 * used / limit:.0f} % of its {kind.value}, {used:,} of {limit:,}, the largest share"
     return Check("quota", used <= QUOTA_SHARE_MAX * limit, text, {"used": used, "max": limit})
 

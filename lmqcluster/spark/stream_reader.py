@@ -323,8 +323,8 @@ def _unreadable(subscription: str, epoch: int, state: str) -> DataLossError:
 def _unknown(subscription: str, epoch: int) -> DataLossError:
     return DataLossError(
         f"lmq: the cluster does not know batch {epoch} of subscription {subscription!r}, which the checkpoint holds: the "
-        "subscription was removed or given back ('lmq-admin subscription rm', 'abandon'), its token has ended, it was not used "
-        "for 30 days, or the cluster was restored from a backup. Messages of the batch that the sink may have are in their "
+        "subscription was removed or given back ('lmq-admin subscription rm', 'abandon'), it was not used for 30 days, or the "
+        "cluster was restored from a backup. Messages of the batch that the sink may have are in their "
         "queues again and may come a second time. Set the option 'failOnDataLoss' to false to go on."
     )
 

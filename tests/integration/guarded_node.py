@@ -57,9 +57,11 @@ class Guarded:
         for rpc in self._connections:
             await rpc.close()
 
-    async def token(self, name: str, role: str, queues: str = ".*", lifetime_s: float | None = None) -> str:
+    async def token(
+        self, name: str, role: str, queues: str = ".*", lifetime_s: float | None = None, principal: str | None = None
+    ) -> str:
         """Make a token; returns its secret."""
-        return await create_token(self.node, name, role, queues, lifetime_s)
+        return await create_token(self.node, name, role, queues, lifetime_s, principal)
 
 
 @asynccontextmanager

@@ -49,18 +49,93 @@ def test_a_restricted_token_fills_its_own_subscriptions_only(tmp_path: Path, mon
     async def main(guarded: Guarded) -> None:
         thief = await guarded.connect(await guarded.token("thief", "write", "^none-of-yours$"))
         victim = await guarded.connect(await guarded.token("victim", "write"))
-        errors = []
-        for index in range(30):
-            name = f"x-{index:08x}-0000-4000-8000-000000000000"
-            errors.append((await thief.call("settle_batches", name, 1))[0])
+        errors = [(await thief.call("settle_batches", _random(index), 1))[0] for index in range(30)]
         assert [error is None for error in errors] == [True] * 20 + [False] * 10
         assert {code_of(error) for error in errors if error} == {"quota_exceeded"}
         assert (await victim.call("push", "jobs", "x"))[0] is None
         assert (await reserve(victim, "victim's", 1))[1][:2] == [b"live", 1]
-        # A token that is deleted takes what it has along.
+        # A token that is deleted leaves what it has to its principal, against whose quota it still counts.
         assert (await guarded.ask("DELETE", "/v1/tokens/thief", ADMIN))[0] == 204
-        machine = guarded.node.replica.machine
-        await until(lambda: list(machine.batches.subscriptions) == [b"victim's"])
+        next_one = await guarded.connect(await guarded.token("next", "write", principal="thief"))
+        assert code_of((await next_one.call("claim_subscription", "one-more"))[0]) == "quota_exceeded"
+        for index in range(20):
+            assert (await guarded.ask("DELETE", f"/v1/subscriptions/{_random(index)}", ADMIN))[0] == 204
+        assert (await next_one.call("claim_subscription", "one-more"))[0] is None
+
+    run(tmp_path, main)
+
+
+def _random(index: int) -> str:
+    return f"x-{index:08x}-0000-4000-8000-000000000000"
+
+
+def test_a_principal_s_subscription_is_closed_to_others(tmp_path: Path) -> None:
+    """The attack: a token whose pattern covers the name claims, settles, abandons and deletes what another one reads."""
+
+    async def main(guarded: Guarded) -> None:
+        owner = await guarded.connect(await guarded.token("one", "write", principal="etl"))
+        thief = await guarded.connect(await guarded.token("thief", "admin", "^s$|^jobs$"))
+        await owner.call("push_many", "jobs", ["1", "2", "3"])
+        _, session = await owner.call("claim_subscription", "s")
+        assert (await reserve(owner, "s", 1, session=session))[1][:2] == [b"live", 3]
+        calls = [
+            thief.call("claim_subscription", "s"),
+            reserve(thief, "s", 2, session=session),
+            thief.call("read_batch", "s", 1, 0, 10, session),
+            thief.call("renew_batches", "s", 60, session),
+            thief.call("settle_batches", "s", 1, session),
+            thief.call("abandon_batches", "s", session),
+            thief.call("delete_subscription", "s"),
+        ]
+        assert [code_of((await one)[0]) for one in calls] == ["forbidden"] * 7
+        secret = await guarded.token("loud", "write")
+        for method, path in (("DELETE", "/v1/subscriptions/s"), ("POST", "/v1/subscriptions/s/abandon")):
+            status, _, text = await guarded.ask(method, path, secret)
+            assert (status, json.loads(text)["code"]) == (403, "forbidden")
+        # The old token of the principal ends; the new one goes on in the same session.
+        again = await guarded.connect(await guarded.token("two", "write", principal="etl"))
+        assert (await guarded.ask("DELETE", "/v1/tokens/one", ADMIN))[0] == 204
+        assert (await again.call("read_batch", "s", 1, 0, 10, session))[1][b"retry"] == [2, 2, 2]
+        assert await again.call("settle_batches", "s", 1, session) == (None, [])
+        # Who rules over all may end it.
+        assert (await guarded.ask("POST", "/v1/subscriptions/s/abandon", ADMIN))[0] == 204
+        assert (await guarded.ask("DELETE", "/v1/subscriptions/s", ADMIN))[0] == 204
+
+    run(tmp_path, main)
+
+
+def test_a_principal_is_shared_only_when_an_administrator_says_so(tmp_path: Path) -> None:
+    async def main(guarded: Guarded) -> None:
+        shop = await guarded.connect(await guarded.token("shop", "write"))
+        assert (await shop.call("claim_subscription", "s"))[0] is None
+        assert (await guarded.ask("DELETE", "/v1/tokens/shop", ADMIN))[0] == 204
+        asked = {"name": "shop", "role": "write"}
+        status, _, text = await guarded.ask("POST", "/v1/tokens", ADMIN, json=asked)
+        told = json.loads(text)
+        assert (status, told["code"], told["retryable"], "--principal shop" in told["detail"]) == (
+            409,
+            "conflict",
+            False,
+            True,
+        )
+        status, _, text = await guarded.ask("POST", "/v1/tokens", ADMIN, json={**asked, "principal": "shop"})
+        made = json.loads(text)
+        assert (status, made["name"], made["principal"]) == (200, "shop", "shop")
+        again = await guarded.connect(made["token"])
+        assert (await again.call("claim_subscription", "s"))[0] is None
+        status, _, text = await guarded.ask("GET", "/v1/access", made["token"])
+        assert json.loads(text)["principal"] == "shop"
+        status, _, text = await guarded.ask("GET", "/v1/tokens", ADMIN)
+        assert [(one["name"], one["principal"]) for one in json.loads(text)["tokens"]] == [("shop", "shop")]
+        # Whoever may not manage tokens joins nobody.
+        body = {"name": "joiner", "role": "write", "principal": "shop"}
+        assert (await guarded.ask("POST", "/v1/tokens", made["token"], json=body))[0] == 403
+        for principal in ("", "a b", "x" * 101, "a/b", "\n", 1):
+            status, _, text = await guarded.ask("POST", "/v1/tokens", ADMIN, json={**body, "principal": principal})
+            assert (status, json.loads(text)["code"]) == (400, "bad_request"), principal
+        # The file's administrator is a principal too, which no token has by its name alone.
+        file = {"name": "admin_token_file", "role": "write"}
+        assert (await guarded.ask("POST", "/v1/tokens", ADMIN, json=file))[0] == 400
 
     run(tmp_path, main)
 

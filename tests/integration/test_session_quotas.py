@@ -37,7 +37,9 @@ async def problem(guarded: Guarded, token: str, path: str, body: dict[str, Any])
     return status, json.loads(text).get("code", "")
 
 
-def test_sessions_of_one_token_are_bounded_and_leave_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_of_one_token_are_bounded_and_stay_with_its_principal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit(monkeypatch, SESSIONS=20)
 
     async def main(guarded: Guarded) -> None:
@@ -51,11 +53,15 @@ def test_sessions_of_one_token_are_bounded_and_leave_with_it(tmp_path: Path, mon
         assert (await thief.call("renew_session", session))[1] is not True
         assert (await thief.call("end_session", session))[1] is not True
         assert (await victim.call("renew_session", session)) == (None, True)
-        # Ended ones count no more, and a deleted token takes the rest along.
+        # Ended ones count no more. The rest stay when their token is deleted, until they end or an administrator ends them.
         assert await thief.call("end_session", told[0][1]) == (None, True)
         assert (await thief.call("open_session", 3600))[0] is None
         assert (await guarded.ask("DELETE", "/v1/tokens/thief", ADMIN))[0] == 204
-        await until(lambda: used(guarded, Kind.SESSIONS, THIEF) == 0)
+        assert used(guarded, Kind.SESSIONS, THIEF) == 20
+        heir = await guarded.connect(await guarded.token("heir", "write", principal="thief"))
+        assert await heir.call("renew_session", told[1][1]) == (None, True)
+        status, _, _ = await guarded.ask("DELETE", f"/v1/sessions/{told[2][1].decode()}", ADMIN)
+        assert (status, used(guarded, Kind.SESSIONS, THIEF)) == (200, 19)
         assert used(guarded, Kind.SESSIONS, MINE) == 1
 
     run(tmp_path, main)

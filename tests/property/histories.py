@@ -243,18 +243,18 @@ class History:
         return self.random.choice(commands)
 
     def _by_batches(self) -> Command:
-        pick, epoch = self.random.choice, self.random.randint(1, 4)
+        pick, epoch, owner = self.random.choice, self.random.randint(1, 4), self.random.choice(_OWNERS)
         lease_us = pick((SECOND, 60 * SECOND))
         names, session = [self._queue(), self._queue()], self._claim
         commands: list[Command] = [
-            [Op.RESERVE, b"s", epoch, self._queue(), False, 3, lease_us, session, b""],
+            [Op.RESERVE, b"s", epoch, self._queue(), False, 3, lease_us, session, owner],
+            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), 3, lease_us, session, owner],
             [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), 3, lease_us, session, b""],
-            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), 3, lease_us, session, b""],
-            [Op.RENEW, b"s", lease_us, session],
-            [Op.SETTLE_BATCHES, b"s", epoch, session, b""],
-            [Op.ABANDON_BATCHES, b"s", session],
-            [Op.CLAIM, b"s", pick(_OWNERS)],
-            [Op.DELETE_SUBSCRIPTION, b"s"],
+            [Op.RENEW, b"s", lease_us, session, 0, owner],
+            [Op.SETTLE_BATCHES, b"s", epoch, session, owner],
+            [Op.ABANDON_BATCHES, b"s", session, owner],
+            [Op.CLAIM, b"s", owner],
+            [Op.DELETE_SUBSCRIPTION, b"s", owner],
         ]
         return pick(commands)
 
@@ -293,7 +293,7 @@ class History:
     def _access(self) -> Command:
         pick, name = self.random.choice, self.random.choice((b"o", b"p"))
         commands: list[Command] = [
-            [Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0],
+            [Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0, pick((b"", b"o", b"n"))],
             [Op.DELETE_TOKEN, name, True],
             [Op.RENEW_SALT, b"9876543210"],
             [Op.SET_TIME, self.random.randrange(1 << 52)],

@@ -58,6 +58,8 @@ SOUND: list[list[Any]] = [
     [Op.FORGET_KEYS, [b"scope"]],
     [Op.SET_TOKEN, b"t", b"d" * 32, 3, b".*", 0, False],
     [Op.SET_TOKEN, b"u", b"e" * 32, 2, b"q", 1_000_000, True],
+    [Op.SET_TOKEN, b"v", b"f" * 32, 2, b"q", 0, True, 0, b"t"],
+    [Op.RENEW, b"s", 1_000_000, 0, 0, b"u"],
     [Op.DELETE_TOKEN, b"t", False],
     [Op.PURGE, b"q", 2],
     [Op.MOVE, b"q", b"a", 2],

@@ -11,7 +11,7 @@ export const label = "Tokens";
 const ROLES = ["read", "write", "admin"];
 const LIFETIMES = [["", "never"], ["1h", "in an hour"], ["1d", "in a day"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["365d", "in a year"]];
 const UNITS = { h: 3600, d: 86400 };
-const COLUMNS = [{ label: "Token" }, { label: "Role" }, { label: "Queues" }, { label: "Created" }, { label: "Expires" }, { label: "Change" }];
+const COLUMNS = [{ label: "Token" }, { label: "Role" }, { label: "Queues" }, { label: "Principal" }, { label: "Created" }, { label: "Expires" }, { label: "Change" }];
 
 export function open() {
   const state = { tokens: [], refresh };
@@ -50,7 +50,7 @@ export function open() {
 function tokenRow(token, state) {
   const remove = actionButton("Delete", "admin", () => deleteToken(token.name, state), { kind: "small danger" });
   remove.setAttribute("aria-label", `Delete token ${token.name}`);
-  const row = textRow(COLUMNS.slice(0, -1), (one) => [one.name, one.role, one.queues, day(one.created_at), one.expires_at === null ? "never" : `${day(one.expires_at)}${one.expired ? " (expired)" : ""}`]);
+  const row = textRow(COLUMNS.slice(0, -1), (one) => [one.name, one.role, one.queues, one.principal, day(one.created_at), one.expires_at === null ? "never" : `${day(one.expires_at)}${one.expired ? " (expired)" : ""}`]);
   row.element.append(h("td", {}, remove));
   return row;
 }
@@ -59,16 +59,17 @@ async function newToken(state) {
   const name = field("name", "Name", h("input", { required: true, maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Without spaces and slashes.");
   const role = field("role", "Role", h("select", {}, ROLES.map((one) => h("option", { value: one, selected: one === (state.tokens.length ? "write" : "admin") }, one))), "read looks; write also pushes, pulls and settles; admin also deletes, purges and manages.");
   const queues = field("queues", "Queues", h("input", { required: true, value: ".*", autocomplete: "off", spellcheck: "false" }), "A regular expression that is searched for in queue names.");
+  const principal = field("principal", "Principal", h("input", { maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Owner of what its clients leave at the cluster, which several tokens can share. Empty: one of its own.");
   const lifetime = field("lifetime", "Expires", h("select", {}, LIFETIMES.map(([value, text]) => h("option", { value }, text))));
   let made = null;
   await ask({
     title: "New token",
     text: state.tokens.length ? [] : ["The first token must be an admin for all queues that never expires. From then on everybody needs a token, this console too."],
-    fields: [name, role, queues, lifetime],
+    fields: [name, role, queues, principal, lifetime],
     verb: "Make it",
-    command: (values) => commandLine("token create", [values.name ? quoted(values.name) : "NAME"], [`--role=${values.role}`, ...(values.queues === ".*" ? [] : [`--queues=${quoted(values.queues)}`]), ...(values.lifetime ? [`--expires-in=${values.lifetime}`] : [])]),
+    command: (values) => commandLine("token create", [values.name ? quoted(values.name) : "NAME"], [`--role=${values.role}`, ...(values.queues === ".*" ? [] : [`--queues=${quoted(values.queues)}`]), ...(values.principal ? [`--principal=${quoted(values.principal)}`] : []), ...(values.lifetime ? [`--expires-in=${values.lifetime}`] : [])]),
     run: async (values) => {
-      made = await change("POST", "/v1/tokens", { name: values.name, role: values.role, queues: values.queues, lifetime: seconds(values.lifetime) });
+      made = await change("POST", "/v1/tokens", { name: values.name, role: values.role, queues: values.queues, lifetime: seconds(values.lifetime), principal: values.principal || null });
       return "The token is made.";
     },
   });
@@ -89,7 +90,7 @@ function showSecret({ name, token }) {
 async function deleteToken(name, state) {
   const done = await ask({
     title: `Delete token ${name}`,
-    text: ["Its users are refused from then on, and its connections end."],
+    text: ["Its users are refused from then on, and its connections end. What they have left belongs to its principal, and stays."],
     verb: "Delete",
     danger: true,
     typed: name,

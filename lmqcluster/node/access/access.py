@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from ...core import EVERY_QUEUE, ApiKeys, Role, Token, Tokens
+from ...core.owned import is_random
 from ...ports import Place
 from ...replication.storage.disk import Disk
 from ...wire.errors import LmqError
@@ -43,7 +43,6 @@ _NAMES_MAX = 10_000
 _REVOKED = 0
 _WHOLE = frozenset({b"", EVERY_QUEUE})
 _GONE = (None, None)
-_UNGUESSABLE = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 
 class Principal:
@@ -51,7 +50,7 @@ class Principal:
 
     Attributes:
         name: of the token.
-        owner: to whom the state machine counts what it keeps for it; empty for clients that need no token.
+        owner: the principal of its token, which owns what the cluster keeps for it; empty for clients that need no token.
         role: a `Role`, or 0 from the moment on that the token is revoked.
         everywhere: whether its pattern finds all queues.
         is_root: whether it may do everything.
@@ -117,7 +116,7 @@ class Principal:
         Raises: as `require`.
         """
         self.require_role(role)
-        if not _UNGUESSABLE.search(name):
+        if not is_random(name):
             self.require(role, name)
 
     def require_all(self, role: Role) -> None:
@@ -157,6 +156,11 @@ class Principal:
         """From now on it may do nothing."""
         self.role = _REVOKED
         self.is_root = False
+
+    @property
+    def ends_of(self) -> bytes:
+        """Whose subscriptions it may end: those of its owner, or everybody's, which is empty."""
+        return b"" if self.is_root else self.owner
 
     @property
     def is_revoked(self) -> bool:
@@ -291,7 +295,7 @@ class Access:
             known = former.get(token.digest)
             if known is None or known[0] != token:
                 name = token.name.decode("utf-8", "backslashreplace")
-                known = (token, Principal(name, token.role, token.pattern, token.name))
+                known = (token, Principal(name, token.role, token.pattern, token.principal))
             self._principals[token.digest] = known
         return [
             principal

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ...core import EVERY_QUEUE, Role, TokenResult
 from ...core import command_layout as layout
-from ...core.tokens import NAME_BYTES_MAX, TOKENS_MAX
+from ...core.tokens import NAME_BYTES_MAX, PRINCIPALS_MAX, TOKENS_MAX
 from ...wire.errors import LmqError
 from ..queues.patterns import check_pattern
 from . import raft_port
-from .access import digest_of, time_of_day_us
+from .access import ADMIN_FILE_NAME, digest_of, time_of_day_us
 
 if TYPE_CHECKING:
     from ..node import Node
@@ -34,25 +34,40 @@ class TokenInfo:
     Attributes:
         role: read, write or admin.
         queues: the pattern.
+        principal: the owner of what its clients leave at the cluster, which other tokens may have too.
         created_at, expires_at: seconds since 1970; None for never.
     """
 
     name: str
     role: str
     queues: str
+    principal: str
     created_at: float
     expires_at: float | None
     expired: bool
 
 
-async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s: float | None) -> str:
+async def create_token(
+    node: Node, name: str, role: str, queues: str, lifetime_s: float | None, principal: str | None = None
+) -> str:
     """Make a token; returns its secret, which is kept nowhere.
 
+    Args:
+        node: takes the command.
+        name: tells the token from others.
+        role: read, write or admin.
+        queues: regular expression that is searched for in queue names.
+        lifetime_s: seconds until it expires, None for never.
+        principal: an owner, new or not, to whom belongs what its clients leave at the cluster; None for one of its own.
+
     Raises:
-        LmqError: ``bad_request``, ``bad_pattern``, ``conflict`` if the name is taken, if nobody could make a second token,
-            or if the nodes have no secret, or ``overloaded`` if there are too many.
+        LmqError: ``bad_request``, ``bad_pattern``, ``conflict`` if the name is taken, if its own principal would not be new, if
+            nobody could make a second token, or if the nodes have no secret, or ``overloaded`` if there are too many.
     """
-    encoded = _checked_name(name)
+    encoded = _checked("token", name)
+    owner = b"" if principal is None else _checked("principal", principal)
+    if not owner and name == ADMIN_FILE_NAME:
+        raise LmqError("bad_request", f"a token of the name {name!r} needs a principal: the file of that name has it")
     if role not in ROLES:
         raise LmqError("bad_request", f"a role is one of {', '.join(ROLES)}, not {role!r}")
     pattern = queues.encode("utf-8", "surrogateescape") or EVERY_QUEUE
@@ -64,29 +79,42 @@ async def create_token(node: Node, name: str, role: str, queues: str, lifetime_s
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
     digest = digest_of(secret.encode())
     # Log time stands still while the cluster does, and begins again where a backup was made.
-    time_us = [time_of_day_us()] if node.service.machine().version >= 2 else []
-    has_file = node.access.has_admin_file
-    command = layout.set_token(encoded, digest, int(ROLES[role]), pattern, lifetime_us, has_file, *time_us)
-    result = await node.service.propose(command, 256 + len(pattern))
-    if result == TokenResult.EXISTS:
-        raise LmqError("conflict", f"there is a token {name!r} already; delete it first", retryable=False)
-    if result == TokenResult.FULL:
-        raise LmqError("overloaded", f"there are {TOKENS_MAX} tokens, the limit; delete some", retryable=False)
-    if result == TokenResult.NO_ADMIN:
-        text = (
-            "the first token must have the role admin, be for all queues and not expire: else nobody could make another"
-        )
-        raise LmqError("conflict", text, retryable=False)
+    times_us, has_file = (lifetime_us, time_of_day_us()), node.access.has_admin_file
+    command = layout.set_token(encoded, digest, int(ROLES[role]), pattern, times_us, has_file, owner)
+    result = await node.service.propose(command, 384 + len(pattern))
+    if result != TokenResult.DONE:
+        raise _refusal(TokenResult(result), name)
     return secret
 
 
+def _refusal(result: TokenResult, name: str) -> LmqError:
+    if result == TokenResult.EXISTS:
+        return LmqError("conflict", f"there is a token {name!r} already; delete it first", retryable=False)
+    if result == TokenResult.TAKEN:
+        text = (
+            f"a principal {name!r} has tokens already, or owns what a former token has left; name it as the principal of the new "
+            f"token (--principal {name}) to share that, or choose another name"
+        )
+        return LmqError("conflict", text, retryable=False)
+    if result == TokenResult.FULL:
+        return LmqError("overloaded", f"there are {TOKENS_MAX} tokens, the limit; delete some", retryable=False)
+    if result == TokenResult.CROWDED:
+        text = (
+            f"{PRINCIPALS_MAX} principals own something, the limit; name one of them, or delete what those without a token have "
+            "left: lmq-admin subscription rm, job rm, session end, delete"
+        )
+        return LmqError("overloaded", text, retryable=False)
+    text = "the first token must have the role admin, be for all queues and not expire: else nobody could make another"
+    return LmqError("conflict", text, retryable=False)
+
+
 async def delete_token(node: Node, name: str) -> None:
-    """Delete a token; its users are refused from then on.
+    """Delete a token; its users are refused from then on. What they have left belongs to its principal, and stays.
 
     Raises:
         LmqError: ``token_not_found``, ``conflict`` if nobody could manage the others then.
     """
-    command = layout.delete_token(_checked_name(name), node.access.has_admin_file)
+    command = layout.delete_token(_checked("token", name), node.access.has_admin_file)
     result = await node.service.propose(command, 128)
     if result == TokenResult.UNKNOWN:
         raise LmqError("token_not_found", f"there is no token {name!r}")
@@ -104,6 +132,7 @@ async def list_tokens(node: Node) -> list[TokenInfo]:
             name=token.name.decode("utf-8", "backslashreplace"),
             role=token.role.name.lower(),
             queues=token.pattern.decode("utf-8", "backslashreplace"),
+            principal=token.principal.decode("utf-8", "backslashreplace"),
             created_at=token.created_us / 1e6,
             expires_at=token.expires_us / 1e6 if token.expires_us else None,
             expired=bool(token.expires_us) and token.expires_us <= now_us,
@@ -112,9 +141,9 @@ async def list_tokens(node: Node) -> list[TokenInfo]:
     ]
 
 
-def _checked_name(name: str) -> bytes:
+def _checked(kind: str, name: str) -> bytes:
     encoded = name.encode("utf-8", "surrogateescape")
     if len(encoded) > NAME_BYTES_MAX or not _NAME.fullmatch(encoded):
-        text = f"a token's name has 1 to {NAME_BYTES_MAX} bytes, none of them a space, a slash or a control character"
+        text = f"a {kind}'s name has 1 to {NAME_BYTES_MAX} bytes, none of them a space, a slash or a control character"
         raise LmqError("bad_request", text)
     return encoded

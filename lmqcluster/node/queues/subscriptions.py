@@ -49,7 +49,7 @@ class SubscriptionInfo(NamedTuple):
     """A subscription.
 
     Attributes:
-        owner: whose it is; empty for clients that need no token.
+        owner: the principal that it belongs to; empty for clients that need no token.
         session: the one that may use it; None if it was never claimed.
         settled: the highest settled epoch.
         batches: those that are not settled.
@@ -121,7 +121,8 @@ class Subscriptions:
         """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that a pattern finds, for an epoch.
 
         An epoch that has a batch already keeps it, whatever the other arguments are. Here and below, a subscription that was
-        claimed asks for the session of the latest claim; otherwise the error is ``fenced``, and nothing is done.
+        claimed asks for the session of the latest claim; otherwise the error is ``fenced``, and nothing is done. One that
+        belongs to another owner is ``forbidden``, except to the empty owner.
         """
         _check_name(name)
         if is_pattern:
@@ -166,14 +167,14 @@ class Subscriptions:
         session: int = await self._proposals.propose(layout.claim(name, owner), 64)
         return session
 
-    async def renew(self, name: bytes, lease_s: float, session: int | None = None) -> int:
+    async def renew(self, name: bytes, lease_s: float, session: int | None = None, owner: bytes = b"") -> int:
         """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
         _check_name(name)
         if session is not None:
             self._proposals.check_version()
         lease_us, renewed, epoch, more = _microseconds(lease_s), 0, 0, True
         while more:
-            command = layout.renew(name, lease_us, session or 0, epoch)
+            command = layout.renew(name, lease_us, session or 0, epoch, owner)
             live, epoch = await self._proposals.propose(command, 64)
             renewed, more = renewed + live, epoch > 0
         return renewed
@@ -190,65 +191,68 @@ class Subscriptions:
             expired += found
         return expired
 
-    async def abandon(self, name: bytes, session: int | None = None) -> None:
+    async def abandon(self, name: bytes, session: int | None = None, owner: bytes = b"") -> None:
         """Put the messages of all batches of a subscription back in their places, uncharged.
 
         A subscription that has settled nothing is deleted then.
         """
         _check_name(name)
-        while await self._proposals.propose(layout.abandon_batches(name, *self._used(session)), 64):
+        while await self._proposals.propose(layout.abandon_batches(name, *self._used(session, owner)), 64):
             pass
 
-    async def take_back(self, name: bytes) -> None:
+    async def take_back(self, name: bytes, owner: bytes = b"") -> None:
         """As `abandon`, also if another consumer has claimed the subscription; its session ends."""
         _check_name(name)
         found = self._proposals.machine().batches.subscriptions.get(name)
         claimed = found is not None and found.session
-        await self.abandon(name, await self.claim(name, found.owner) if found is not None and claimed else None)
+        await self.abandon(name, await self.claim(name, owner) if claimed else None, owner)
 
-    async def delete(self, name: bytes) -> bool:
+    async def delete(self, name: bytes, owner: bytes = b"") -> bool:
         """As `abandon`, and forget the subscription, also if another consumer has claimed it; False if there is none."""
         _check_name(name)
         self._proposals.check_version()
         more: bool | None = True
         existed = False
         while more:
-            more = await self._proposals.propose(layout.delete_subscription(name), 64)
+            more = await self._proposals.propose(layout.delete_subscription(name, owner), 64)
             existed = existed or more is not None
         return existed
 
-    def _used(self, session: int | None, *owner: bytes) -> list[int | bytes]:
+    def _used(self, session: int | None, owner: bytes) -> list[int | bytes]:
         """The last arguments of a command on a subscription; none as long as old programs could not read them."""
         if self._proposals.machine().version < 2:
             if session is not None:
                 self._proposals.check_version()
             return []
-        return [session or 0, *owner]
+        return [session or 0, owner]
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def read(
-        self, name: bytes, epoch: int, start: int, count: int, session: int | None = None
+        self, name: bytes, epoch: int, start: int, count: int, session: int | None = None, owner: bytes = b""
     ) -> list[Delivered]:
         """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end."""
         await self._proposals.barrier()
         batches = self._proposals.machine().batches
+        found = batches.subscriptions.get(name)
+        if found is not None and not found.is_open_to(owner):
+            raise LmqError("forbidden", f"subscription {_shown(name)} belongs to another principal")
         if not batches.may_use(name, session or 0):
             raise LmqError("fenced", f"subscription {_shown(name)} was taken over by a later consumer, or deleted")
         state = batches.state(name, epoch)
         if state == BatchState.EMPTY:
             raise LmqError("batch_not_found", f"subscription {_shown(name)} has no batch for epoch {epoch}")
-        found = batches.read(name, epoch, start, min(count, STEP_MAX)) if state == BatchState.LIVE else None
-        if found is None:
+        taken = batches.read(name, epoch, start, min(count, STEP_MAX)) if state == BatchState.LIVE else None
+        if taken is None:
             reason = {
                 BatchState.LIVE: "some of its messages were settled one by one, or their queue was deleted",
                 BatchState.SETTLED: "it was settled",
                 BatchState.EXPIRED: "its lease ended; its messages are in their queues again, without a delivery charged",
             }[state]
             raise LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
-        found = found[: _fitting([message for _, _, _, message in found])]
-        messages = await self._absent.brought([message for _, _, _, message in found])
-        return [(*one[:3], message) for one, message in zip(found, messages, strict=True)]
+        taken = taken[: _fitting([message for _, _, _, message in taken])]
+        messages = await self._absent.brought([message for _, _, _, message in taken])
+        return [(*one[:3], message) for one, message in zip(taken, messages, strict=True)]
 
     async def show(self, name: bytes) -> SubscriptionInfo | None:
         """One subscription, None if it is not known."""

@@ -71,7 +71,8 @@ async def _read(subscriptions: Subscriptions, connection: Connection, arguments:
     if type(start) is not int or start < 0:
         raise LmqError("bad_arguments", "the start must be an integer from 0 on")
     name, epoch, count = text(arguments[0]), _integer(arguments[1]), _integer(arguments[3])
-    found = await subscriptions.read(name, epoch, start, count, _session_at(arguments, 4))
+    owner = connection.known_principal().owner
+    found = await subscriptions.read(name, epoch, start, count, _session_at(arguments, 4), owner)
     for queue in {queue for queue, _, _, _ in found}:
         connection.known_principal().require(Role.WRITE, queue)
     columns = _columns([message for _, _, _, message in found], details=details)
@@ -83,10 +84,11 @@ async def _read(subscriptions: Subscriptions, connection: Connection, arguments:
     }
 
 
-async def _renew(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> int:
+async def _renew(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> int:
     """``renew_batches(subscription, lease[, session]) -> how many live``."""
     arity(arguments, 2, 3)
-    return await subscriptions.renew(text(arguments[0]), _seconds(arguments[1]), _session_at(arguments, 2))
+    owner = connection.known_principal().owner
+    return await subscriptions.renew(text(arguments[0]), _seconds(arguments[1]), _session_at(arguments, 2), owner)
 
 
 async def _settle(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[int]:
@@ -96,10 +98,10 @@ async def _settle(subscriptions: Subscriptions, connection: Connection, argument
     return await subscriptions.settle(text(arguments[0]), _integer(arguments[1]), _session_at(arguments, 2), owner)
 
 
-async def _abandon(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> str:
+async def _abandon(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> str:
     """``abandon_batches(subscription[, session]) -> "ok"``."""
     arity(arguments, 1, 2)
-    await subscriptions.abandon(text(arguments[0]), _session_at(arguments, 1))
+    await subscriptions.abandon(text(arguments[0]), _session_at(arguments, 1), connection.known_principal().owner)
     return "ok"
 
 
@@ -109,10 +111,10 @@ async def _claim(subscriptions: Subscriptions, connection: Connection, arguments
     return await subscriptions.claim(text(arguments[0]), connection.known_principal().owner)
 
 
-async def _delete(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> str:
+async def _delete(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> str:
     """``delete_subscription(subscription) -> "ok"``, also if another consumer has claimed it, or there is none."""
     arity(arguments, 1, 1)
-    await subscriptions.delete(text(arguments[0]))
+    await subscriptions.delete(text(arguments[0]), connection.known_principal().ends_of)
     return "ok"
 
 

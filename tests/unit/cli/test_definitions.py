@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {
         {"name": "orders", "properties": {"retry": 2, "accum": 0.5}, "suspended": True},
         {"name": {"base64": "/w=="}, "properties": {"timeout": 1.5}, "suspended": False},
     ],
-    "tokens": [{"name": "shop", "role": "write", "queues": "^orders", "expires_at": None}],
+    "tokens": [{"name": "shop", "role": "write", "queues": "^orders", "expires_at": None, "principal": "etl"}],
 }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from lmqcluster.core import Fault, Op
+from lmqcluster.core import Fault, Op, TokenResult
+from lmqcluster.core.owned import is_random
 from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.core.transactions import Conflict
 from tests.property.driver import Driver, copied, records
@@ -123,71 +123,144 @@ def test_10_010_subscriptions_of_one_token_leave_room_for_others(driver: Driver)
     assert driver.do(Op.SETTLE_BATCHES, b"job", 1, 0, VICTIM) == ([], False)
 
 
-def test_what_a_token_has_ends_with_it_in_bounded_steps(driver: Driver) -> None:
-    driver.do(Op.SET_TOKEN, THIEF, b"d" * 32, 2, b"", 0, True)
-    driver.batch(*[[Op.SETTLE_BATCHES, b"s%d" % index, 1, 0, THIEF] for index in range(95)])
-    _keyed(driver, THIEF, b"k", b"x", b"job")
-    driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"", False, THIEF)
-    driver.push(Q, *[b"y"] * 3)
-    driver.do(Op.RESERVE, b"s0", 2, Q, False, 10, 60_000_000, 0, VICTIM)
-    driver.do(Op.SETTLE_BATCHES, b"victim's", 1, 0, VICTIM)
-    driver.do(Op.DELETE_TOKEN, THIEF, True)
-    used = [driver.machine.quotas.used(Kind.SUBSCRIPTIONS, THIEF)]
-    while driver.machine.expiry.next_us <= driver.now_us:
-        driver.tick()
-        used.append(driver.machine.quotas.used(Kind.SUBSCRIPTIONS, THIEF))
-        assert records(copied(driver.machine)) == records(driver.machine)
-    assert max(before - after for before, after in pairwise(used)) <= 10
-    assert [driver.machine.quotas.used(kind, THIEF) for kind in (Kind.SUBSCRIPTIONS, Kind.SCOPES, Kind.MARKS)] == [
-        0,
-        0,
-        0,
-    ]
-    assert list(driver.machine.batches.subscriptions) == [b"victim's"]
-    assert len(driver.machine.queues[Q].ready) + len(driver.machine.queues[Q].delayed) == 5
+def _token(driver: Driver, name: bytes, principal: bytes = b"", lifetime_us: int = 0) -> Any:
+    return driver.do(Op.SET_TOKEN, name, name[:1] * 32, 2, b"", lifetime_us, True, driver.now_us, principal)
 
 
-def test_sessions_of_a_token_end_with_it_and_what_they_held_goes_back() -> None:
-    driver = Driver(version=3)
-    driver.do(Op.SET_TOKEN, THIEF, b"d" * 32, 2, b"", 0, True)
+def test_what_a_principal_has_outlives_its_tokens(driver: Driver) -> None:
+    """Tokens come and go in every order, by command and by time; no lease ends, and nothing goes back to its queue."""
+    assert _token(driver, b"one", THIEF, 3_600_000_000) == TokenResult.DONE
     driver.push(Q, *[b"%d" % number for number in range(5)])
-    hour_us = 3_600_000_000
-    sessions = driver.batch(*[[Op.OPEN_SESSION, hour_us, THIEF] for _ in range(25)])
-    mine = driver.do(Op.OPEN_SESSION, hour_us, VICTIM)
-    driver.do(Op.PULL_IN_SESSION, Q, 3, 0, sessions[0], 1, -1, THIEF)
-    assert driver.do(Op.LOCK, b"lock", sessions[0], False, THIEF) == 1
-    assert driver.do(Op.LOCK, b"lock", mine, True, VICTIM) == 0
-    driver.do(Op.DELETE_TOKEN, THIEF, True)
-    used = [driver.machine.quotas.used(Kind.SESSIONS, THIEF)]
-    while driver.machine.expiry.next_us <= driver.now_us:
-        driver.tick()
-        used.append(driver.machine.quotas.used(Kind.SESSIONS, THIEF))
-        assert records(copied(driver.machine)) == records(driver.machine)
-    assert used[-1] == 0
-    assert max(before - after for before, after in pairwise(used)) <= 10
-    assert driver.machine.quotas.used(Kind.PLACES, THIEF) == 0
-    assert driver.do(Op.LOCK, b"lock", mine, False, VICTIM) == 2
-    assert driver.do(Op.RENEW_SESSION, mine, VICTIM) is True
-    assert driver.drain(Q) == [b"0", b"1", b"2", b"3", b"4"]
-
-
-def test_what_a_token_has_ends_when_it_expires(driver: Driver) -> None:
-    driver.do(Op.SET_TOKEN, THIEF, b"d" * 32, 2, b"", 3_600_000_000, True)
-    driver.do(Op.CLAIM, b"s", THIEF)
-    driver.wait(3_599)
-    driver.tick()
-    assert list(driver.machine.batches.subscriptions) == [b"s"]
-    driver.wait(1)
-    driver.tick(2)
-    assert not driver.machine.batches.subscriptions
-
-
-def test_a_new_token_of_the_name_keeps_what_is_left(driver: Driver) -> None:
-    driver.do(Op.SET_TOKEN, THIEF, b"d" * 32, 2, b"", 0, True)
-    driver.batch(*[[Op.SETTLE_BATCHES, b"s%d" % index, 1, 0, THIEF] for index in range(25)])
-    driver.batch([Op.DELETE_TOKEN, THIEF, True], [Op.SET_TOKEN, THIEF, b"e" * 32, 2, b"", 0, True])
+    session = driver.do(Op.CLAIM, b"s", THIEF)
+    driver.do(Op.RESERVE, b"s", 1, Q, False, 5, 86_400_000_000, session, THIEF)
+    _keyed(driver, THIEF, b"k", b"x", b"job")
+    driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
+    before = driver.machine.quotas.kept(THIEF)
+    driver.wait(300)
+    assert _token(driver, b"two", THIEF) == TokenResult.DONE
+    driver.do(Op.DELETE_TOKEN, b"one", True)
+    driver.do(Op.DELETE_TOKEN, b"two", True)
     driver.tick(5)
-    assert driver.machine.quotas.used(Kind.SUBSCRIPTIONS, THIEF) == 25
+    assert driver.machine.quotas.kept(THIEF) == before
+    assert driver.machine.expiry.next_us > driver.now_us
+    driver.wait(3_600)
+    driver.tick(5)
+    # Scopes are forgotten after their window, as always.
+    assert driver.machine.quotas.kept(THIEF) == {Kind.SUBSCRIPTIONS: 1, Kind.MARKS: 1, Kind.NOTE_BYTES: 4}
+    assert records(copied(driver.machine)) == records(driver.machine)
+    assert _token(driver, b"three", THIEF) == TokenResult.DONE
+    assert driver.do(Op.SETTLE_BATCHES, b"s", 1, session, THIEF) == ([], False)
+    assert driver.drain(Q) == [b"x", b"x"]
+
+
+def test_a_name_that_owns_something_is_no_new_principal(driver: Driver) -> None:
+    """The attack: a token with the name of a former one, or of a principal, would have what is left there."""
+    assert _token(driver, b"etl") == TokenResult.DONE
+    driver.do(Op.CLAIM, b"s", b"etl")
+    driver.do(Op.DELETE_TOKEN, b"etl", True)
+    assert _token(driver, b"etl") == TokenResult.TAKEN
+    assert [token.name for token in driver.machine.tokens] == []
+    assert _token(driver, b"other", b"etl") == TokenResult.DONE
+    driver.do(Op.DELETE_SUBSCRIPTION, b"s", b"etl")
+    # A token has it now.
+    assert _token(driver, b"etl") == TokenResult.TAKEN
+    driver.do(Op.DELETE_TOKEN, b"other", True)
+    assert _token(driver, b"etl") == TokenResult.DONE
+    # The same command again is no second token.
+    assert _token(driver, b"etl") == TokenResult.DONE
+    assert _token(driver, b"new", b"etl") == TokenResult.DONE
+    assert [(token.name, token.principal) for token in driver.machine.tokens] == [(b"etl", b"etl"), (b"new", b"etl")]
+    assert records(copied(driver.machine)) == records(driver.machine)
+
+
+def test_principals_that_own_something_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: tokens that come, leave something and go, each with a principal of its own."""
+    monkeypatch.setattr("lmqcluster.core.tokens.PRINCIPALS_MAX", 20)
+    results = []
+    for index in range(25):
+        name = b"%d" % index
+        results.append(_token(driver, name))
+        if results[-1] == TokenResult.DONE:
+            driver.do(Op.CLAIM, name, name)
+            driver.do(Op.DELETE_TOKEN, name, True)
+    assert results == [TokenResult.DONE] * 20 + [TokenResult.CROWDED] * 5
+    assert _token(driver, b"more", b"7") == TokenResult.DONE
+    driver.do(Op.DELETE_SUBSCRIPTION, b"3", b"")
+    assert _token(driver, b"new") == TokenResult.DONE
+
+
+def test_a_principal_uses_no_subscription_of_another(driver: Driver) -> None:
+    driver.push(Q, b"1", b"2", b"3")
+    session = driver.do(Op.CLAIM, b"s", VICTIM)
+    driver.do(Op.RESERVE, b"s", 1, Q, False, 2, 60_000_000, session, VICTIM)
+    driver.do(Op.SETTLE_BATCHES, b"unclaimed", 1, 0, VICTIM)
+    before = records(driver.machine)
+    for name, number in ((b"s", session), (b"s", 0), (b"unclaimed", 0)):
+        for command in (
+            [Op.CLAIM, name, THIEF],
+            [Op.RESERVE, name, 2, Q, False, 2, 60_000_000, number, THIEF],
+            [Op.RESERVE_FROM, name, 2, [Q], True, 2, 60_000_000, number, THIEF],
+            [Op.RENEW, name, 1, number, 0, THIEF],
+            [Op.SETTLE_BATCHES, name, 9, number, THIEF],
+            [Op.ABANDON_BATCHES, name, number, THIEF],
+            [Op.DELETE_SUBSCRIPTION, name, THIEF],
+        ):
+            (refused,) = driver.batch(command)
+            assert isinstance(refused, Fault)
+            assert (refused.code, "belongs to principal 'victim', not to 'thief'" in refused.reason) == (
+                "forbidden",
+                True,
+            )
+    assert records(driver.machine)[2:] == before[2:]
+    # Who rules over all may end it.
+    assert driver.do(Op.DELETE_SUBSCRIPTION, b"s", b"") is False
+    assert driver.drain(Q) == [b"1", b"2", b"3"]
+
+
+def test_a_random_job_of_another_principal_is_not_begun_again() -> None:
+    """A query that is started again with a token of another principal would store what is stored already."""
+    random, guessable = b"spark/stream/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001", b"spark/application/daily"
+    driver, seed = Driver(version=3), b"s" * 16
+    for job in (random, guessable):
+        assert driver.do(Op.BEGIN_EPOCH, job, 3, b"run", seed, VICTIM) == 0
+    (refused,) = driver.batch([Op.BEGIN_EPOCH, random, 3, b"another", seed, THIEF])
+    assert (refused.code, "belongs to principal 'victim'" in refused.reason) == ("forbidden", True)
+    # Of a name that can be guessed everybody has one, so that nobody is kept from it.
+    assert driver.do(Op.BEGIN_EPOCH, guessable, 3, b"another", seed, THIEF) == 0
+    assert records(copied(driver.machine)) == records(driver.machine)
+    twin = Driver(machine=copied(driver.machine))
+    assert twin.batch([Op.BEGIN_EPOCH, random, 3, b"another", seed, THIEF]) == [refused]
+    assert driver.do(Op.BEGIN_EPOCH, random, 3, b"another", seed, VICTIM) == 0
+    driver.do(Op.END_JOBS, [random], VICTIM)
+    assert driver.do(Op.BEGIN_EPOCH, random, 3, b"another", seed, THIEF) == 0
+
+
+def test_a_subscription_of_the_time_before_tokens_belongs_to_the_first_that_uses_it(driver: Driver) -> None:
+    session = driver.do(Op.CLAIM, b"s", b"")
+    (fenced,) = driver.batch([Op.SETTLE_BATCHES, b"s", 1, session + 1, THIEF])
+    assert fenced.code == "fenced"
+    assert driver.machine.quotas.used(Kind.SUBSCRIPTIONS, b"") == 1
+    assert driver.do(Op.SETTLE_BATCHES, b"s", 1, session, VICTIM) == ([], False)
+    assert [driver.machine.quotas.used(Kind.SUBSCRIPTIONS, owner) for owner in (b"", VICTIM)] == [0, 1]
+    assert driver.batch([Op.CLAIM, b"s", THIEF])[0].code == "forbidden"
+    # Where no token is asked for any more, nobody is kept out.
+    assert driver.do(Op.CLAIM, b"s", b"") == session + 1
+    assert driver.machine.batches.subscriptions[b"s"].owner == VICTIM
+
+
+def test_what_owners_use_is_known_as_what_they_have_comes_and_goes(driver: Driver) -> None:
+    quotas = driver.machine.quotas
+    assert (quotas.owners, quotas.owns(VICTIM)) == (0, False)
+    driver.do(Op.CLAIM, b"s", VICTIM)
+    _keyed(driver, VICTIM, b"k", b"x")
+    assert (quotas.owns(VICTIM), quotas.kept(VICTIM)) == (True, {Kind.SUBSCRIPTIONS: 1, Kind.KEYS: 1})
+    twin = copied(driver.machine).quotas
+    assert (twin.owners, twin.kept(VICTIM)) == (quotas.owners, quotas.kept(VICTIM))
+    driver.do(Op.DELETE_SUBSCRIPTION, b"s", VICTIM)
+    assert quotas.owns(VICTIM)
+    driver.wait(600)
+    driver.tick()
+    assert (quotas.owns(VICTIM), quotas.kept(VICTIM)) == (False, {})
 
 
 def test_a_snapshot_keeps_owners_and_counts(driver: Driver) -> None:
@@ -202,3 +275,21 @@ def test_a_snapshot_keeps_owners_and_counts(driver: Driver) -> None:
             assert twin.quotas.used(kind, owner) == driver.machine.quotas.used(kind, owner)
     assert records(twin) == records(driver.machine)
     assert twin.batches.last_session == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (b"spark-8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001", True),
+        (b"8a5cb1a0-5f5e-4a55-bd7e-0c5b1f6f0001", True),
+        (b"8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001 ", False),
+        (b"8a5cb1a0-5f5e-1a55-9d7e-0c5b1f6f0001", False),
+        (b"8a5cb1a0-5f5e-4a55-cd7e-0c5b1f6f0001", False),
+        (b"8A5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001", False),
+        (b"a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001", False),
+        (b"xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx", False),
+        (b"", False),
+    ],
+)
+def test_only_names_with_a_random_uuid_at_their_end_cannot_be_guessed(name: bytes, wanted: bool) -> None:
+    assert is_random(name) is wanted

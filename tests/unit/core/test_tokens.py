@@ -25,7 +25,7 @@ def test_a_token_is_kept_with_log_time() -> None:
     assert driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", 60 * SECOND, False) == TokenResult.DONE
     root, worker = driver.machine.tokens
     assert (root.name, root.role, root.expires_us) == (b"root", Role.ADMIN, 0)
-    assert worker == (b"w", digest(1), Role.WRITE, b"^jobs", driver.now_us, driver.now_us + 60 * SECOND)
+    assert worker == (b"w", digest(1), Role.WRITE, b"^jobs", driver.now_us, driver.now_us + 60 * SECOND, b"w")
 
 
 def test_the_same_command_twice_makes_one_token_and_a_name_is_given_once() -> None:
@@ -79,6 +79,8 @@ def test_tokens_are_limited_in_number() -> None:
         (b"t", digest(0), 3, b".*", 1.5, True),
         (b"t", digest(0), 3, b".*", -1, True),
         ("t", digest(0), 3, b".*", 0, True),
+        (b"t", digest(0), 3, b".*", 0, True, 0, b"x" * 101),
+        (b"t", digest(0), 3, b".*", 0, True, 0, "principal"),
     ],
 )
 def test_a_malformed_token_is_refused(arguments: tuple[Any, ...]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import ApiKeys, Role, Token, Tokens
+from lmqcluster.core.quotas import Quotas
 from lmqcluster.node.access.access import Access, Principal, digest_of, read_admin_token
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.ports import Bounds, Gate, Memory, Place
@@ -19,14 +20,14 @@ SECRET = b"lmq_secret-of-the-worker"
 
 
 def tokens(*more: Token) -> Tokens:
-    found = Tokens(compile_pattern)
+    found = Tokens(compile_pattern, Quotas())
     for token in more:
-        found.set(token, without_admin=True)
+        found.set(token, without_admin=True, joins=False)
     return found
 
 
 def worker(expires_us: int = 0) -> Token:
-    return Token(b"worker", digest_of(SECRET), Role.WRITE, b"^jobs", 1, expires_us)
+    return Token(b"worker", digest_of(SECRET), Role.WRITE, b"^jobs", 1, expires_us, b"etl")
 
 
 def keys(**more: bytes) -> ApiKeys:

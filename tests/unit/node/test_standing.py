@@ -189,7 +189,7 @@ def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     quotas.take(Kind.SUBSCRIPTIONS, b"spark", 1_601)
     assert checks(WELL)["quota"] == (
         False,
-        "token spark has 80 % of its subscriptions, 1,601 of 2,000, the largest share",
+        "principal spark has 80 % of its subscriptions, 1,601 of 2,000, the largest share",
     )
     lone = checks(replace(WELL, connected=frozenset({"b"})))
     assert lone["members"] == (False, "not reachable or not up to date: n-c")

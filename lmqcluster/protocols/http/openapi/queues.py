@@ -173,7 +173,7 @@ def subscription_paths() -> Json:
 
 def job_paths() -> Json:
     """What can be done with writers' jobs."""
-    owner = "The token that the job belongs to, for who may do everything; default one's own."
+    owner = "The principal that the job belongs to, for who may do everything; default one's own."
     return {
         "/v1/jobs": {"get": operation("listJobs", "What writers that store exactly once have left", "Jobs")},
         "/v1/jobs/{name}": {

@@ -283,7 +283,7 @@ SCHEMAS: Final[dict[str, Json]] = {
     "Subscription": _object(
         {
             "name": _ref("Content"),
-            "owner": {**_ref("Content"), "description": "Token whose quota it counts to; empty without tokens."},
+            "owner": {**_ref("Content"), "description": "Principal that it belongs to; empty without a token."},
             "session": {"type": ["integer", "null"], "description": "The one that may use it; null if never claimed."},
             "settled": {**_COUNT, "description": "The highest settled epoch."},
             "batches": _list(
@@ -300,7 +300,7 @@ SCHEMAS: Final[dict[str, Json]] = {
     ),
     "Job": _object(
         {
-            "owner": {**_ref("Content"), "description": "Token that it belongs to; empty without tokens."},
+            "owner": {**_ref("Content"), "description": "Principal that it belongs to; empty without a token."},
             "name": _ref("Content"),
             "streams": _COUNT,
             "messages": {**_COUNT, "description": "Stored in its streams, or in its open or last finished epoch."},

@@ -57,7 +57,7 @@ SESSION_SCHEMAS: Final[Json] = {
         "sessions",
         {
             "session": SESSION_ID,
-            "owner": {**NAME_VALUE, "description": "The token that it counts to; empty without one."},
+            "owner": {**NAME_VALUE, "description": "The principal that it belongs to; empty without a token."},
             "ttl_s": _SECONDS,
             "ends_in_s": _SECONDS,
             "leased": {**_COUNT, "description": "Deliveries that it holds; of over 100, some may be settled."},

@@ -21,6 +21,12 @@ _QUEUES: Final[Json] = {
     "type": "string",
     "description": "Regular expression that is searched for in queue names; .* for all queues.",
 }
+_PRINCIPAL: Final[Json] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 100,
+    "description": "Owner of what the token's clients leave at the cluster, which other tokens may have too.",
+}
 
 TOKEN_SCHEMAS: Final[Json] = {
     "NewToken": {
@@ -32,16 +38,22 @@ TOKEN_SCHEMAS: Final[Json] = {
             "role": _ROLE,
             "queues": _QUEUES,
             "lifetime": {"type": ["number", "null"], "minimum": 1, "description": "Seconds; null: it does not expire."},
+            "principal": {
+                **_PRINCIPAL,
+                "type": ["string", "null"],
+                "description": "A new principal, or one to share; null: one of its own, of the token's name, which must be new.",
+            },
         },
     },
     "TokenSecret": {
         "type": "object",
         "description": "The only place where the secret is ever shown.",
-        "required": ["name", "role", "queues", "token"],
+        "required": ["name", "role", "queues", "principal", "token"],
         "properties": {
             "name": {"type": "string"},
             "role": _ROLE,
             "queues": _QUEUES,
+            "principal": _PRINCIPAL,
             "token": {"type": "string", "pattern": "^lmq_[A-Za-z0-9_-]{43}$"},
         },
     },
@@ -53,12 +65,13 @@ TOKEN_SCHEMAS: Final[Json] = {
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "required": ["name", "role", "queues", "created_at", "expires_at", "expired"],
+                    "required": ["name", "role", "queues", "principal", "created_at", "expires_at", "expired"],
                     "additionalProperties": False,
                     "properties": {
                         "name": {"type": "string"},
                         "role": _ROLE,
                         "queues": _QUEUES,
+                        "principal": _PRINCIPAL,
                         "created_at": {"type": "number", "description": "Seconds since 1970."},
                         "expires_at": {"type": ["number", "null"]},
                         "expired": {"type": "boolean"},
@@ -69,12 +82,16 @@ TOKEN_SCHEMAS: Final[Json] = {
     },
     "Access": {
         "type": "object",
-        "required": ["name", "role", "queues", "required"],
+        "required": ["name", "role", "queues", "principal", "required"],
         "additionalProperties": False,
         "properties": {
             "name": {"type": "string", "description": "Of the token; local without one."},
             "role": _ROLE,
             "queues": _QUEUES,
+            "principal": {
+                "type": "string",
+                "description": "Owner of what the client leaves; empty if it needs no token.",
+            },
             "required": {"type": "boolean", "description": "Whether everybody needs a token."},
         },
     },

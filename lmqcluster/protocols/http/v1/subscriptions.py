@@ -56,15 +56,15 @@ class SubscriptionRoutes:
         media = reply_media(request)
         return media.reply(_shown(await self._known(name), media))
 
-    async def abandon(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
+    async def abandon(self, request: Request, name: bytes) -> Reply:
         """Put the messages of all its batches back in their queues."""
         await self._known(name)
-        await self._service.subscriptions.take_back(name)
+        await self._service.subscriptions.take_back(name, request.principal.ends_of)
         return no_content()
 
-    async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
+    async def delete(self, request: Request, name: bytes) -> Reply:
         """Put the messages of all its batches back in their queues, and forget it."""
-        if not await self._service.subscriptions.delete(name):
+        if not await self._service.subscriptions.delete(name, request.principal.ends_of):
             raise no_subscription(name)
         return no_content()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["TokenRoutes"]
 
 _BODY_BYTES_MAX = 64 * 1024
-_FIELDS = {"name", "role", "queues", "lifetime"}
+_FIELDS = {"name", "role", "queues", "lifetime", "principal"}
 
 
 class TokenRoutes:
@@ -55,6 +55,7 @@ class TokenRoutes:
             "name": principal.name,
             "role": Role(principal.role).name.lower(),
             "queues": principal.pattern.decode("utf-8", "backslashreplace"),
+            "principal": principal.owner.decode("utf-8", "backslashreplace"),
             "required": self._node.access.anonymous is None,
         }
         return reply_media(request).reply(fields)
@@ -62,9 +63,10 @@ class TokenRoutes:
     async def create(self, request: Request) -> Reply:
         """Make a token; the answer is the only place where its secret is ever shown."""
         media = reply_media(request)
-        name, role, queues, lifetime_s = _fields(await read_value(request, _BODY_BYTES_MAX))
-        secret = await create_token(self._node, name, role, queues, lifetime_s)
-        return media.reply({"name": name, "role": role, "queues": queues, "token": secret})
+        name, role, queues, lifetime_s, principal = _fields(await read_value(request, _BODY_BYTES_MAX))
+        secret = await create_token(self._node, name, role, queues, lifetime_s, principal)
+        made = {"name": name, "role": role, "queues": queues, "principal": name if principal is None else principal}
+        return media.reply({**made, "token": secret})
 
     async def delete(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Delete a token."""
@@ -72,13 +74,17 @@ class TokenRoutes:
         return no_content()
 
 
-def _fields(body: Any) -> tuple[str, str, str, float | None]:
+def _fields(body: Any) -> tuple[str, str, str, float | None, str | None]:
     if not isinstance(body, dict) or not {"name", "role"} <= body.keys() <= _FIELDS:
-        raise LmqError("bad_request", "the body must be an object with name and role, and perhaps queues and lifetime")
+        text = "the body must be an object with name and role, and perhaps queues, lifetime and principal"
+        raise LmqError("bad_request", text)
     name, role, queues = body["name"], body["role"], body.get("queues", ".*")
     if not all(isinstance(value, str) for value in (name, role, queues)):
         raise LmqError("bad_request", "name, role and queues must be texts")
     lifetime_s = body.get("lifetime")
     if lifetime_s is not None and (isinstance(lifetime_s, bool) or not isinstance(lifetime_s, (int, float))):
         raise LmqError("bad_request", "lifetime must be a number of seconds, or null for a token that does not expire")
-    return name, role, queues, lifetime_s
+    principal = body.get("principal")
+    if principal is not None and not isinstance(principal, str):
+        raise LmqError("bad_request", "principal must be a text, or null for a principal of the token's own")
+    return name, role, queues, lifetime_s, principal
