@@ -577,17 +577,10 @@ def report_digest(token: bytes, member: bytes, own: bytes) -> Command:
 
 
 def set_token(
-    name: bytes,
-    secret: bytes,
-    role: int,
-    pattern: bytes,
-    times_us: tuple[int, int],
-    without_admin: bool,
-    principal: bytes,
+    name: bytes, secret: bytes, role: int, pattern: bytes, times_us: tuple[int, int], without_admin: bool, owner: bytes
 ) -> Command:
-    """Add a token, with its lifetime and the time of day; an empty principal is one of its own."""
-    lifetime_us, now_us = times_us
-    return [Op.SET_TOKEN, name, secret, role, pattern, lifetime_us, without_admin, now_us, principal]
+    """Add a token; the times are its lifetime and that of day, an empty owner is a principal of its own."""
+    return [Op.SET_TOKEN, name, secret, role, pattern, times_us[0], without_admin, times_us[1], owner]
 
 
 def delete_token(name: bytes, without_admin: bool) -> Command:

@@ -22,7 +22,7 @@ ADVICE: Final = {
     "bad_arguments": "Pass arguments of the types that [the method](messagepack-rpc.md#methods) takes.",
     "unknown_method": "Check the name of the method and the number of its arguments.",
     "unauthorized": "Send a valid token.",
-    "forbidden": "Use a token with the role that is needed, for this queue, and of the principal that owns the subscription or job.",
+    "forbidden": "Use a token with the role that is needed, for this queue, and of the principal that owns what it names.",
     "unknown_host": "Use `localhost` or a loopback address, add the host to the option `http_hosts`, or create tokens.",
     "foreign_origin": "Send the request from a program instead of a web page, or create tokens.",
     "token_not_found": "Check the name with `lmq-admin token list`.",
