@@ -143,6 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=3000)
     given = parser.parse_args(arguments)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="lmq-rotation-") as name, NodeProcess(Path(name)) as node:
         node.wait_upgraded()
