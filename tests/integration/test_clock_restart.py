@@ -93,7 +93,7 @@ def _log_time_s(node: NodeProcess) -> float:
     """The log time of a push."""
     with Rpc(node.rpc) as rpc:
         rpc.call("push", "probe", 1)
-        pushed_us = rpc.call("peek", "probe", 1000, 0, True)[b"pushed"]
+        pushed_us = rpc.call("peek", "probe", 1000, 0, {"details": True})[b"pushed"]
     return float(pushed_us[-1]) / 1e6
 
 
