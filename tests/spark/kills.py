@@ -1,5 +1,6 @@
 """Kill drivers, executors, Python workers and nodes while rows go from a queue to a table, or from files to a queue.
 
+Each driver divides the rows into another number of tasks than the one before, and has the next of the masters.
 `python -m tests.spark.kills read --rows 1000000` and `... write ...`; each prints how many of what it killed, and fails if a row
 is missing or there twice.
 """
@@ -7,6 +8,7 @@ is missing or there twice.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import signal
@@ -30,6 +32,7 @@ __all__ = ["Drill", "main"]
 FILES = 20
 BATCH = 20_000
 DEADLINE_S = 1800.0
+TASKS = (4, 1, 8, 2)
 KINDS = ("driver", "executor", "worker", "node")
 
 DRIVER = """
@@ -37,7 +40,7 @@ import sys
 from pyspark.sql import SparkSession
 from lmqcluster.spark import register, start_query
 
-way, servers, queue, folder, master, batch = sys.argv[1:]
+way, servers, queue, folder, master, batch, tasks = sys.argv[1:]
 builder = SparkSession.Builder().master(master).config("spark.ui.enabled", "false").config("spark.local.dir", folder + "/local")
 builder = builder.config("spark.driver.memory", "1g").config("spark.executor.memory", "1g").config("spark.speculation", "true")
 builder = builder.config("spark.task.maxFailures", "50").config("spark.deploy.maxExecutorRetries", "-1")
@@ -45,10 +48,10 @@ spark = builder.getOrCreate()
 register(spark)
 if way == "read":
     rows = spark.readStream.format("lmq").option("lmq.servers", servers).option("subscribe", queue)
-    rows = rows.option("lmq.subscription", queue).option("maxOffsetsPerTrigger", batch).option("minPartitions", "4").load()
+    rows = rows.option("lmq.subscription", queue).option("maxOffsetsPerTrigger", batch).option("minPartitions", tasks).load()
     sink = rows.select("value").writeStream.format("parquet").option("path", folder + "/table")
 else:
-    rows = spark.readStream.option("maxFilesPerTrigger", "1").text(folder + "/files").repartition(4)
+    rows = spark.readStream.option("maxFilesPerTrigger", "1").text(folder + "/files").repartition(int(tasks))
     sink = rows.writeStream.format("lmq").option("lmq.servers", servers).option("queue", queue)
 sink = sink.option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True)
 start_query(sink).awaitTermination()
@@ -62,9 +65,23 @@ class Drill:
         killed: how many of each kind.
     """
 
-    def __init__(self, way: str, rows: int, folder: Path, rng: random.Random, *, every_s: float, master: str) -> None:
+    def __init__(
+        self,
+        way: str,
+        rows: int,
+        folder: Path,
+        rng: random.Random,
+        every_s: float,
+        masters: Sequence[str],
+        kinds: Sequence[str],
+    ) -> None:
         self._way, self._rows, self._folder, self._rng = way, rows, folder, rng
-        self._every_s, self._master = every_s, master
+        self._every_s, self._kinds, self._masters, self._tasks = (
+            every_s,
+            kinds,
+            itertools.cycle(masters),
+            itertools.cycle(TASKS),
+        )
         self.killed: Counter[str] = Counter()
 
     def run(self, kills: int) -> None:
@@ -102,7 +119,9 @@ class Drill:
             (self._folder / "files" / f"{number:02}.txt").write_bytes(b"\n".join(rows[number::FILES]))
 
     def _start(self, cluster: Cluster) -> subprocess.Popen[bytes]:
-        arguments = [self._way, ",".join(cluster.rpc_addresses), "q", str(self._folder), self._master, str(BATCH)]
+        master, tasks = next(self._masters), next(self._tasks)
+        print(f"a driver begins on {master}, with {tasks} tasks", flush=True)
+        arguments = [self._way, ",".join(cluster.rpc_addresses), "q", str(self._folder), master, str(BATCH), str(tasks)]
         with (self._folder / "driver.log").open("ab") as log:
             driver = subprocess.Popen(
                 [sys.executable, "-W", "ignore", "-c", DRIVER, *arguments],
@@ -118,7 +137,7 @@ class Drill:
 
     def _kill(self, cluster: Cluster, driver: subprocess.Popen[bytes]) -> bool:
         """Kill something of the next kind; returns whether it is the driver."""
-        kind = KINDS[sum(self.killed.values()) % len(KINDS)]
+        kind = self._kinds[sum(self.killed.values()) % len(self._kinds)]
         if kind == "node":
             cluster[self._rng.randrange(3)].restart()
         elif kind == "driver":
@@ -170,14 +189,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(prog="python -m tests.spark.kills", description=__doc__)
     options.add_argument("way", choices=["read", "write"])
     options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--kills", type=int, default=16, help="in turn of drivers, executors, workers and nodes")
+    options.add_argument("--kills", type=int, default=16)
+    options.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="in this order, again and again")
     options.add_argument("--every", type=float, default=8.0, metavar="SECONDS", help="between two kills, on average")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--master", default="local-cluster[2,1,1024]")
+    options.add_argument("--master", action="append", help="given several times, drivers have them in turn")
     chosen = options.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="lmq-kills-") as name:
         rng = random.Random(chosen.seed)
-        drill = Drill(chosen.way, chosen.rows, Path(name), rng, every_s=chosen.every, master=chosen.master)
+        masters = chosen.master or ["local-cluster[2,1,1024]"]
+        drill = Drill(chosen.way, chosen.rows, Path(name), rng, chosen.every, masters, chosen.kinds)
         began = time.monotonic()
         drill.run(chosen.kills)
     print(f"{chosen.rows} rows, each once, after {time.monotonic() - began:.0f} s; killed {dict(drill.killed)}")
