@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.client import BatchColumns
+from lmqcluster.client import BatchColumns, PushOptions
 from lmqcluster.client.options import packed_headers, packed_push_options
 from lmqcluster.client.requests import name_bytes
 from lmqcluster.protocols.msgpack_rpc.arguments import typed_body
@@ -82,9 +82,8 @@ class Taker:
         self.digests: list[bytes] = []
 
     def add(self, queue: str, values: Any, _keys: Any, types: Any, headers: Any, options: Any) -> None:
-        for row in zip(values, types, headers, options, strict=True):
-            value, kind, header, option = row
-            packed = packed_push_options(option or {})
+        for value, kind, header, option in zip(values, types, headers, options, strict=True):
+            packed = packed_push_options(option or PushOptions())
             body = typed_body(value, None if kind is None else name_bytes(kind))
             [named] = packed_headers([header])
             self.stored.append((name_bytes(queue), body, sorted(map(tuple, named or [])), as_stored(packed)))
