@@ -165,26 +165,20 @@ class _PushFilters:
 
 
 def _pages(start: int, fetch: _Fetch) -> Iterator[BatchColumns]:
-    """The messages from a position on, a page at a time.
+    """The messages from a sequence on, a page at a time.
 
-    The second page is asked for when the first one is used up; from then on the next page is on its way while one is used.
+    Where pages have their full size, the next one is on its way while one is used. Before that, Spark may soon have enough.
     """
+    count, position = _FIRST_MESSAGES, start
     with ThreadPoolExecutor(1, "lmq-read") as reader:
-        count = _FIRST_MESSAGES
-
-        def ahead(page: BatchColumns | None) -> Future[BatchColumns | None] | None:
-            nonlocal count
-            if page is None or page.next is None:
-                return None
-            count = min(count * _GROWTH, _PEEK_MESSAGES)
-            return reader.submit(fetch, page.next, count)
-
-        page = fetch(start, count)
-        if page is not None:
+        coming: Future[BatchColumns | None] | None = None
+        while True:
+            page = fetch(position, count) if coming is None else coming.result()
+            if page is None:
+                return
+            is_full, count = count == _PEEK_MESSAGES, min(count * _GROWTH, _PEEK_MESSAGES)
+            coming = reader.submit(fetch, page.next, count) if is_full and page.next is not None else None
             yield page
-        coming = ahead(page)
-        while coming is not None:
-            page = coming.result()
-            coming = ahead(page)
-            if page is not None:
-                yield page
+            if page.next is None:
+                return
+            position = page.next

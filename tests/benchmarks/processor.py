@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,16 +54,8 @@ class Usage:
 
     def now(self) -> Spent:
         """Return what has been spent so far, by ended processes too."""
-        processes = _processes()
-        children: dict[int, list[int]] = defaultdict(list)
-        for pid, process in processes.items():
-            children[process.parent].append(pid)
         nodes = jvm = python = 0.0
-        waiting = [os.getpid()]
-        while waiting:
-            pid = waiting.pop()
-            process = processes[pid]
-            waiting += children[pid]
+        for pid, process in _tree():
             if pid in self._nodes:
                 nodes += process.own_s + process.ended_children_s
             elif process.is_java:
@@ -72,6 +64,26 @@ class Usage:
             else:
                 python += process.own_s + process.ended_children_s
         return Spent(nodes, jvm, python)
+
+    def workers(self) -> dict[int, float]:
+        """Return processor seconds of each Python process that Spark's daemon has forked and that is alive, by process id."""
+        tree = dict(_tree())
+        parents = {pid: tree.get(process.parent) for pid, process in tree.items()}
+        daemons = {pid for pid, parent in parents.items() if parent is not None and parent.is_java}
+        return {pid: process.own_s for pid, process in tree.items() if process.parent in daemons}
+
+
+def _tree() -> Iterator[tuple[int, _Process]]:
+    """Yield this process and all its descendants."""
+    processes = _processes()
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid, process in processes.items():
+        children[process.parent].append(pid)
+    waiting = [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        waiting += children[pid]
+        yield pid, processes[pid]
 
 
 def _processes() -> dict[int, _Process]:

@@ -19,10 +19,14 @@ class DelayProxy:
     """Listens on `addresses[i]` for connections to ``targets[i]``; both directions of each are delayed alike.
 
     Bandwidth is not limited: bytes that arrive together leave together, `delay_s` later.
+
+    Attributes:
+        carried_bytes: how many have arrived so far, of both directions.
     """
 
     def __init__(self, targets: Sequence[str], delay_s: float) -> None:
         self.addresses = [f"127.0.0.1:{ports.take()}" for _ in targets]
+        self.carried_bytes = 0
         self._targets = list(targets)
         self._delay_s = delay_s
         self._loop = asyncio.new_event_loop()
@@ -99,6 +103,7 @@ class DelayProxy:
                     data = await reader.read(CHUNK_BYTES)
                 except OSError:
                     data = b""
+                self.carried_bytes += len(data)
                 queue.put_nowait((self._loop.time() + self._delay_s, data))
                 if not data:
                     await delivery

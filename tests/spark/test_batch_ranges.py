@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -33,6 +33,7 @@ from lmqcluster.client import BatchColumns
 from lmqcluster.spark.batch_reader import PeekReader
 from lmqcluster.spark.options import BatchRead
 from lmqcluster.spark.schema import Extras, read_schema
+from tests.integration.delay_proxy import DelayProxy
 
 from .queues import numbered, push
 
@@ -220,3 +221,29 @@ def test_a_query_with_filters_has_its_rows_either_way(
         [numbered(2_000, "a")[place] for place in (5, 1_900)] if due_us[0] <= client.peek(first, 1).due_us[0] else []
     )
     assert [bytes(row["value"]) for row in later.collect()] == expected
+
+
+def test_a_query_reads_little_that_needs_little(
+    spark: SparkSession, servers: str, client: Client, new_queue: Callable[[], str]
+) -> None:
+    long, other = new_queue(), new_queue()
+    for _ in range(8):
+        push(client, long, [bytes(1_000)] * 4_000)
+    push(client, other, numbered(1))
+    bytes_all = 32_000 * 1_000
+    offsets = client.peek(long, 20, bodies=False).sequences
+
+    def carried(query: Callable[[DataFrame], object], columns: str | None = None) -> int:
+        before = proxy.carried_bytes
+        source = spark.read.format("lmq").option("lmq.servers", proxy.addresses[0]).option("lmq.discover", "false")
+        query((source if columns is None else source.schema(columns)).option("subscribe", f"{long},{other}").load())
+        return proxy.carried_bytes - before
+
+    with DelayProxy([servers.split(",", 1)[0]], 0.0) as proxy:
+        assert carried(lambda rows: rows.count()) > bytes_all
+        # What has gone into buffers before Spark stops the task, and one page more.
+        assert carried(lambda rows: rows.limit(5).collect()) < bytes_all / 2
+        assert carried(lambda rows: rows.count(), "queue STRING, offset BIGINT") < bytes_all / 20
+        assert carried(lambda rows: rows.where(f.col("queue") == other).collect()) < bytes_all / 20
+        assert carried(lambda rows: rows.where(f.col("offset") <= offsets[-1]).collect()) < bytes_all / 20
+        assert carried(lambda rows: rows.where("timestamp < '2020-01-01'").collect()) < bytes_all / 20

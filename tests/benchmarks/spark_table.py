@@ -1,0 +1,138 @@
+"""``python -m tests.benchmarks.spark_table``: reads one long queue with ``spark.read`` and tells which processors that uses.
+
+A three-node cluster and a Spark session run on this machine together. How many tasks run at a time, and the processor time of
+each Python worker, say more of it than the rows a second where the machine has other work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from lmqcluster import AsyncClient
+from tests.integration.cluster import Cluster
+
+from .processor import Spent, Usage
+from .spark import session_of
+
+QUEUE = "deep"
+PUSHED = 4_000
+"""Messages of one request."""
+IN_FLIGHT = 8
+SAMPLE_S = 0.2
+WHOLE = {"all columns", "count()", "count(), offsets only"}
+"""Jobs that read all messages."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark_table", description=__doc__)
+    options.add_argument("--messages", type=int, default=10_000_000, metavar="N", help="in the queue (%(default)s)")
+    options.add_argument("--size", type=int, default=100, metavar="BYTES", help="of a message (%(default)s)")
+    options.add_argument("--master", default="local[2]", help="where Spark runs (%(default)s)")
+    return options
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a job took.
+
+    Attributes:
+        elapsed_s: time that passed.
+        tasks: how many tasks ran at a time, on average over all looks at it.
+        spent: processor time.
+        workers_s: processor time of each Python worker, the busiest first.
+    """
+
+    elapsed_s: float
+    tasks: float
+    spent: Spent
+    workers_s: list[float]
+
+
+async def fill(addresses: Sequence[str], messages: int, size: int) -> None:
+    """Push so many messages."""
+    async with AsyncClient(addresses) as client:
+        numbers = iter(range(0, messages, PUSHED))
+
+        async def push() -> None:
+            for first in numbers:
+                count = min(PUSHED, messages - first)
+                await client.push_many(QUEUE, [b"%0*d" % (size, first + place) for place in range(count)])
+
+        await asyncio.gather(*(push() for _ in range(IN_FLIGHT)))
+
+
+def watched(session: SparkSession, usage: Usage, job: Callable[[], object]) -> Watched:
+    """Run a job and look at it meanwhile."""
+    tracker = session.sparkContext.statusTracker()
+    running: list[int] = []
+    before, workers, begun_s = usage.now(), usage.workers(), time.monotonic()
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(job)
+        while not future.done():
+            time.sleep(SAMPLE_S)
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            running.append(sum(stage.numActiveTasks for stage in stages if stage is not None))
+        future.result()
+    elapsed_s = time.monotonic() - begun_s
+    spent_s = sorted((after - workers.get(pid, 0.0) for pid, after in usage.workers().items()), reverse=True)
+    busy = [count for count in running if count] or [0]
+    return Watched(elapsed_s, sum(busy) / len(busy), usage.now() - before, spent_s)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and print one table."""
+    options = parser().parse_args(arguments)
+    title = f"Spark {options.master}, {options.messages:,} messages of {options.size} bytes in one queue"
+    table = Table(title=title)
+    for name in ("", "Tasks", "at a time", "Seconds", "Rows/s", "CPU s/M", "Nodes", "JVM", "Python", "Workers' CPU s"):
+        table.add_column(name, justify="right")
+    with tempfile.TemporaryDirectory(prefix="lmq-bench-") as name, Cluster(3, directory=Path(name)) as cluster:
+        asyncio.run(fill(cluster.rpc_addresses, options.messages, options.size))
+        session = session_of(options.master, Path(name))
+        usage = Usage(node.pid for node in cluster if node.pid is not None)
+        source = session.read.format("lmq").option("lmq.servers", ",".join(cluster.rpc_addresses))
+        whole = source.option("subscribe", QUEUE).load()
+        numbered = source.schema("offset BIGINT").load()
+        if whole.limit(5).count() != 5 or numbered.count() != options.messages:
+            raise RuntimeError("not every message is a row")
+        jobs: dict[str, tuple[DataFrame, Callable[[DataFrame], object]]] = {
+            "all columns": (whole, lambda rows: rows.write.format("noop").mode("overwrite").save()),
+            "count()": (whole, lambda rows: rows.count()),
+            "count(), offsets only": (numbered, lambda rows: rows.count()),
+            "limit 5": (whole, lambda rows: rows.limit(5).collect()),
+            "where offset < 1000": (whole, lambda rows: rows.where("offset < 1000").collect()),
+        }
+        for kind, (rows, job) in jobs.items():
+            found = watched(session, usage, lambda rows=rows, job=job: job(rows))  # type: ignore[misc]
+            spent, count = found.spent, options.messages / 1e6
+            # What is stopped early leaves workers that nobody has waited for yet.
+            parts = [spent.total, spent.nodes, spent.jvm, spent.python] if kind in WHOLE else []
+            table.add_row(
+                kind,
+                str(rows.rdd.getNumPartitions()),
+                f"{found.tasks:.2f}",
+                f"{found.elapsed_s:.1f}",
+                f"{options.messages / found.elapsed_s:,.0f}" if parts else "",
+                *([f"{part / count:.2f}" for part in parts] or [""] * 4),
+                ", ".join(f"{one:.1f}" for one in found.workers_s[:3]) if parts else "",
+            )
+        session.stop()
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
