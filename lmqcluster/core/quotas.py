@@ -109,6 +109,8 @@ class Quotas:
 
     def take(self, kind: Kind, owner: bytes, count: int = 1) -> None:
         """Count what was added; the quota is not looked at, see `check`."""
+        if not count:
+            return
         used = self._used[kind]
         if owner not in used:
             self._kinds[owner] = self._kinds.get(owner, 0) + 1
@@ -117,6 +119,8 @@ class Quotas:
 
     def give(self, kind: Kind, owner: bytes, count: int = 1) -> None:
         """Count what was let go of."""
+        if not count:
+            return
         used = self._used[kind]
         left = used[owner] - count
         if left:
