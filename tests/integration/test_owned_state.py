@@ -97,7 +97,7 @@ def test_a_principal_s_subscription_is_closed_to_others(tmp_path: Path) -> None:
         assert (await guarded.ask("DELETE", "/v1/tokens/one", ADMIN))[0] == 204
         assert (await again.call("read_batch", "s", 1, 0, 10, session))[1][b"retry"] == [2, 2, 2]
         assert await again.call("settle_batches", "s", 1, session) == (None, [])
-        # Who rules over all may end it.
+        # An administrator may end it.
         assert (await guarded.ask("POST", "/v1/subscriptions/s/abandon", ADMIN))[0] == 204
         assert (await guarded.ask("DELETE", "/v1/subscriptions/s", ADMIN))[0] == 204
 
@@ -127,7 +127,7 @@ def test_a_principal_is_shared_only_when_an_administrator_says_so(tmp_path: Path
         assert json.loads(text)["principal"] == "shop"
         status, _, text = await guarded.ask("GET", "/v1/tokens", ADMIN)
         assert [(one["name"], one["principal"]) for one in json.loads(text)["tokens"]] == [("shop", "shop")]
-        # Whoever may not manage tokens joins nobody.
+        # A token that may not manage tokens joins no principal.
         body = {"name": "joiner", "role": "write", "principal": "shop"}
         assert (await guarded.ask("POST", "/v1/tokens", made["token"], json=body))[0] == 403
         for principal in ("", "a b", "x" * 101, "a/b", "\n", 1):

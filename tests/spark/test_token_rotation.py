@@ -63,7 +63,7 @@ def query(node: NodeProcess, root: Client, queue: str) -> Query:
 
 
 def all_once(query: Query) -> bool:
-    """Whether the sink has every row, none of them twice."""
+    """Return whether the sink has every row, none of them twice."""
     return query.rows == numbered(ROWS)
 
 

@@ -159,7 +159,7 @@ class Principal:
 
     @property
     def ends_of(self) -> bytes:
-        """Whose subscriptions it may end: those of its owner, or everybody's, which is empty."""
+        """The owner whose subscriptions it may end; empty for those of all owners."""
         return b"" if self.is_root else self.owner
 
     @property

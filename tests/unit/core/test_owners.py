@@ -212,7 +212,7 @@ def test_a_principal_uses_no_subscription_of_another(driver: Driver) -> None:
                 True,
             )
     assert records(driver.machine)[2:] == before[2:]
-    # Who rules over all may end it.
+    # The empty owner, which stands for administrators, may end it.
     assert driver.do(Op.DELETE_SUBSCRIPTION, b"s", b"") is False
     assert driver.drain(Q) == [b"1", b"2", b"3"]
 
@@ -243,7 +243,7 @@ def test_a_subscription_of_the_time_before_tokens_belongs_to_the_first_that_uses
     assert driver.do(Op.SETTLE_BATCHES, b"s", 1, session, VICTIM) == ([], False)
     assert [driver.machine.quotas.used(Kind.SUBSCRIPTIONS, owner) for owner in (b"", VICTIM)] == [0, 1]
     assert driver.batch([Op.CLAIM, b"s", THIEF])[0].code == "forbidden"
-    # Where no token is asked for any more, nobody is kept out.
+    # Clients that need no token are not kept out.
     assert driver.do(Op.CLAIM, b"s", b"") == session + 1
     assert driver.machine.batches.subscriptions[b"s"].owner == VICTIM
 
