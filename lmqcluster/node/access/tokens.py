@@ -101,7 +101,7 @@ def _refusal(result: TokenResult, name: str) -> LmqError:
     if result == TokenResult.CROWDED:
         text = (
             f"{PRINCIPALS_MAX} principals own something, the limit; name one of them, or delete what those without a token have "
-            "left: lmq-admin subscription rm, job rm, session end, delete"
+            "left: lmq-admin subscription rm, job rm, session end, queue rm"
         )
         return LmqError("overloaded", text, retryable=False)
     text = "the first token must have the role admin, be for all queues and not expire: else nobody could make another"
