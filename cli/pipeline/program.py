@@ -44,7 +44,9 @@ def _print_submit_file(context: click.Context, _parameter: click.Parameter, want
     callback=_config,
     help="TOML file with any options: common ones at its top, a command's in a table [COMMAND], Spark's in [spark].",
 )
-@click.option("--master", metavar="URL", help="Spark's master. [default: local[*]]")
+@click.option(
+    "--master", metavar="URL", help="Spark's master, or sc://HOST:PORT for a Spark Connect server. [default: local[*]]"
+)
 @click.option("--memory", metavar="SIZE", help="Memory of the driver, and so of a local master, like 4g. [default: 1g]")
 @click.option("--spark", metavar="KEY=VALUE", multiple=True, help="An option of Spark's own; may be repeated.")
 @click.option(

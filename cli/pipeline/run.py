@@ -191,6 +191,8 @@ def spark_options(given: Sequence[str], memory: str | None, master: str | None) 
     if SUBMITTED_BY in os.environ and (memory is not None or master is not None):
         option = "--master" if master is not None else "--memory"
         raise click.UsageError(f"{option} is for spark-submit to say, which has started this program")
+    if memory is not None and master is not None and master.startswith("sc://"):
+        raise click.UsageError("--memory is for the Spark Connect server to say, which has the driver")
     options = {} if memory is None else {"spark.driver.memory": memory}
     for text in given:
         key, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""What a program does over Spark Connect that has never called `register`: ``... REMOTE SERVERS QUEUE FOLDER`` prints JSON."""
+"""What a program does over Spark Connect, mostly without `register`: ``... REMOTE SERVERS QUEUE FOLDER`` prints JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from lmqcluster.spark import register, start_query
+
 WAIT_S = 240
 
 
@@ -18,34 +20,29 @@ def main(remote: str, servers: str, queue: str, folder: Path) -> None:
     spark = SparkSession.builder.remote(remote).getOrCreate()
     found: dict[str, object] = {"session": type(spark).__module__}
 
+    def stream(name: str) -> DataFrame:
+        return spark.readStream.format("lmq").options(**options).option("subscribe", name).load().select("value")
+
     table = spark.read.format("lmq").options(**options).option("subscribe", queue).load()
     found["table"] = sorted(row["value"] for row in table.select(f.col("value").cast("string")).collect())
-    spark.sql(
-        f"CREATE TEMPORARY VIEW jobs USING lmq OPTIONS ('lmq.servers' '{servers}', 'subscribe' '{queue}')"
-    ).collect()
+    view = f"CREATE TEMPORARY VIEW jobs USING lmq OPTIONS ('lmq.servers' '{servers}', 'subscribe' '{queue}')"
+    spark.sql(view).collect()
     found["sql"] = spark.sql("SELECT count(*) AS n, min(offset) > 0 AS numbered FROM jobs").collect()[0].asDict()
-    spark.range(3).select(f.concat(f.lit("w"), "id").alias("value")).write.format("lmq").options(**options).option(
-        "queue", f"{queue}-written"
-    ).mode("append").save()
+    written = spark.range(3).select(f.concat(f.lit("w"), "id").alias("value")).write.format("lmq").mode("append")
+    written.options(**options).option("queue", f"{queue}-written").save()
 
-    def stream() -> DataFrame:
-        return spark.readStream.format("lmq").options(**options).option("subscribe", f"{queue}-written").load()
-
-    sink = stream().select("value").writeStream.format("lmq").options(**options).option("queue", f"{queue}-moved")
+    sink = stream(f"{queue}-written").writeStream.format("lmq").options(**options).option("queue", f"{queue}-moved")
     query = sink.option("checkpointLocation", str(folder / "moved")).trigger(availableNow=True).start()
     found["moved"] = query.awaitTermination(WAIT_S)
 
     def store(rows: DataFrame, epoch: int) -> None:
-        writer = rows.select("value").write.format("lmq").options(**options).option("queue", f"{queue}-stored")
-        writer.option("lmq.application", queue).option("lmq.epoch", epoch).mode("append").save()
+        writer = rows.write.format("lmq").options(**options).option("queue", f"{queue}-stored").mode("append")
+        writer.option("lmq.application", queue).option("lmq.epoch", epoch).save()
 
-    moved = spark.readStream.format("lmq").options(**options).option("subscribe", f"{queue}-moved").load()
-    query = (
-        moved.writeStream.foreachBatch(store)
-        .option("checkpointLocation", str(folder / "stored"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    # As programs do where the package is not installed.
+    register(spark)
+    each = stream(f"{queue}-moved").writeStream.foreachBatch(store)
+    query = start_query(each.option("checkpointLocation", str(folder / "stored")).trigger(availableNow=True))
     found["stored"] = query.awaitTermination(WAIT_S)
     print(json.dumps(found))
     spark.stop()

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from .session import has_jvm
+
 __all__ = ["QueryProgress", "TaskCount", "running_tasks"]
 
 
@@ -19,7 +21,9 @@ class TaskCount(NamedTuple):
 
 
 def running_tasks(spark: SparkSession) -> TaskCount:
-    """Tasks of all stages that run in the session."""
+    """Tasks of all stages that run in the session; none over Spark Connect, which does not tell."""
+    if not has_jvm(spark):
+        return TaskCount(0, 0)
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]

@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 
 from .failures import CONFIGURATION, PipelineError
 
-__all__ = ["MASTER_DEFAULT", "SessionSettings", "open_session", "under_submit"]
+__all__ = ["CONNECT", "MASTER_DEFAULT", "SessionSettings", "has_jvm", "open_session", "under_submit"]
 
 MASTER_DEFAULT: Final = "local[*]"
+CONNECT: Final = "sc://"
+"""How the URL of a Spark Connect server begins."""
 JAVA_VERSION_MIN: Final = 17
 # What a pipeline needs whoever started the session. Times in partition names are UTC on every machine.
 _ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
@@ -40,7 +42,8 @@ class SessionSettings:
 
     Attributes:
         name: the application's name in Spark's web pages.
-        master: Spark's master URL; ``None`` leaves it to ``spark-submit``, or takes `MASTER_DEFAULT`.
+        master: Spark's master URL, or that of a Spark Connect server; ``None`` leaves it to ``spark-submit``, or takes
+            `MASTER_DEFAULT`.
         options: further Spark options, by their full name.
         log: the file that takes what Spark writes to standard error, for a session of our own.
     """
@@ -49,6 +52,11 @@ class SessionSettings:
     master: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     log: Path | None = None
+
+
+def has_jvm(spark: SparkSession) -> bool:
+    """Whether a session has a JVM beside this process, as it has not over Spark Connect."""
+    return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def under_submit() -> bool:
@@ -78,6 +86,8 @@ def _start(settings: SessionSettings) -> SparkSession:
     builder = SparkSession.builder.appName(settings.name)
     if under_submit():
         return _configured(builder, {**_PATIENT, **settings.options, **_ALWAYS}).getOrCreate()
+    if settings.master is not None and settings.master.startswith(CONNECT):
+        return _connected(settings.master, {**settings.options, **_ALWAYS})
     _check_java()
     # Without byte code Python may take longer to start than Spark waits.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -99,6 +109,14 @@ def _start(settings: SessionSettings) -> SparkSession:
         if not type(exc).__module__.startswith("py4j"):
             raise
         raise PipelineError(_refusal(exc, master, settings.log), CONFIGURATION) from exc
+
+
+def _connected(url: str, options: Mapping[str, str]) -> SparkSession:
+    """Return a session of a Spark Connect server, which takes only options of a session."""
+    try:
+        return _configured(SparkSession.builder.remote(url), options).getOrCreate()
+    except PySparkException as exc:
+        raise PipelineError(f"the Spark Connect server {url} cannot be used: {exc}", CONFIGURATION) from exc
 
 
 def _configured(builder: SparkSession.Builder, options: Mapping[str, str]) -> SparkSession.Builder:

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from .failures import USAGE, PipelineError
+from .session import has_jvm
+
 __all__ = ["Storage", "StoredFile"]
 
 
@@ -27,6 +30,16 @@ class Storage:
     """The file system that a path belongs to. Paths are whole, as `find` returns them, or below the working directory."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
+        """Find the file system.
+
+        Raises:
+            PipelineError: the session has no JVM here, so that files where Spark keeps its own cannot be reached.
+        """
+        if not has_jvm(spark):
+            raise PipelineError(
+                f"{path} cannot be looked at over Spark Connect: run this command where Spark runs, with --master",
+                USAGE,
+            )
         context = spark.sparkContext
         jvm: Any = context._jvm
         self._path: Any = jvm.org.apache.hadoop.fs.Path
