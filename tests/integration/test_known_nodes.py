@@ -48,9 +48,11 @@ async def test_a_client_outlives_the_only_node_it_was_given(cluster: Cluster) ->
         assert message.text == "late"
 
 
-def test_a_push_in_doubt_goes_on_at_a_node_that_was_not_given(cluster: Cluster) -> None:
+def test_a_push_in_doubt_goes_on_at_a_node_that_was_not_given_unless_the_client_keeps_to_these(
+    cluster: Cluster,
+) -> None:
     named = cluster[0]
-    with Client(named.rpc) as client:
+    with Client(named.rpc) as client, Client(named.rpc, timeout_s=1, discover=False) as bound:
         learn(client, cluster)
         for number in range(300):
             # From the fifth on, over a connection of the calling thread.
@@ -58,17 +60,10 @@ def test_a_push_in_doubt_goes_on_at_a_node_that_was_not_given(cluster: Cluster) 
                 named.kill()
             assert client.push("numbers", number) == "ok"
         assert [message.content for message in client.pull_many("numbers", 1000)] == list(range(300))
-
-
-def test_a_client_keeps_to_the_nodes_it_was_given_if_told_so(cluster: Cluster) -> None:
-    named = cluster[0]
-    with Client(named.rpc, timeout_s=1, discover=False) as client:
-        assert client.push("q", 1) == "ok"
-        named.kill()
         with pytest.raises(LmqError, match=named.rpc) as caught:
-            client.pull("other", timeout=0)
+            bound.pull("numbers", timeout=0)
         assert caught.value.code == "unreachable"
-        assert list(map(str, client.nodes)) == [named.rpc]
+        assert list(map(str, bound.nodes)) == [named.rpc]
 
 
 def test_a_client_follows_a_cluster_whose_nodes_are_replaced_one_by_one(

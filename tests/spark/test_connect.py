@@ -34,7 +34,7 @@ def install_default_source(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def remote(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Connect server in a process of its own, in whose Python ``pyspark_lmq`` is installed."""
     tmp_path = tmp_path_factory.mktemp("connect")
     install_default_source(tmp_path / "installed")
@@ -42,7 +42,6 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(tmp_path / "installed"), str(ROOT))),
-        "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     settings = {
