@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from lmqcluster import Client, LmqError
 from lmqcluster.client import BatchColumns
 
-from .connecting import Cluster, selection_errors
+from .connecting import Cluster, Contact, selection_errors
 from .options import BatchRead
 from .rows import RowMaker
 from .wanted import Interval, Wanted
@@ -55,6 +55,7 @@ class _Range(InputPartition):
     start: int
     end: int
     times_us: Interval
+    contact: Contact | None = None
 
 
 class PeekReader(DataSourceReader):
@@ -104,7 +105,7 @@ class PeekReader(DataSourceReader):
             raise TypeError(f"not a range of a queue: {partition!r}")
         if partition.start < partition.end:
             rows = RowMaker(self._schema, explode=self._options.explode)
-            with Cluster(self._options.connection) as cluster:
+            with Cluster(self._options.connection, partition.contact) as cluster:
                 for messages in _pages(partition.start, self._fetcher(cluster, partition, rows)):
                     if messages:
                         yield rows.batch(messages)
@@ -116,7 +117,7 @@ class PeekReader(DataSourceReader):
         for start, end in pairwise(bounds or ()):
             offsets = Interval(start, end).within(self._wanted.offsets)
             if offsets.start is not None and offsets.end is not None and offsets.start < offsets.end:
-                yield _Range(queue, offsets.start, offsets.end, self._wanted.times_us)
+                yield _Range(queue, offsets.start, offsets.end, self._wanted.times_us, cluster.contact())
 
     def _fetcher(self, cluster: Cluster, part: _Range, rows: RowMaker) -> _Fetch:
         def fetch(position: int, count: int) -> BatchColumns | None:

@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from lmqcluster import Client, LmqError
 from lmqcluster.spark import connecting
-from lmqcluster.spark.options import StreamRead, Write
+from lmqcluster.spark.batch_reader import PeekReader
+from lmqcluster.spark.options import BatchRead, StreamRead, Write
 from lmqcluster.spark.pushing import Pusher
 from lmqcluster.spark.schema import Extras, read_schema
 from lmqcluster.spark.slices import Slice
@@ -224,9 +225,14 @@ def test_a_write_goes_on_when_the_only_node_that_it_names_dies_unless_it_keeps_t
         pusher._wait()
         own[0].kill()
         pusher.add(queue, numbered(20)[10:])
+    table = PeekReader(BatchRead.parse({"lmq.servers": own[0].rpc, "subscribe": queue}), read_schema(Extras()))
+    ranges = table.partitions()
     # The process knows the other nodes from now on.
     with Pusher(options, "another", 0) as pusher:
         pusher.add(queue, numbered(5, "n"))
+    connecting._nodes.cache_clear()
+    looked_at = [value for part in ranges for batch in table.read(part) for value in batch.column("value").to_pylist()]
+    assert looked_at[:20] == numbered(20)
     with Client([node.rpc for node in own.alive]) as client:
         assert pulled(client, queue) == numbered(20) + numbered(5, "n")
     with pytest.raises(LmqError, match=r"no node of option 'lmq\.servers'"):
