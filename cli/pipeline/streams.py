@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["archive", "migrate"]
 
 _MESSAGES_MAX: Final = 100_000
+_SCHEMA_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_SCHEMA_CHARACTERS_MAX: Final = 1 << 20
+"""One more than these is refused by the pipeline."""
 _RATE_WINDOW_S: Final = 10.0
 """How much one micro-batch takes of a rate."""
 _COLUMNS: Final = [
@@ -143,6 +147,22 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
     type=click.IntRange(1, 4096),
     help="MiB from which a file is large enough to be left alone.",
 )
+@click.option(
+    "--format",
+    "form",
+    default="parquet",
+    show_default=True,
+    type=click.Choice(("parquet", "delta")),
+    help="Format of the table; delta needs lmqcluster[delta].",
+)
+@click.option("--json-schema", metavar="FILE", type=_SCHEMA_FILE, help="Decode values as JSON by this JSON Schema.")
+@click.option(
+    "--avro-schema",
+    metavar="FILE",
+    type=_SCHEMA_FILE,
+    help="Decode values as Avro by this schema; needs lmqcluster[avro].",
+)
+@click.option("--quarantine", metavar="QUEUE", help="Where messages go that cannot be decoded.")
 def archive(
     runner: Runner,
     cluster: ClusterOptions,
@@ -152,6 +172,10 @@ def archive(
     by: Period,
     checkpoint: str | None,
     file_mib: int,
+    form: str,
+    json_schema: Path | None,
+    avro_schema: Path | None,
+    quarantine: str | None,
     as_json: bool,
 ) -> int:
     """Take messages out of a QUEUE, or of all that --match, into a Parquet table partitioned by hour or day.
@@ -160,15 +184,23 @@ def archive(
     the parts of a compound one as rows of their own, whatever is killed on the way: run the same command again to go on.
     Small files are merged while it runs and at its end.
 
+    With a schema the table has the column "decoded" too. A message that cannot be decoded goes to the quarantine instead, once,
+    with headers that say why.
+
     \b
-    Example:
+    Examples:
       lmq-pipeline archive orders --output /data/orders --once
+      lmq-pipeline archive orders --output /data/orders --json-schema order.json --quarantine orders.bad
     """
+    schema = _schema(json_schema, avro_schema)
+    if (schema is None) != (quarantine is None):
+        raise click.UsageError("--quarantine goes with --json-schema or --avro-schema, and either of these with it")
     cluster.reach()
     outcome = StreamOutcome()
     with runner.session("archive") as spark:
         from lmqcluster.spark.pipelines.archive import ArchiveSettings  # noqa: PLC0415
         from lmqcluster.spark.pipelines.archive import archive as run_archive  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.quarantine import Decoding  # noqa: PLC0415
 
         settings = ArchiveSettings(
             source=source(),
@@ -177,9 +209,28 @@ def archive(
             checkpoint=checkpoint,
             trigger_s=trigger_s,
             file_bytes=file_mib * 1024 * 1024,
+            form=form,
+            decoding=None
+            if schema is None
+            else Decoding(form=schema[0], schema=schema[1], quarantine=quarantine or ""),
         )
         run_archive(spark, settings, watched("archive", outcome))
     return _end(outcome, once=trigger_s is None, as_json=as_json)
+
+
+def _schema(json_schema: Path | None, avro_schema: Path | None) -> tuple[str, str] | None:
+    """What kind of schema was given, and its text."""
+    if json_schema is not None and avro_schema is not None:
+        raise click.UsageError("--json-schema and --avro-schema exclude each other")
+    path = json_schema or avro_schema
+    if path is None:
+        return None
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_SCHEMA_CHARACTERS_MAX + 1)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise CliError(f"cannot read {path}: {exc}", ExitCode.BAD_DATA) from exc
+    return "json" if json_schema is not None else "avro", text
 
 
 @click.command(cls=PipelineCommand, short_help="Move messages to another cluster.")

@@ -12,9 +12,11 @@ while the query runs, and at its end: see `compaction`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from importlib.util import find_spec
+from typing import Final, Literal, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
@@ -24,7 +26,8 @@ from pyspark.sql.types import StructType
 from ..schema import Extras, read_schema
 from .checkpoint import last_done, query_id
 from .compaction import STAGING, WRITING, Compaction, batch_file_name, laid_out
-from .failures import USAGE, PipelineError
+from .failures import CONFIGURATION, USAGE, PipelineError
+from .quarantine import DECODED, Decoding, Quarantine
 from .source import Source
 from .storage import Storage
 from .stream import paced, run_stream
@@ -53,6 +56,8 @@ class ArchiveSettings:
         trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
         file_bytes: size from which a file is left alone when small ones are merged.
         small_files_max: small files of a directory that start a merge while the query runs.
+        form: ``parquet`` or ``delta``.
+        decoding: how values are decoded into one more column; None to leave them as they are.
     """
 
     source: Source
@@ -62,6 +67,8 @@ class ArchiveSettings:
     trigger_s: float | None = None
     file_bytes: int = 128 * 1024 * 1024
     small_files_max: int = 16
+    form: str = "parquet"
+    decoding: Decoding | None = None
 
     @property
     def checkpoint_path(self) -> str:
@@ -78,21 +85,77 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
         watch: is called with the running query and returns when it has ended.
 
     Raises:
-        PipelineError: the table is partitioned otherwise.
+        PipelineError: the table is partitioned otherwise, a schema cannot be used, or what the table needs is not installed.
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
     """
-    table = _Table(spark, settings)
+    table: _Table = _delta_table(spark, settings) if settings.form == "delta" else _ParquetTable(spark, settings)
     source = replace(settings.source, headers=True, delivery=True, explode=True)
+    good: _Good = _all_good if settings.decoding is None else _decoded(settings.decoding, source)
+
+    def write(batch: DataFrame, number: int) -> None:
+        with good(batch, number) as rows:
+            table.write(_laid_out(rows, settings.by), query_id(batch), number)
+
     writer = (
         source.stream(spark).writeStream.queryName("archive").option("checkpointLocation", settings.checkpoint_path)
     )
-    writer = writer.foreachBatch(paced(table.write, source.rate, source.messages_max))
+    writer = writer.foreachBatch(paced(write, source.rate, source.messages_max))
     query = run_stream(writer, settings.trigger_s, watch)
     table.finish(query.id, last_done(spark, settings.checkpoint_path))
 
 
-class _Table:
-    """The table on disk, as one run of a query writes it."""
+class _Table(Protocol):
+    """The table, as one run of a query writes it."""
+
+    def write(self, rows: DataFrame, query: str, number: int) -> None:
+        """Store a micro-batch of a query, whatever an earlier attempt at it has stored."""
+
+    def finish(self, query: str, last: int) -> None:
+        """Merge what small files there are, now that the query has ended with micro-batch `last`."""
+
+
+_Good = Callable[[DataFrame, int], AbstractContextManager[DataFrame]]
+"""What of a micro-batch goes into the table, in a block that stores it."""
+
+
+@contextmanager
+def _all_good(batch: DataFrame, _number: int) -> Iterator[DataFrame]:
+    yield batch
+
+
+def _decoded(decoding: Decoding, source: Source) -> _Good:
+    decoding.check(source)
+    return Quarantine(decoding, source.access).good
+
+
+def _delta_table(spark: SparkSession, settings: ArchiveSettings) -> _Table:
+    if find_spec("deltalake") is None:
+        raise PipelineError("Delta's writer is not installed: pip install 'lmqcluster[delta]'", CONFIGURATION)
+    return _DeltaTable(spark, settings)
+
+
+class _DeltaTable:
+    """A Delta table."""
+
+    def __init__(self, spark: SparkSession, settings: ArchiveSettings) -> None:
+        self._path = Storage(spark, settings.output).root
+        self._settings = settings
+
+    def write(self, rows: DataFrame, query: str, number: int) -> None:
+        """See `_Table`."""
+        from .delta import append_once  # noqa: PLC0415  not everybody has it
+
+        append_once(rows, self._path, application=query, version=number, partition_by=[self._settings.by])
+
+    def finish(self, _query: str, _last: int) -> None:
+        """See `_Table`."""
+        from .delta import merge_files  # noqa: PLC0415  not everybody has it
+
+        merge_files(self._path, self._settings.file_bytes)
+
+
+class _ParquetTable:
+    """Files of Parquet in directories."""
 
     def __init__(self, spark: SparkSession, settings: ArchiveSettings) -> None:
         self._settings = settings
@@ -105,18 +168,16 @@ class _Table:
                     f"{settings.output} holds a table by {other}: say --by {other}, or another --output", USAGE
                 )
 
-    def write(self, batch: DataFrame, number: int) -> None:
-        """Store one micro-batch, in place of whatever an earlier attempt at it has stored."""
-        query = _short_name(query_id(batch))
+    def write(self, rows: DataFrame, query: str, number: int) -> None:
+        """See `_Table`."""
+        query = _short_name(query)
         if not self._recovered:
             # Only the first micro-batch after a start can have been begun before.
             self._compaction.recover(query)
             self._remove_attempt(query, number)
             self._recovered = True
         staging = f"{self._storage.root}/{STAGING}/{query}-{number}"
-        by = self._settings.by
-        rows = batch.select(*SCHEMA.fieldNames(), period_of(F.col("timestamp"), by).alias(by))
-        laid_out(rows, by).write.mode("overwrite").options(**WRITING).partitionBy(by).parquet(staging)
+        rows.write.mode("overwrite").options(**WRITING).partitionBy(self._settings.by).parquet(staging)
         for file in self._storage.find(f"{STAGING}/{query}-{number}/*/*.parquet"):
             directory = file.path[len(staging) + 1 :].rpartition("/")[0]
             self._storage.rename(file.path, f"{self._storage.root}/{directory}/{batch_file_name(query, number)}")
@@ -124,13 +185,18 @@ class _Table:
         self._compaction.run(query, before=number, small_files=self._settings.small_files_max)
 
     def finish(self, query: str, last: int) -> None:
-        """Merge what small files there are, now that the query has ended with micro-batch `last`."""
+        """See `_Table`."""
         self._compaction.recover(_short_name(query))
         self._compaction.run(_short_name(query), before=last + 1, small_files=2)
 
     def _remove_attempt(self, query: str, number: int) -> None:
         for file in self._storage.find(f"{self._settings.by}=*/{batch_file_name(query, number)}"):
             self._storage.delete(file.path)
+
+
+def _laid_out(rows: DataFrame, by: Period) -> DataFrame:
+    decoded = [DECODED] if DECODED in rows.columns else []
+    return laid_out(rows.select(*SCHEMA.fieldNames(), *decoded, period_of(F.col("timestamp"), by).alias(by)), by)
 
 
 def period_of(time: Column, by: Period) -> Column:
