@@ -13,6 +13,7 @@ from .replay import replay
 from .report import report
 from .run import Runner, apply_config, spark_options
 from .streams import archive, migrate
+from .watching import watch
 
 __all__ = ["main"]
 
@@ -85,7 +86,7 @@ def cli(
     context.obj = Runner(master=master, options=spark_options(spark, memory, master), log=spark_log)
 
 
-for command in (archive, replay, migrate, dead_letters, report):
+for command in (archive, replay, migrate, dead_letters, report, watch):
     cli.add_command(command)
 
 cli.add_command(

@@ -12,8 +12,9 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from .rows import arrow_schema
 
 __all__ = [
     "DECODED",
@@ -115,7 +116,7 @@ def _mapping(make: Callable[[], Decoder]) -> Callable[[Iterator[pa.RecordBatch]]
 
 def decode_column(values: Sequence[bytes | None], decoder: Decoder) -> tuple[Any, list[str | None]]:
     """Decode values into an array, with null and a problem for each that cannot be."""
-    kind = to_arrow_schema(StructType([StructField(DECODED, decoder.kind)]), timezone="UTC").field(0).type
+    kind = arrow_schema(StructType([StructField(DECODED, decoder.kind)])).field(0).type
     results: list[Any] = []
     problems: list[str | None] = []
     for value in values:

@@ -18,7 +18,7 @@ from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw, raw_head_byte
 from .schema import DELIVERY_COLUMNS
 from .texts import column_text
 
-__all__ = ["RowMaker"]
+__all__ = ["RowMaker", "arrow_schema"]
 
 _MSGPACK: Final = CONTENT_TYPE.decode()
 _OF_BODIES: Final = frozenset({"value", "content_type", "headers"})
@@ -26,7 +26,8 @@ _OF_BODIES: Final = frozenset({"value", "content_type", "headers"})
 _Headers = Sequence[tuple[bytes, bytes]]
 
 
-def _arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema of record batches with these columns, with times in UTC."""
     convert: Any = to_arrow_schema
     # Before PySpark 4.2 there is no such argument, and times are in UTC.
     zone = {"timezone": "UTC"} if "timezone" in signature(convert).parameters else {}
@@ -43,7 +44,7 @@ class RowMaker:
 
     def __init__(self, schema: StructType, *, explode: bool) -> None:
         """Take the columns wanted, and whether each part of a compound message is a row of its own."""
-        self._schema = _arrow_schema(schema)
+        self._schema = arrow_schema(schema)
         self._columns = [_COLUMNS[name] for name in schema.fieldNames()]
         self._explode = explode
         self.details = not DELIVERY_COLUMNS.isdisjoint(schema.fieldNames())

@@ -69,6 +69,9 @@ USAGE_ERRORS = {
     "archive q --output t --quarantine b": "--quarantine goes with --json-schema or --avro-schema",
     "archive q --output t --json-schema none.json": "File 'none.json' does not exist",
     "archive q --output t --format orc": "'orc' is not one of 'parquet', 'delta'",
+    "watch .": "Missing option '--checkpoint'",
+    "watch none --checkpoint c": "Directory 'none' does not exist",
+    "watch . --checkpoint c --alert-redelivered 2": "'--alert-redelivered': 2.0 is not in the range",
     "dead-letters": "Missing argument 'QUEUE...'",
     "dead-letters q --set value=1": "--to, --set and --dry-run go with --redrive",
     "dead-letters q --redrive --set colour=1": "--set: 'colour=1' is not COLUMN=SQL with one of value",
@@ -209,6 +212,21 @@ def test_replay_and_report_print_tables_and_json(
     assert page.read_text().startswith("<!DOCTYPE html>")
     code, out, err = invoke("report", str(rows))
     assert (code, err) == (65, "lmq-pipeline: the event journals hold no event that can be read\n")
+
+
+def test_a_watch_prints_windows_and_alerts(spark: SparkSession, tmp_path: Path, invoke: Invoke) -> None:
+    (tmp_path / "journal").mkdir()
+    times = ["2026-11-03T15:00:00.000000Z", "2026-11-03T15:02:00.000000Z"]
+    pushes = [{"time": time, "event": "push", "queue": "q", "node": "n", "count": 7, "bytes": 1} for time in times]
+    lines = "".join(f"{json.dumps(one)}\n" for one in pushes)
+    (tmp_path / "journal" / "events-20261103T150000.000000Z-n.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    command = ("watch", str(tmp_path / "journal"), "--checkpoint", str(tmp_path / "c"), "--once", "--alert-open", "5")
+    code, out, err = invoke(*command, "--json")
+    assert code == 1
+    row = json.loads(out)
+    assert (row["window"], row["queue"], row["open"], row["wait_p99_s"]) == ("2026-11-03T15:00:00Z", "q", 7, None)
+    assert err == "alert: queue 'q', 2026-11-03T15:00:00Z: open 7.0 > 5\n"
+    assert invoke(*command) == (0, "", ""), "a window is shown once"
 
 
 def test_dead_letters_are_shown_and_sent_back(

@@ -7,7 +7,7 @@ delivery was nacked, or stayed without an ack for `ReportSettings.lease_s` while
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -20,16 +20,17 @@ from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
 
 from .failures import BAD_DATA, PipelineError, unreadable
 
-__all__ = ["QUANTILES", "ReportSettings", "report"]
+__all__ = ["QUANTILES", "ReportSettings", "deliveries_of", "figures_by", "parsed", "report"]
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """Of waiting times and of times from delivery to ack, by the name they have in the report."""
 
 _SCHEMA: Final = (
     "time timestamp, event string, queue string, node string, count long, bytes long, windows long, id string,"
-    " sequence long, wait_us long, retry_remaining long, redelivery boolean, parts long, ok boolean, _unreadable string"
+    " sequence long, wait_us long, retry_remaining long, redelivery boolean, parts long, ok boolean, to string,"
+    " _unreadable string"
 )
-_EVENTS: Final = ("push", "pull", "ack", "nack", "extend", "put_back", "delete", "purge", "move")
+_EVENTS: Final = ("push", "pull", "ack", "nack", "extend", "put_back", "delete", "purge", "withdraw", "move", "redrive")
 _READABLE: Final = (
     "_unreadable is null and time is not null and queue is not null and (event <> 'push' or count is not null)"
     " and (event <> 'pull' or (id is not null and wait_us is not null and retry_remaining is not null))"
@@ -74,7 +75,7 @@ def report(spark: SparkSession, settings: ReportSettings) -> dict[str, Any]:
     try:
         span = _span(lines)
         events = lines.where("readable")
-        deliveries = _deliveries(events, span, settings.lease_s).persist(StorageLevel.DISK_ONLY)
+        deliveries = deliveries_of(events, span["end_us"], settings.lease_s).persist(StorageLevel.DISK_ONLY)
         try:
             return _figures(events, deliveries, span, settings)
         finally:
@@ -85,14 +86,21 @@ def report(spark: SparkSession, settings: ReportSettings) -> dict[str, Any]:
 
 def _read(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
     # A file whose end was cut off by a failing machine is read up to there, see lmqcluster.node.events.files.
-    reader = spark.read.schema(_SCHEMA).option("mode", "PERMISSIVE").option("ignoreCorruptFiles", "true")
-    reader = reader.option("columnNameOfCorruptRecord", "_unreadable").option("recursiveFileLookup", "true")
+    reader = spark.read.option("ignoreCorruptFiles", "true").option("recursiveFileLookup", "true")
     try:
-        lines = reader.json(list(journals))
+        return parsed(reader.text(list(journals)).where("trim(value) <> ''"))
     except AnalysisException as exc:
         raise unreadable("the event journals", exc) from exc
+
+
+def parsed(lines: DataFrame) -> DataFrame:
+    """Return the events of the lines in the column ``value``, those that are none too, with ``readable`` and ``time_us``."""
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_unreadable"}
+    events = lines.select(F.from_json("value", _SCHEMA, options).alias("event")).select("event.*")
     readable = F.expr(_READABLE) & F.col("event").isin(*_EVENTS)
-    return lines.withColumn("time_us", F.unix_micros("time")).withColumn("readable", F.coalesce(readable, F.lit(False)))
+    return events.withColumn("time_us", F.unix_micros("time")).withColumn(
+        "readable", F.coalesce(readable, F.lit(False))
+    )
 
 
 def _span(lines: DataFrame) -> dict[str, Any]:
@@ -116,15 +124,15 @@ def _span(lines: DataFrame) -> dict[str, Any]:
     }
 
 
-def _deliveries(events: DataFrame, span: Mapping[str, Any], lease_s: float) -> DataFrame:
-    """Deliveries that a consumer got: when, and what became of each."""
+def deliveries_of(events: DataFrame, end_us: int, lease_s: float) -> DataFrame:
+    """Return the deliveries that a consumer got: when, and what had become of each by the time `end_us`."""
     answers = events.where("event in ('ack', 'nack', 'put_back') and ok and id is not null")
     settled = answers.groupBy("id").agg(
         F.max(F.expr("event = 'put_back'")).alias("put_back"),
         F.max(F.expr("event = 'nack'")).alias("nacked"),
         F.min(F.expr("case when event = 'ack' then time_us end")).alias("acked_us"),
     )
-    over_us = span["end_us"] - round(lease_s * 1e6)
+    over_us = end_us - round(lease_s * 1e6)
     dropped = F.expr(f"retry_remaining = 0 and acked_us is null and (coalesce(nacked, false) or time_us < {over_us})")
     return (
         events.where("event = 'pull'")
@@ -140,10 +148,10 @@ def _deliveries(events: DataFrame, span: Mapping[str, Any], lease_s: float) -> D
 def _figures(
     events: DataFrame, deliveries: DataFrame, span: dict[str, Any], settings: ReportSettings
 ) -> dict[str, Any]:
-    by_queue = _table(events, deliveries, ["queue"])
+    by_queue = figures_by(events, deliveries, ["queue"])
     order = (F.col("arrivals") + F.col("deliveries")).desc()
     queues = by_queue.orderBy(order, "queue").limit(settings.queues_max).collect()
-    total = _table(events, deliveries, []).head()
+    total = figures_by(events, deliveries, []).head()
     bucket_s = next((step for step in _BUCKET_STEPS_S if span["seconds"] / step <= _BUCKETS_MAX), _BUCKET_STEPS_S[-1])
     return {
         "span": {key: value for key, value in span.items() if not key.endswith("_us")},
@@ -155,8 +163,8 @@ def _figures(
     }
 
 
-def _table(events: DataFrame, deliveries: DataFrame, keys: list[str]) -> DataFrame:
-    """All figures, a row for each value of `keys`, one row in all if there are none."""
+def figures_by(events: DataFrame, deliveries: DataFrame, keys: list[str]) -> DataFrame:
+    """Return all figures, a row for each value of `keys`, one row in all if there are none."""
     arrivals = (
         events.where("event = 'push'")
         .groupBy(*keys)

@@ -1,0 +1,227 @@
+"""The data source ``lmq_journal``: the lines of event journals as a stream, each once, while nodes write them.
+
+Nodes append whole gzip members to their files. A micro-batch ends at the end of a member in each file, as far as the file goes; a
+member that is not complete, because it is being written or because its machine failed, waits until it is. Spark's own source for
+files takes a file once, and so would miss what is appended to it.
+
+The driver and the executors must see the folder under the same path. It has one option, ``path``.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StringType, StructField, StructType
+
+from .errors import OptionError
+
+__all__ = ["JournalReader", "JournalSource", "register_journal"]
+
+logger = logging.getLogger("lmqcluster.spark")
+
+_FILES: Final = "events-*.jsonl.gz"
+_GZIP: Final = 31
+"""What `zlib` calls its gzip format."""
+_MAGIC: Final = b"\x1f\x8b\x08"
+_CHUNK_BYTES: Final = 64 * 1024
+_OUT_BYTES: Final = 1024 * 1024
+_LINE_BYTES_MAX: Final = 64 * 1024
+"""Far more than an event has; of a longer line only so much is read, so that it is none."""
+_ROWS: Final = 10_000
+_BATCH_BYTES: Final = 32 * 1024 * 1024
+"""Compressed bytes after which a micro-batch is full."""
+
+
+@dataclass
+class _Piece(InputPartition):
+    """What one task reads: whole members of one file."""
+
+    path: str
+    start: int
+    end: int
+
+
+class JournalSource(DataSource):
+    """Event journals as a source of Spark."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format(...)`` takes."""
+        return "lmq_journal"
+
+    def schema(self) -> StructType:
+        """One column, the line."""
+        return StructType([StructField("value", StringType())])
+
+    def streamReader(self, schema: StructType) -> JournalReader:  # noqa: ARG002, N802
+        """For ``spark.readStream``.
+
+        Raises:
+            OptionError: ``path`` is missing or names no folder.
+        """
+        path = self.options.get("path")
+        if path is None or not Path(path).is_dir():
+            raise OptionError("path", f"must name the folder of event journals, not {path!r}")
+        return JournalReader(Path(path))
+
+
+class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's reader. An offset maps the name of each file to the position up to which it was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._until: dict[str, int] | None = None
+        """With Trigger.AvailableNow: how long the files are."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The start of a query without a checkpoint: the beginning of all files."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """All, but a micro-batch is full at some tens of MiB."""
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read the files as long as they are now."""
+        self._until = {path.name: path.stat().st_size for path in self._paths()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        """The ends of the last whole members, or `start` if nothing is new."""
+        ends: dict[str, int] = {}
+        left = _BATCH_BYTES
+        for path in self._paths():
+            begin = int(start.get(path.name, 0))
+            until = None if self._until is None else self._until.get(path.name, 0)
+            ends[path.name] = end = _last_end(path, begin, until, left)
+            left -= end - begin
+        # Files that the node has deleted are forgotten, but not before there is something new.
+        return ends if any(end > start.get(name, 0) for name, end in ends.items()) else start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A task for each file."""
+        return [
+            _Piece(str(self._folder / name), int(start.get(name, 0)), int(position))
+            for name, position in end.items()
+            if position > start.get(name, 0)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The lines of some members, on an executor; an empty one in the place of a damaged member."""
+        if not isinstance(partition, _Piece):
+            raise TypeError(f"not a piece of a journal: {partition!r}")
+        lines: list[str] = []
+        try:
+            for line in _lines(partition):
+                lines.append(line)
+                if len(lines) >= _ROWS:
+                    yield _batch(lines)
+                    lines = []
+        except FileNotFoundError:
+            logger.warning("%s was deleted before it was read: its events are missing", partition.path)
+        if lines:
+            yield _batch(lines)
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._folder.glob(_FILES))
+
+
+def register_journal(spark: SparkSession) -> None:
+    """Make ``format("lmq_journal")`` known to a session."""
+    spark.dataSource.register(JournalSource)
+
+
+def _batch(lines: list[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": lines})
+
+
+def _last_end(path: Path, start: int, until: int | None, left: int) -> int:
+    """Where the last whole member ends, or the first that is at least `left` bytes behind `start`."""
+    end = start
+    try:
+        with path.open("rb") as file:
+            while end - start < left:
+                following = _member_end(file, end)
+                if following is None or (until is not None and following > until):
+                    break
+                end = following
+    except FileNotFoundError:
+        pass
+    return end
+
+
+def _member_end(file: BinaryIO, start: int) -> int | None:
+    """The end of the member that begins at a position; None if it is not complete.
+
+    Of a damaged one it is the beginning of the next.
+    """
+    file.seek(start)
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        while chunk := file.read(_CHUNK_BYTES):
+            for _data in _unpacked(unpacker, chunk):
+                pass
+            if unpacker.eof:
+                return file.tell() - len(unpacker.unused_data)
+    except zlib.error:
+        return _next_member(file, start + 1)
+    return None
+
+
+def _next_member(file: BinaryIO, start: int) -> int | None:
+    """Where a member may begin, from a position on."""
+    file.seek(start)
+    tail, position = b"", start
+    while chunk := file.read(_CHUNK_BYTES):
+        found = (tail + chunk).find(_MAGIC)
+        if found >= 0:
+            return position - len(tail) + found
+        position += len(chunk)
+        tail = (tail + chunk)[-len(_MAGIC) + 1 :]
+    return None
+
+
+def _unpacked(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
+    """What a chunk holds, a bounded part at a time, however well it is packed."""
+    while chunk and not unpacker.eof:
+        yield unpacker.decompress(chunk, _OUT_BYTES)
+        chunk = unpacker.unconsumed_tail
+
+
+def _lines(piece: _Piece) -> Iterator[str]:
+    with Path(piece.path).open("rb") as file:
+        position = piece.start
+        while position < piece.end:
+            end = _member_end(file, position)
+            if end is None:
+                break
+            file.seek(position)
+            try:
+                yield from _member_lines(file.read(end - position))
+            except zlib.error:
+                yield ""
+            position = end
+
+
+def _member_lines(data: bytes) -> Iterator[str]:
+    unpacker = zlib.decompressobj(_GZIP)
+    rest = b""
+    for part in _unpacked(unpacker, data):
+        *whole, rest = (rest + part).split(b"\n")
+        yield from map(_text, whole)
+        # What is cut off of a line is not missed: it is no event either way.
+        rest = rest[: _LINE_BYTES_MAX + 1]
+    if rest:
+        yield _text(rest)
+
+
+def _text(line: bytes) -> str:
+    return line[:_LINE_BYTES_MAX].decode("utf-8", "replace")

@@ -1,0 +1,251 @@
+"""Figures of queues while they happen: event journals as a stream, by queue and window, with alerts.
+
+The figures are those of `report`, worked out by the same functions from the events of one window. A window is shown once, when
+events have come that are later than its end by `WatchSettings.delay_s`: that is how late the journal of one node may be behind
+that of another. What becomes of a delivery is known as far as the journals tell by then, so that a last delivery whose lease
+ends later is not counted as a drop.
+
+``open`` is what the queue holds at the end of the window as far as the journals tell: pushed, or moved there by name, and not
+acknowledged, dropped, withdrawn, purged or moved away, since they begin. Messages under lease are among them. Journals do not
+tell of messages that expire, that are deleted with their queue, or that were there before.
+
+Beside Spark's checkpoint stand the events that later windows need, and a small file with what is open. Every micro-batch writes
+its events, rows and state under its own number, over what an earlier attempt has left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..journal_source import register_journal
+from .report import QUANTILES, deliveries_of, figures_by, parsed
+from .storage import Storage
+from .stream import run_stream
+
+__all__ = ["Thresholds", "WatchSettings", "watch"]
+
+_SHOWN_MAX: Final = 1_000
+_KEPT_S: Final = 3_600
+"""For how long events are kept behind the last window that was shown, for deliveries whose fate comes later."""
+_EVENT_COLUMNS: Final = (
+    *(
+        "time_us",
+        "event",
+        "queue",
+        "node",
+        "count",
+        "bytes",
+        "id",
+        "wait_us",
+        "retry_remaining",
+        "redelivery",
+        "ok",
+        "to",
+    ),
+)
+_WINDOW: Final = "window_us"
+_GROWTH: Final = """
+    case
+        when event = 'push' then count
+        when event = 'ack' and ok then -1
+        when event in ('purge', 'withdraw', 'move', 'redrive') then -count
+        else 0
+    end
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Above which figures of a queue and window are alerts; None for never.
+
+    Attributes:
+        open: messages that it holds.
+        wait_p99_s: seconds that one of a hundred messages waited at least.
+        redelivered_share: redeliveries among all deliveries, from 0 to 1.
+        drops: messages that were dropped.
+    """
+
+    open: int | None = None
+    wait_p99_s: float | None = None
+    redelivered_share: float | None = None
+    drops: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchSettings:
+    """What to watch.
+
+    Attributes:
+        journal: the folder in which the nodes write their event journals.
+        checkpoint: where the query keeps its place and its state.
+        output: the folder of a Parquet table for all rows; None for none.
+        window_s: seconds of a window.
+        delay_s: seconds by which the journal of a node may be behind that of another.
+        lease_s: seconds without an ack after which a last delivery counts as a drop.
+        trigger_s: seconds from one micro-batch to the next; None takes what is there now and ends.
+        thresholds: what is an alert.
+    """
+
+    journal: str
+    checkpoint: str
+    output: str | None = None
+    window_s: int = 60
+    delay_s: float = 30.0
+    lease_s: float = 300.0
+    trigger_s: float | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+
+def watch(
+    spark: SparkSession,
+    settings: WatchSettings,
+    show: Callable[[list[dict[str, Any]]], None],
+    wait: Callable[[StreamingQuery], None],
+) -> None:
+    """Run the query to its end, or until `wait` stops it.
+
+    Args:
+        spark: the session.
+        settings: what to do.
+        show: is called with the rows of windows that are over, in their order, 1,000 at most. A micro-batch that is run again
+            shows them again.
+        wait: is called with the running query and returns when it has ended.
+
+    Raises:
+        StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
+    """
+    register_journal(spark)
+    lines = spark.readStream.format("lmq_journal").option("path", settings.journal).load()
+    state = _State(spark, settings)
+    writer = lines.writeStream.queryName("watch").option("checkpointLocation", settings.checkpoint)
+
+    def take(batch: DataFrame, number: int) -> None:
+        show(state.take(batch, number))
+
+    run_stream(writer.foreachBatch(take), settings.trigger_s, wait)
+
+
+class _State:
+    """What is kept from one micro-batch to the next."""
+
+    def __init__(self, spark: SparkSession, settings: WatchSettings) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._storage = Storage(spark, f"{settings.checkpoint.rstrip('/')}/watch")
+
+    def take(self, batch: DataFrame, number: int) -> list[dict[str, Any]]:
+        """Take the lines of a micro-batch in; returns the rows of the windows that are over since the one before."""
+        root, settings = self._storage.root, self._settings
+        readable = parsed(batch).where("readable").select(*_EVENT_COLUMNS)
+        readable.write.mode("overwrite").parquet(f"{root}/events/batch={number}")
+        before = self._before(number)
+        events = self._events(number)
+        spans = events.groupBy("batch").agg(F.max("time_us")).collect()
+        end_us = max((latest for _batch, latest in spans), default=0)
+        step_us = settings.window_s * 1_000_000
+        over_us = (end_us - round(settings.delay_s * 1e6)) // step_us * step_us
+        if over_us <= before["over_us"]:
+            return []
+        rows = self._rows(events, before, end_us, over_us).persist()
+        try:
+            if settings.output is not None:
+                rows.write.mode("overwrite").parquet(f"{settings.output.rstrip('/')}/batch={number}")
+            shown = [row.asDict() for row in rows.orderBy("window", "queue").limit(_SHOWN_MAX).collect()]
+            # Queues of which nothing was heard keep what they had.
+            latest = rows.groupBy("queue").agg(F.max_by("open", "window").alias("open")).where("open <> 0").collect()
+            heard = {row["queue"] for row in rows.select("queue").distinct().collect()}
+        finally:
+            rows.unpersist()
+        kept = {queue: count for queue, count in before["open"].items() if queue not in heard}
+        state = {"over_us": over_us, "open": kept | {row["queue"]: row["open"] for row in latest}}
+        self._storage.write_text(f"{root}/state/{number:012d}.json", json.dumps(state))
+        self._forget(number, {one: latest for one, latest in spans if latest < over_us - self._kept_us})
+        return shown
+
+    @property
+    def _kept_us(self) -> int:
+        return round(max(_KEPT_S, self._settings.lease_s) * 1e6)
+
+    def _before(self, number: int) -> dict[str, Any]:
+        """The state that the micro-batch before has left."""
+        files = [file for file in self._storage.find("state/*.json") if int(file.name.partition(".")[0]) < number]
+        if not files:
+            return {"over_us": 0, "open": {}}
+        state: dict[str, Any] = json.loads(self._storage.read_text(files[-1].path))
+        return state
+
+    def _events(self, number: int) -> DataFrame:
+        # A batch without any event has a file all the same, and so a schema.
+        found = self._spark.read.option("basePath", f"{self._storage.root}/events")
+        events = found.parquet(f"{self._storage.root}/events").withColumn("batch", F.col("batch").cast("int"))
+        return events.where(F.col("batch") <= number)
+
+    def _rows(self, events: DataFrame, before: dict[str, Any], end_us: int, over_us: int) -> DataFrame:
+        """The rows of the windows from the last that was shown to the one that ends at `over_us`."""
+        step_us = self._settings.window_s * 1_000_000
+        is_inside = (F.col("time_us") >= before["over_us"]) & (F.col("time_us") < over_us)
+        window = F.expr(f"time_us div {step_us} * {step_us}").alias(_WINDOW)
+        inside = events.where(is_inside).select("*", window)
+        deliveries = deliveries_of(events, end_us, self._settings.lease_s).where(is_inside).select("*", window)
+        # A move says what comes to the other queue as well.
+        arrived = inside.where("event in ('move', 'redrive') and to is not null")
+        arrived = arrived.select(_WINDOW, F.col("to").alias("queue"), F.col("count").alias("growth"))
+        changed = inside.select(_WINDOW, "queue", F.expr(_GROWTH).alias("growth")).unionByName(arrived)
+        growth = changed.groupBy(_WINDOW, "queue").agg(F.sum("growth").alias("growth"))
+        figures = growth.join(figures_by(inside, deliveries, [_WINDOW, "queue"]), [_WINDOW, "queue"], "left")
+        so_far = Window.partitionBy("queue").orderBy(_WINDOW).rowsBetween(Window.unboundedPreceding, 0)
+        at_start = self._spark.createDataFrame(list(before["open"].items()), "queue string, at_start long")
+        figures = figures.join(at_start, "queue", "left").fillna(0, ["at_start", "drops"])
+        is_open = F.col("at_start") + F.sum(F.col("growth") - F.col("drops")).over(so_far)
+        rows = figures.withColumn("open", F.greatest(is_open, F.lit(0)))
+        return _shown(rows, self._settings.thresholds)
+
+    def _forget(self, number: int, old: dict[int, int]) -> None:
+        for batch in old:
+            if batch < number:
+                self._storage.delete(f"{self._storage.root}/events/batch={batch}")
+        files = [file for file in self._storage.find("state/*.json") if int(file.name.partition(".")[0]) < number]
+        for file in files[:-1]:
+            self._storage.delete(file.path)
+
+
+def _shown(rows: DataFrame, thresholds: Thresholds) -> DataFrame:
+    """The columns of the table, with what is an alert."""
+    counts = ("arrivals", "deliveries", "redeliveries", "drops")
+    names = list(QUANTILES)
+    quantiles = [
+        (F.element_at("waiting", names.index(name) + 1) / 1e6).alias(f"wait_{name}_s") for name in ("p50", "p99", "max")
+    ]
+    table = rows.select(
+        F.timestamp_micros(_WINDOW).alias("window"),
+        "queue",
+        "open",
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in counts),
+        *quantiles,
+    )
+    return table.withColumn("alerts", F.filter(F.array(*_alerts(thresholds)), lambda text: text.isNotNull()))
+
+
+def _alerts(thresholds: Thresholds) -> list[Column]:
+    share = F.try_divide("redeliveries", "deliveries")
+    limits = {
+        "open": (F.col("open"), thresholds.open),
+        "wait p99": (F.col("wait_p99_s"), thresholds.wait_p99_s),
+        "redelivered share": (share, thresholds.redelivered_share),
+        "drops": (F.col("drops"), thresholds.drops),
+    }
+    found = [
+        F.when(
+            figure > F.lit(limit), F.concat(F.lit(f"{name} "), F.round(figure.cast("double"), 3), F.lit(f" > {limit}"))
+        )
+        for name, (figure, limit) in limits.items()
+        if limit is not None
+    ]
+    return found or [F.lit(None).cast("string")]
