@@ -25,6 +25,7 @@ from ..options import Write
 from .access import Access
 from .checkpoint import query_id
 from .failures import CONFIGURATION, USAGE, PipelineError
+from .pushed import PUSHED, pushed
 from .source import Source
 
 __all__ = ["DECODED", "REASON_HEADERS", "Decoding", "Quarantine"]
@@ -112,17 +113,10 @@ class Quarantine:
             *(part for name, value in zip(REASON_HEADERS, told, strict=True) for part in (F.lit(name), value))
         )
         kept = F.map_filter("headers", lambda name, _value: ~F.lower(name).isin(*REASON_HEADERS))
-        priority = F.when(F.col("priority") != 0, F.col("priority")).alias("priority")
-        messages = bad.select(
-            F.lit(self._decoding.quarantine).alias("queue"),
-            "value",
-            "content_type",
-            F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), reasons).alias("headers"),
-            priority,
-            "group",
-            "label",
-            "offset",
-        )
+        headers = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), reasons)
+        columns = zip(PUSHED, pushed(F.lit(self._decoding.quarantine)), strict=True)
+        # It stays until somebody has seen to it, whatever time it had to live.
+        messages = bad.withColumn("headers", headers).select(*(one for name, one in columns if name != "ttl"), "offset")
         writer = messages.coalesce(1).sortWithinPartitions("offset").write.format("lmq").mode("append")
         writer.options(**self._options).option("lmq.application", application).option("lmq.epoch", epoch).save()
 
