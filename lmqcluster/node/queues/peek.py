@@ -26,7 +26,7 @@ from .naming import no_queue
 __all__ = ["PeekPage", "PeekQuery", "PeekedMessage", "Peeks"]
 
 READ_BYTES_MAX = 32 << 20
-"""A page ends early rather than look at more bytes in chunks of a backlog, once it has a message."""
+"""A page ends early rather than look at more bytes in chunks of a backlog, 300 for each message beside its body."""
 _TOGETHER = 1_000
 """How many messages are looked at before it is seen whether the slice is over, and gathered before they are sorted."""
 
@@ -184,7 +184,7 @@ class Peeks:
             await self._turns.take(client)
             if await self._absent.in_chunk(chunk, partial(lowest.add_chunk, is_here=chunk.is_here())) is None:
                 return False
-            read_bytes += chunk.body_bytes
+            read_bytes += chunk.memory_bytes()
         lowest.trim()
         return True
 
