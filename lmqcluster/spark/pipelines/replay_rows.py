@@ -154,6 +154,10 @@ def _check_archive(spark: SparkSession, path: str) -> None:
     tables = [period for period in PERIODS if storage.find(f"{period}=*/*.parquet")]
     if not tables:
         return
+    if len(tables) > 1:
+        raise PipelineError(
+            f"{path} is divided both by hour and by day: name the directories; nothing was pushed", BAD_DATA
+        )
     for file in (*storage.find("*"), *storage.find("*/*")):
         directory, _, name = file.path.removeprefix(f"{storage.root}/").rpartition("/")
         if directory.startswith(("_", ".")) or name.startswith(("_", ".")):
