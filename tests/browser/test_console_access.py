@@ -89,14 +89,21 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
     console.press("New token")
     console.fill("Name", "shop")
     console.fill("Queues", "^orders")
+    console.fill("Principal", "shops")
     assert understood(console.dialog.locator(".command code").inner_text()) == ["token", "create"]
     console.dialog.get_by_role("button", name="Make it").click()
     expect(console.dialog).to_contain_text("the only time that its secret is shown")
     secret = console.dialog.locator(".command code").inner_text()
     access = call(node.http, "GET", "/v1/access", b"", {"Authorization": f"Bearer {secret}"}).json
-    assert (access["name"], access["role"], access["queues"]) == ("shop", "write", "^orders")
+    assert (access["name"], access["role"], access["queues"], access["principal"]) == (
+        "shop",
+        "write",
+        "^orders",
+        "shops",
+    )
     console.dialog.get_by_role("button", name="Done").click()
     expect(console.row("Tokens", "shop")).to_contain_text("never")
+    expect(console.row("Tokens", "shop")).to_contain_text("shops")
     console.press("Delete token shop")
     console.fill("Type shop to go on", "shop")
     assert understood(console.confirm("Delete")) == ["token", "delete"]
