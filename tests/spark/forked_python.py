@@ -135,10 +135,13 @@ def _become(request: dict[str, object], descriptors: list[int]) -> None:
 
 
 def _run() -> None:
-    """What ``python -m MODULE ARGUMENT...`` does."""
+    """What ``python -m MODULE ARGUMENT...`` does, and ``python -c TEXT``, by which Spark asks for the version."""
     option, module, *arguments = sys.argv
+    if option == "-c":
+        exec(module, {"__name__": "__main__"})
+        return
     if option != "-m":
-        raise SystemExit(f"this Python runs modules only, not {option}")
+        raise SystemExit(f"this Python runs modules and texts only, not {option}")
     sys.argv = [module, *arguments]
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
