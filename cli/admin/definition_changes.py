@@ -176,8 +176,9 @@ def _tokens(
         # The first token has to be one that can make the others.
         missing.sort(key=lambda one: (one.role, one.queues, one.expires_at) != ("admin", ".*", None))
     for one in missing:
+        whose = "" if one.principal is None else f" of principal {one.principal}"
         yield Change(
-            f"make token {one.name} for {one.queues} with role {one.role} and a new secret",
+            f"make token {one.name}{whose} for {one.queues} with role {one.role} and a new secret",
             partial(_make_token, wanted=one, secrets=secrets, is_first=not known),
         )
 

@@ -140,7 +140,7 @@ def test_what_is_not_in_the_file_stays_and_what_is_becomes_exact(target: NodePro
 def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     admin, secrets = admin_of(target), tmp_path / "secrets"
     tokens = [
-        {"name": "shop", "role": "write", "queues": "^orders", "expires_at": None},
+        {"name": "shop", "role": "write", "queues": "^orders", "expires_at": None, "principal": "shops"},
         {"name": "root", "role": "admin", "queues": ".*", "expires_at": None},
         {"name": "brief", "role": "read", "queues": ".*", "expires_at": 4_000_000_000.5},
         {"name": "late", "role": "read", "queues": ".*", "expires_at": 1},
@@ -153,6 +153,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     assert [line.split()[:4] for line in dry.out.splitlines()] == [
         ["would", "make", "token", name] for name in ("root", "shop", "brief")
     ]
+    assert "make token shop of principal shops for ^orders" in dry.out
     assert not secrets.exists()
     done = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--yes", stdin=wanted)
     assert (done.code, done.out) == (0, "")
@@ -165,7 +166,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     found = exported(admin, **root)["tokens"]
     assert [one["name"] for one in found] == ["brief", "root", "shop"]
     assert abs(found[0]["expires_at"] - 4_000_000_000.5) < 60
-    assert [found[1], found[2]] == [tokens[1], tokens[0]]
+    assert [found[1], found[2]] == [{**tokens[1], "principal": "root"}, tokens[0]]
     assert admin("definitions", "import", "-", stdin=wanted, **root).err == "lmq-admin: nothing changes\n"
     with Client(target.rpc, token=made["shop"]) as client:
         assert client.push("orders", "x") == "ok"
