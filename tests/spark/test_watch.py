@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lmqcluster import Client
 from lmqcluster.spark.errors import OptionError
 from lmqcluster.spark.journal_source import JournalReader, JournalSource
 from lmqcluster.spark.pipelines import watch as watch_module
 from lmqcluster.spark.pipelines.report import ReportSettings, report
 from lmqcluster.spark.pipelines.storage import Storage
 from lmqcluster.spark.pipelines.watch import Thresholds, WatchSettings, watch
+from tests.integration.cluster import Cluster, wait_for
 
+from .queues import numbered, push
 from .test_pipeline_report import delivery, event
 from .test_pipeline_tables import Watch, killed
 
@@ -224,3 +228,30 @@ def test_what_later_windows_do_not_need_is_forgotten(
     state = tmp_path / "checkpoint" / "watch"
     assert len(list((state / "events").glob("batch=*"))) <= 2
     assert len(list((state / "state").glob("*.json"))) <= 2
+
+
+def test_the_journal_of_a_node_that_writes(spark: SparkSession, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    settings = settings_of(tmp_path, window_s=1, delay_s=0.0)
+    reader = JournalReader(journal)
+    shown: list[dict[str, Any]] = []
+
+    def is_written(queue: str) -> bool:
+        return any(f'"{queue}"' in line for line in lines_between(reader, {}, reader.latestOffset({}, ALL)))
+
+    with (
+        Cluster(1, directory=tmp_path, arguments=("--event-journal", str(journal))) as cluster,
+        Client(cluster.rpc_addresses) as client,
+    ):
+        for turn in (1, 2):
+            push(client, "busy", numbered(5))
+            assert all(message.ack() for message in client.pull_many("busy", 4, 5))
+            # What comes later than the second of the events before shows that it is over.
+            time.sleep(1.1)
+            push(client, f"later-{turn}", [b"x"])
+            wait_for(lambda turn=turn: is_written(f"later-{turn}"), "the journal")  # type: ignore[misc]
+            watch(spark, settings, shown.extend, Watch())
+    rows = [row for row in shown if row["queue"] == "busy"]
+    assert (sum(row["arrivals"] for row in rows), sum(row["deliveries"] for row in rows)) == (10, 8)
+    assert rows[-1]["open"] == 2
+    assert all(0 <= row["wait_p50_s"] <= row["wait_p99_s"] for row in rows if row["deliveries"])
