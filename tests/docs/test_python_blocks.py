@@ -113,10 +113,14 @@ def test_the_tests_of_a_page_pass(tmp_path: Path) -> None:
     assert "3 passed" in done.stdout
 
 
+OF_OTHERS = {"path", "checkpointLocation", "txnAppId", "txnVersion"}
+"""Options of Spark itself, and of Delta."""
+
+
 @pytest.mark.parametrize("page", NEEDS_SPARK)
 def test_examples_with_spark_name_options_that_there_are(page: str) -> None:
     code = "\n".join(blocks(ROOT / page))
     ast.parse(code)
-    named = set(re.findall(r'\.option\("([^"]+)"', code)) - {"path", "checkpointLocation"}
+    named = set(re.findall(r'\.option\("([^"]+)"', code)) - OF_OTHERS
     assert named
     assert named <= {option.name for option in OPTIONS}, named
