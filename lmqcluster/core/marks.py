@@ -104,7 +104,8 @@ class Marks:
         """Return whether `count` messages from position `first` on are to be stored; otherwise they have been stored before.
 
         Raises:
-            RefusedError: ``out_of_sequence`` if only some of them were, or messages before them were not; ``quota_exceeded``.
+            RefusedError: ``out_of_sequence`` if only some of them were, or messages before them were not; ``forbidden`` if
+                the job is another owner's; ``quota_exceeded``.
         """
         mark = self.find(owner, job, stream)
         position = 0 if mark is None else mark.position
@@ -116,6 +117,7 @@ class Marks:
                 f"the next position of stream {stream!r} of job {job!r} is {position}, not {first}; nothing is stored",
             )
         if mark is None:
+            self._check_owner(owner, job)
             self._quotas.check(Kind.MARKS, owner)
         return True
 
@@ -196,7 +198,8 @@ class Marks:
 
         Names that can be guessed are each owner's, so that nobody takes those of others.
         """
-        other = self._jobs.owner_of(name) if is_random(name) else None
+        is_new = self._jobs.find(owner, name) is None and is_random(name)
+        other = self._jobs.owner_of(name) if is_new else None
         if other is not None:
             raise RefusedError(
                 "forbidden",

@@ -235,6 +235,23 @@ def test_a_random_job_of_another_principal_is_not_begun_again() -> None:
     assert driver.do(Op.BEGIN_EPOCH, random, 3, b"another", seed, THIEF) == 0
 
 
+def test_a_task_under_another_principal_does_not_store_a_stream_again() -> None:
+    """The token of a write is replaced by one of another principal between two attempts of a task."""
+    driver, job = Driver(version=3), b"spark/batch/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001"
+
+    def push(owner: bytes, stream: bytes, first: int = 0, job: bytes = job) -> Any:
+        return driver.batch([Op.PUSH_MARKED, Q, [[b"x", None, []]], job, stream, first, b"", False, owner])[0]
+
+    assert push(VICTIM, b"0") == [0]
+    assert [push(THIEF, stream).code for stream in (b"0", b"1")] == ["forbidden"] * 2
+    assert (push(VICTIM, b"0"), push(VICTIM, b"1"), push(VICTIM, b"0", 1)) == ([], [0], [0])
+    assert push(THIEF, b"0", job=b"spark/application/daily") == [0]
+    # What was begun before there were tokens goes on with one.
+    assert (push(b"", b"0", job=b"x" + job), push(VICTIM, b"0", 1, job=b"x" + job)) == ([0], [0])
+    assert push(THIEF, b"0", job=b"x" + job).code == "forbidden"
+    assert driver.drain(Q) == [b"x"] * 6
+
+
 def test_a_subscription_of_the_time_before_tokens_belongs_to_the_first_that_uses_it(driver: Driver) -> None:
     session = driver.do(Op.CLAIM, b"s", b"")
     (fenced,) = driver.batch([Op.SETTLE_BATCHES, b"s", 1, session + 1, THIEF])
