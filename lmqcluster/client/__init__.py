@@ -12,7 +12,7 @@ from ..lazy_names import lazy_names
 if TYPE_CHECKING:
     from .async_client import AsyncClient
     from .backoff import Backoff
-    from .batches import Backlog, BatchColumns, BatchDetails, BatchLease, BatchMessage, Part
+    from .batches import Backlog, BatchColumns, BatchDetails, BatchLease, BatchMessage, ClosedQueue, Part
     from .client_options import ClientOptions
     from .job_calls import Mark
     from .message import Delivery, Message, Origin
@@ -30,6 +30,7 @@ else:
             "Backlog": "batches",
             "Backoff": "backoff",
             "BatchColumns": "batches",
+            "ClosedQueue": "batches",
             "BatchDetails": "batches",
             "BatchLease": "batches",
             "BatchMessage": "batches",
@@ -62,6 +63,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "ClientSession",
+    "ClosedQueue",
     "Delivery",
     "Mark",
     "Message",

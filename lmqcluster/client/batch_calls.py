@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from typing import Any
 
-from .batches import Backlog, BatchColumns, BatchLease, QueueBacklog
+from .batches import Backlog, BatchColumns, BatchLease, ClosedQueue, QueueBacklog
 from .call_base import CallBase, Name, mappings, ok, optional_mapping
 from .calls import Call
 from .replies import name_text
@@ -88,17 +88,37 @@ class BatchCalls(CallBase):
         *,
         session: int | None = None,
         details: bool = False,
+        skip_lost: bool = False,
     ) -> Future[BatchColumns]:
         """Messages of a batch from position `start` on: up to `count`, but no more than 10,000 and about 16 MiB.
 
         It changes nothing, so several readers can read slices of one batch, again and again. With `details` the columns hold
-        `BatchColumns.details` too.
+        `BatchColumns.details` too. With `skip_lost` messages that are not leased any more are left out and counted; otherwise
+        one is an error. The next slice begins at `BatchColumns.next`.
 
         Raises:
-            LmqError: awaited: ``lease_expired`` if the batch is not live any more, ``batch_not_found`` if there is none.
+            LmqError: awaited: ``lease_expired`` if the batch is not live any more, ``batch_not_found`` if there is none,
+                ``lease_lost`` if messages of it are gone, such as those of a deleted queue.
         """
-        arguments = [name_bytes(subscription), epoch, start, count, *([session, True] if details else _given(session))]
+        arguments = [name_bytes(subscription), epoch, start, count, session, details, skip_lost]
         return self._call(Call, request_body(b"read_batch", arguments), BatchColumns)
+
+    def cut_batch(self, subscription: Name, epoch: int, parts: int) -> Future[list[int]]:
+        """Where several readers may begin to read a batch: no group is cut, so that each reader keeps the order of groups.
+
+        Returns:
+            Awaited: the positions, the first of them 0; fewer than `parts` (1 to 10,000) if groups are large, none if the batch
+            is not live.
+        """
+        return self._call(Call, request_body(b"cut_batch", [name_bytes(subscription), epoch, parts]), list)
+
+    def incarnation(self) -> Future[str]:
+        """The name of the cluster's present life.
+
+        It is another one after the cluster was restored from a backup, or has lost the end of its log. Sequences and epochs of
+        an earlier life may be given again then. Ids of messages begin with it.
+        """
+        return self._call(Call, request_body(b"incarnation", []), name_text)
 
     def renew_batches(
         self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None
@@ -219,9 +239,10 @@ class BatchCalls(CallBase):
 
 
 def _backlog(reply: list[Any]) -> Backlog:
-    fitting, body_bytes, queues = [*reply[2:], None, None, None][:3]
+    messages, oldest_due_us, fitting, held, closed, body_bytes, queues = [*reply, None, None][:7]
     rows = [QueueBacklog(name_text(name), *row) for name, *row in queues or ()]
-    return Backlog(reply[0], reply[1], fitting, body_bytes, rows)
+    closed_queues = [ClosedQueue(name_text(name), name_text(reason), count) for name, reason, count in closed]
+    return Backlog(messages, oldest_due_us, fitting, body_bytes, rows, held, closed_queues)
 
 
 def _given(session: int | None) -> list[int]:

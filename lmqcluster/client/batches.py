@@ -8,7 +8,16 @@ from typing import Any
 
 from .replies import name_text
 
-__all__ = ["Backlog", "BatchColumns", "BatchDetails", "BatchLease", "BatchMessage", "Part", "QueueBacklog"]
+__all__ = [
+    "Backlog",
+    "BatchColumns",
+    "BatchDetails",
+    "BatchLease",
+    "BatchMessage",
+    "ClosedQueue",
+    "Part",
+    "QueueBacklog",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +40,26 @@ class BatchLease:
 
 @dataclass(frozen=True, slots=True)
 class QueueBacklog:
-    """What can be pulled now from one queue: as `Backlog`."""
+    """What can be pulled now from one queue, and what waits behind that in its groups: as `Backlog`."""
 
     queue: str
     messages: int
     body_bytes: int
     oldest_due_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedQueue:
+    """A queue that hands out nothing for the time being.
+
+    Attributes:
+        reason: ``suspended``, or ``exclusive`` (only sessions pull from it).
+        messages: how many it has that nobody holds.
+    """
+
+    queue: str
+    reason: str
+    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,8 @@ class Backlog:
         fitting: how many of the first ones have about so many bytes as were asked for; None if none were.
         body_bytes: bytes of their bodies, an estimate where some of a queue are leased or not due; None if not asked for.
         queues: those with most messages, as many as were asked for.
+        held: how many wait behind another one of their group. A batch takes those behind a message that it takes.
+        closed: queues that hand out nothing, at most 100. Messages of exclusive ones count, those of suspended ones do not.
     """
 
     messages: int
@@ -56,6 +81,8 @@ class Backlog:
     fitting: int | None = None
     body_bytes: int | None = None
     queues: Sequence[QueueBacklog] = ()
+    held: int = 0
+    closed: Sequence[ClosedQueue] = ()
 
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -125,11 +152,15 @@ class BatchColumns:
         metas: [content type or None, headers, how many messages in a row].
         bodies: bytes, or for a compound message a list of [content type or None, headers, body]; empty if they were left out.
         details: None if they were not asked for.
-        next: of messages that were looked at, the `start_sequence` of the next page; None at the end, and for others.
+        next: of messages that were looked at, the `start_sequence` of the next page, None at the end; of those of a batch, the
+            position behind the last one.
+        lost: how many messages of a batch were skipped, because they are not leased any more.
+        incarnation: the life of the cluster in which the sequences were given, see `AsyncClient.incarnation`.
     """
 
     __slots__ = (
-        *("bodies", "details", "due_us", "id_prefix", "metas", "next", "numbers", "queues", "retries", "sequences"),
+        *("bodies", "details", "due_us", "id_prefix", "incarnation", "lost", "metas", "next", "numbers", "queues"),
+        *("retries", "sequences"),
     )
 
     def __init__(self, reply: dict[bytes, Any]) -> None:
@@ -145,6 +176,8 @@ class BatchColumns:
         bodies = reply[b"body"]
         self.bodies: list[bytes | list[Any]] = [b""] * len(self.sequences) if bodies is None else bodies
         self.next: int | None = reply.get(b"next")
+        self.lost: int = reply.get(b"lost", 0)
+        self.incarnation = reply[b"incarnation"].decode() if self.id_prefix is None else self.id_prefix[:-1]
         self.details: BatchDetails | None = None
         if b"delivery" in reply:
             names = (b"delivery", b"pushed", b"priority", b"group", b"label", b"origin", b"expires")

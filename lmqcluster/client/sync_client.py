@@ -305,11 +305,22 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         *,
         session: int | None = None,
         details: bool = False,
+        skip_lost: bool = False,
     ) -> BatchColumns:
         """Messages of a batch from position `start` on, see `AsyncClient.read_batch`."""
         return self._run(
-            lambda: self._client.read_batch(subscription, epoch, start, count, session=session, details=details)
+            lambda: self._client.read_batch(
+                subscription, epoch, start, count, session=session, details=details, skip_lost=skip_lost
+            )
         )
+
+    def cut_batch(self, subscription: Name, epoch: int, parts: int) -> list[int]:
+        """Where several readers may begin to read a batch, see `AsyncClient.cut_batch`."""
+        return self._run(lambda: self._client.cut_batch(subscription, epoch, parts))
+
+    def incarnation(self) -> str:
+        """The name of the cluster's present life, see `AsyncClient.incarnation`."""
+        return self._run(self._client.incarnation)
 
     def renew_batches(self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None) -> int:
         """Let all live batches of a subscription end later, see `AsyncClient.renew_batches`."""

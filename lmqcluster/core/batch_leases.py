@@ -11,16 +11,19 @@ Under machine version 2 a batch lease uses up no deliveries: when it ends, all m
 
 A batch grows by several commands, so that none takes long, and is *sealed* when it holds what was wanted or nothing more was
 there. Only then can it be read.
+
+Messages of a group come one at a time because several consumers could overtake each other. A batch has one, which reads in order
+and settles it as a whole: it takes a group as far as there is room, one message right behind the other. What is behind them stays
+in the queue until none of them is leased any more.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
+from .batch_lease import BatchLease, BatchState, Reserved, Subscription
 from .commands import Delivered, RefusedError, shown
 from .named_queues import NamedQueues, take_in_order
 from .patterns import PatternView
@@ -28,7 +31,7 @@ from .queue import PASSES_MAX, Queue
 from .queue_state import QueueState
 from .quotas import Kind, checked_owner
 
-__all__ = ["BatchLease", "BatchLeases", "BatchState", "Reserved", "Subscription"]
+__all__ = ["BatchLeases"]
 
 STEP_MAX = 10_000
 """Most messages that one command adds to a batch or puts back."""
@@ -37,109 +40,6 @@ _ROW_RUNS = 1_000
 _INT_MAX = 1 << 62
 _BLOCK = 100
 """How many messages in a row a pattern takes from one queue before it looks for the next that is due."""
-
-
-class BatchState(IntEnum):
-    """What became of an epoch. Part of replies between nodes and clients: never renumber."""
-
-    LIVE = 1
-    EMPTY = 2
-    SETTLED = 3
-    EXPIRED = 4
-
-
-class Reserved(NamedTuple):
-    """The answer to a reservation.
-
-    Attributes:
-        size: how many messages the batch has.
-        sealed: whether the batch is complete; otherwise the command has to be repeated.
-        deadline_us: log time of the end of the lease, 0 if there is no batch.
-    """
-
-    state: int
-    size: int
-    sealed: bool
-    deadline_us: int
-
-
-class BatchLease:
-    """The messages of one epoch.
-
-    Attributes:
-        count: how many there are.
-        charged: whether the lease has used up a delivery of each message, as leases made under machine version 1 have.
-        runs: [queue, first delivery number, how many] in reading order.
-        starts: position in the batch of each run's first message.
-    """
-
-    __slots__ = ("charged", "count", "deadline_us", "runs", "sealed", "starts")
-
-    def __init__(self, deadline_us: int, *, charged: bool) -> None:
-        self.deadline_us = deadline_us
-        self.charged = charged
-        self.count = 0
-        self.sealed = False
-        self.runs: list[list[Any]] = []
-        self.starts: list[int] = []
-
-    def add(self, queue: bytes, first: int, count: int) -> None:
-        """Append consecutive deliveries of one queue."""
-        last = self.runs[-1] if self.runs else None
-        if last is not None and last[0] == queue and last[1] + last[2] == first:
-            last[2] += count
-        else:
-            self.runs.append([queue, first, count])
-            self.starts.append(self.count)
-        self.count += count
-
-    def drop(self, count: int) -> tuple[bytes, list[int]]:
-        """Remove up to `count` deliveries of the last run; returns their queue and numbers."""
-        run = self.runs[-1]
-        count = min(count, run[2])
-        run[2] -= count
-        self.count -= count
-        if not run[2]:
-            self.runs.pop()
-            self.starts.pop()
-        return run[0], list(range(run[1] + run[2], run[1] + run[2] + count))
-
-    def slice(self, start: int, count: int) -> Iterator[tuple[bytes, int, int]]:
-        """(queue, first number, how many) of the deliveries from position `start` on."""
-        position = bisect_right(self.starts, start) - 1
-        end = min(start + count, self.count)
-        while start < end:
-            queue, first, length = self.runs[position]
-            skipped = start - self.starts[position]
-            taken = min(length - skipped, end - start)
-            yield queue, first + skipped, taken
-            start += taken
-            position += 1
-
-
-class Subscription:
-    """The batch leases of one consumer.
-
-    Attributes:
-        owner: whose it is, and to whose quota it counts; empty if it is nobody's.
-        session: the one that may use it; 0 if it was never claimed.
-        settled: the highest epoch that was settled.
-        batches: by epoch, in growing order.
-        used_us: log time of the last command.
-    """
-
-    __slots__ = ("batches", "owner", "session", "settled", "used_us")
-
-    def __init__(self, owner: bytes) -> None:
-        self.owner = owner
-        self.session = 0
-        self.settled = 0
-        self.used_us = 0
-        self.batches: dict[int, BatchLease] = {}
-
-    def is_open_to(self, owner: bytes) -> bool:
-        """Return whether an owner may use it. The empty one, of clients that need no token, may use everybody's."""
-        return not owner or self.owner in (owner, b"")
 
 
 class BatchLeases:
@@ -261,8 +161,8 @@ class BatchLeases:
         elif batch.deadline_us <= now_us:
             return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
         if not batch.sealed:
-            limit = min(STEP_MAX, count - batch.count)
-            is_dry = take(batch, limit)
+            end = min(batch.count + STEP_MAX, count)
+            is_dry = not self._take_followers(batch, end) and take(batch, end - batch.count)
             batch.sealed = is_dry or batch.count >= count
         if not batch.count:
             subscription.batches.pop(epoch, None)
@@ -312,7 +212,8 @@ class BatchLeases:
         """Ack all batches up to an epoch.
 
         Returns:
-            The epochs among them that had expired, and whether the command has to be repeated for the rest.
+            The epochs among them whose messages may be delivered again, because leases had ended, and whether the command has to
+            be repeated for the rest.
 
         Raises:
             ValueError: the epoch is not a positive integer, or there are too many subscriptions.
@@ -386,7 +287,8 @@ class BatchLeases:
                 if batch.charged:
                     self._state.put_back(queue_name, numbers)
                 else:
-                    self._state.put_back_uncharged(queue_name, numbers)
+                    # The last one first, so that the first of a group keeps its place.
+                    self._state.put_back_uncharged(queue_name, numbers[::-1])
             if not batch.count:
                 del subscription.batches[epoch]
         return most - left
@@ -478,17 +380,35 @@ class BatchLeases:
     def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
         passed_before = queue.passed_over
         first = self._state.last_delivery + 1
-        taken = self._state.take(queue, limit, batch.deadline_us, int(batch.charged))
+        taken = self._state.take_groups(queue, limit, batch.deadline_us, int(batch.charged))
         if taken:
             batch.add(queue.name, first, len(taken))
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
+
+    def _take_followers(self, batch: BatchLease, end: int) -> bool:
+        """Lease what is held behind the last message of a batch, up to `end` in all; whether there may be more than that."""
+        queue_name, first, count = batch.runs[-1] if batch.runs else (b"", 0, 0)
+        queue = self._state.existing(queue_name)
+        if queue is None or batch.count >= end:
+            return False
+        passed_before, number = queue.passed_over, self._state.last_delivery + 1
+        limit, charge = end - batch.count, int(batch.charged)
+        taken = self._state.take_followers(queue, limit, batch.deadline_us, charge, first + count - 1)
+        if taken:
+            batch.add(queue_name, number, len(taken))
+        return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
+
+    def _take_block(self, batch: BatchLease, end: int, queue: Queue) -> None:
+        """Lease some messages of a queue; a group that they begin is taken whole."""
+        self._take_from(batch, min(_BLOCK, end - batch.count), queue)
+        self._take_followers(batch, end)
 
     def _take_first(self, batch: BatchLease, limit: int, queues: list[Queue]) -> bool:
         """Lease up to `limit` messages of these queues; whether they have no more."""
         end = batch.count + limit
 
         def take(queue: Queue) -> int:
-            self._take_from(batch, min(_BLOCK, end - batch.count), queue)
+            self._take_block(batch, end, queue)
             return end - batch.count
 
         drops = take_in_order(queues, self._state.now_us, limit, take)
@@ -504,15 +424,27 @@ class BatchLeases:
                 return False
             queue = self._state.touched(earliest[1])
             passed_before = queue.passed_over
-            self._take_from(batch, min(_BLOCK, end - batch.count), queue)
+            self._take_block(batch, end, queue)
             drops += queue.passed_over - passed_before
         return True
 
     def _ack(self, run: list[Any]) -> bool:
-        """Whether all deliveries of the run were still leased."""
+        """Whether none of the messages of the run can be delivered again."""
         queue_name, first, count = run
         queue = self._state.existing(queue_name)
-        return queue is not None and all(queue.ack(self._state.now_us, list(range(first, first + count))))
+        if queue is None:
+            return True
+        numbers = list(range(first, first + count))
+        acked = queue.ack(self._state.now_us, numbers)
+        if all(acked):
+            return True
+        leased, endings = queue.leases.messages, self._state.endings
+        # Those that were settled alone, or went with an earlier queue of the name, are gone for good.
+        return not any(
+            number in leased or number <= endings.floor or endings.find(number) is not None
+            for number, is_acked in zip(numbers, acked, strict=True)
+            if not is_acked
+        )
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -534,21 +466,26 @@ class BatchLeases:
         return session == (0 if subscription is None else subscription.session)
 
     def read(self, name: bytes, epoch: int, start: int, count: int) -> list[Delivered] | None:
-        """Deliveries from position `start` on of a live batch; None if one of them is not leased any more.
+        """Deliveries from position `start` on of a live batch; None if one of them is not leased any more."""
+        found = self.look(name, epoch, start, count)
+        delivered = [one for one in found if one[3] is not None]
+        return delivered if len(delivered) == len(found) else None
+
+    def look(self, name: bytes, epoch: int, start: int, count: int) -> list[Any]:
+        """As `read`, but with None for each message that is not leased any more.
 
         What remains of a message's deliveries is told as if this one were charged.
         """
         batch = self.subscriptions[name].batches[epoch]
         uncharged = 0 if batch.charged else 1
-        found: list[Delivered] = []
+        found: list[Any] = []
         for queue_name, first, length in batch.slice(start, count):
             queue = self._state.queues.get(queue_name)
             leased = {} if queue is None else queue.leases.messages
             for number in range(first, first + length):
                 message = leased.get(number)
-                if message is None:
-                    return None
-                found.append((queue_name, number, message.remaining - uncharged, message))
+                remaining = 0 if message is None else message.remaining - uncharged
+                found.append((queue_name, number, remaining, message))
         return found
 
     # --- snapshots ------------------------------------------------------------------------------------------------

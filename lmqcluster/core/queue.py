@@ -92,15 +92,17 @@ class Queue(QueueContents):
         charge: int = 1,
         *,
         in_turn: bool = False,
+        whole_groups: bool = False,
         due: list[Message] | None = None,
     ) -> list[Delivered]:
         """As `pull`, but until `deadline_us`, which must be later than now, and using up `charge` deliveries of each.
 
-        From an exclusive queue only those get messages whose turn it is. `due` are the messages, if they have been taken out of
-        their lines already.
+        From an exclusive queue only those get messages whose turn it is. With `whole_groups` each message comes with those of
+        its group that are held behind it, as far as there is room. `due` are the messages, if they have been taken out of their
+        lines already.
         """
         if due is None:
-            due = self._due(now_us, count, in_turn=in_turn)
+            due = self._due(now_us, count, in_turn=in_turn, whole_groups=whole_groups)
         if not due:
             return []
         if self.pre_images is not None:
@@ -123,6 +125,34 @@ class Queue(QueueContents):
             if self.rich.index is not None:
                 self.rich.index.delivered(due, last_number + 1)
         return delivered
+
+    def lease_followers(
+        self, now_us: int, count: int, last_number: int, deadline_us: int, charge: int, leader: int
+    ) -> list[Delivered]:
+        """As `lease`, but those that are held behind the message under the delivery number `leader`, in their order."""
+        message = self.live(leader, now_us)
+        if self.rich is None or message is None or self.suspended or self.is_exclusive():
+            return []
+        taken: list[Message] = []
+        self.passed_over += self._follow(self.rich, message, taken, now_us, count)
+        if taken and self.pushes_waiting:
+            self.exits.changed(self)
+        return self.lease(now_us, count, last_number, deadline_us, charge, due=taken)
+
+    def _follow(self, rich: RichLines, leader: Message, taken: list[Message], now_us: int, count: int) -> int:
+        """Add what is held behind a message to those taken, up to `count` in all; how many were met that may not be delivered."""
+        passed = 0
+        while isinstance(leader, RichMessage) and len(taken) < count and passed < PASSES_MAX:
+            message = rich.take_behind(leader)
+            if message is None:
+                break
+            if message.remaining > 0 and not self.is_expired(message, now_us):
+                rich.follows(message)
+                taken.append(message)
+            else:
+                self._give_up(message, now_us)
+                passed += 1
+        return passed
 
     def pull_settled(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
         """As `lease`, but each delivery is settled at once, so that the next of a group may follow."""
@@ -163,14 +193,16 @@ class Queue(QueueContents):
         self.pulled_total += len(delivered)
         return delivered
 
-    def _due(self, now_us: int, count: int, *, in_turn: bool = False) -> list[Message]:
+    def _due(self, now_us: int, count: int, *, in_turn: bool = False, whole_groups: bool = False) -> list[Message]:
         """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if that is not allowed."""
         ready = self.ready
         taken: list[Message] = []
         if self.suspended:
             return taken
         if self.rich is not None:
-            return self._rich_due(self.rich, now_us, count) if in_turn or not self.is_exclusive() else []
+            if self.is_exclusive() and not in_turn:
+                return taken
+            return self._rich_due(self.rich, now_us, count, whole_groups=whole_groups)
         drops = 0
         other = self._other_us()
         while len(taken) < count:
@@ -194,7 +226,7 @@ class Queue(QueueContents):
         self.passed_over += drops
         return taken
 
-    def _rich_due(self, rich: RichLines, now_us: int, count: int) -> list[Message]:
+    def _rich_due(self, rich: RichLines, now_us: int, count: int, *, whole_groups: bool) -> list[Message]:
         """As `_due`, in the order of all messages, and without those that have expired."""
         taken: list[Message] = []
         passed = self.end_leases(now_us, PASSES_MAX)
@@ -209,6 +241,8 @@ class Queue(QueueContents):
                 break
             if message.remaining > 0 and not self.is_expired(message, now_us):
                 taken.append(message)
+                if whole_groups:
+                    passed += self._follow(rich, message, taken, now_us, count)
             else:
                 self._give_up(message, now_us)
                 passed += 1
@@ -544,10 +578,11 @@ class Queue(QueueContents):
         if self.rich is not None and self.is_expired(message, now_us):
             self._expire(message, now_us)
             return
-        message.due_us = message.ready_us = due_us
         if isinstance(message, RichMessage):
-            self.enriched().enter(message, now_us)
+            if self.enriched().come_back(message, due_us, now_us, self.pre_images):
+                self._note_change(has_gained=True)
         else:
+            message.due_us = message.ready_us = due_us
             heappush(self.delayed, (due_us, message.sequence, message))
 
     def _retry_delay_us(self, message: Message) -> int:

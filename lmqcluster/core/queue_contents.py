@@ -168,6 +168,10 @@ class QueueContents(QueueCounters):
         count = self._ready_count() + len(self.delayed) - (window is not None and window.due_us > now_us)
         return count if self.rich is None else count + self.rich.due_count(now_us)
 
+    def held_count(self) -> int:
+        """How many messages wait behind another one of their group."""
+        return 0 if self.rich is None else len(self.rich.held)
+
     def in_line(self) -> InLine:
         """Return references to all messages that nobody holds, as they are now, in no order."""
         rich = [] if self.rich is None else [block for _, line in self.rich.lines() for block in line.frozen()]

@@ -196,8 +196,11 @@ class QueueState:
 
     def resolve(self, queue: Queue) -> None:
         """Work out the effective properties of a queue again."""
+        was_exclusive = queue.is_exclusive()
         self.touched(queue).settings = self._settings(queue.own, queue.name)
         self._note_special(queue)
+        if was_exclusive and not queue.is_exclusive():
+            self.note_due(queue)
         self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
 
     def _note_special(self, queue: Queue) -> None:
@@ -333,6 +336,16 @@ class QueueState:
         ending = [number for number in numbers if leases[number].due_us < deadline_us]
         queue.extend_to(self.now_us, ending, deadline_us)
         return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
+
+    def take_groups(self, queue: Queue, count: int, deadline_us: int, charge: int) -> list[Delivered]:
+        """As `take`, but each message with those that are held behind it in its group, as far as there is room."""
+        delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, whole_groups=True)
+        return self._counted(queue, delivered)
+
+    def take_followers(self, queue: Queue, count: int, deadline_us: int, charge: int, leader: int) -> list[Delivered]:
+        """As `take`, but what is held behind the message under the delivery number `leader`."""
+        delivered = queue.lease_followers(self.now_us, count, self.last_delivery, deadline_us, charge, leader)
+        return self._counted(queue, delivered)
 
     def check_pull(self, queue: Queue) -> None:
         """Refuse a pull without a session from a queue that one session at a time has.

@@ -3,6 +3,9 @@
 The order is that of priority, due time, arrival. A message whose group has another one in line, or leased, is held until that
 one is settled. Then it becomes due at that moment, so that groups take turns. What waits is also found by its label, and by
 the time at which it expires.
+
+A batch lease takes a group as a whole: the message whose turn it is, and behind it held ones, its *followers*. The group goes on
+when none of them is leased any more. One that comes back before that is held, in its old place.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ class RichLines:
         waiting: those that are due, by priority, due time, arrival.
         scheduled: those that are not due yet, by due time and arrival.
         held: those whose group is busy, by group, due time, arrival.
-        current: sequence of the message of each busy group that is in line or leased.
+        current: sequence of the message of each busy group that is in line or leased; 0 if only followers are left.
+        followers: sequences of the messages that are leased together with the current one of their group, by group.
         leased_bytes: bytes of the bodies of all the queue's leased messages, those without traits included.
         trait_bytes: about what the queue's messages with traits, leased ones included, take beside body and headers.
         index: finds messages by id; most queues have none.
@@ -46,6 +50,7 @@ class RichLines:
         "_prioritised",
         "_stock",
         "current",
+        "followers",
         "held",
         "index",
         "leased_bytes",
@@ -61,6 +66,7 @@ class RichLines:
         self.scheduled: SortedLine[RichMessage] = SortedLine()
         self.held: SortedLine[RichMessage] = SortedLine()
         self.current: dict[bytes, int] = {}
+        self.followers: dict[bytes, set[int]] = {}
         self.index: MessageIndex | None = None
         self.leased_bytes = sum(content_bytes(message.content) for message in leased)
         # Derived from what stands in line: by (label, sequence), by (end, sequence), and how many have a priority. Those
@@ -121,9 +127,12 @@ class RichLines:
         """Put a message that is due where it waits."""
         group = message.traits.group
         if group and self.current.setdefault(group, message.sequence) != message.sequence:
-            self.held.add((group, message.due_us, message.sequence), message)
+            self._hold(message)
         else:
             self.waiting.add(message.place(), message)
+
+    def _hold(self, message: RichMessage) -> None:
+        self.held.add((message.traits.group, message.due_us, message.sequence), message)
 
     def load(self, line: str, message: RichMessage) -> None:
         """Take a message of a snapshot, which names the line in which it stood; `current` is loaded before."""
@@ -133,7 +142,13 @@ class RichLines:
         elif line == "scheduled":
             self.scheduled.add((message.due_us, message.sequence), message)
         else:
-            self.held.add((message.traits.group, message.due_us, message.sequence), message)
+            self._hold(message)
+
+    def load_leased(self, message: RichMessage) -> None:
+        """Take a leased message of a snapshot; `current` is loaded before."""
+        group = message.traits.group
+        if group and self.current.get(group, message.sequence) != message.sequence:
+            self.followers.setdefault(group, set()).add(message.sequence)
 
     def take(self, message: RichMessage) -> bool:
         """Take a message out of its line, to be leased or to leave the queue; False if it is in none."""
@@ -175,10 +190,61 @@ class RichLines:
         if self.index is not None:
             self.index.gone(message)
         group = message.traits.group
-        if not group or self.current.get(group) != message.sequence:
+        return bool(group) and self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
+
+    def come_back(self, message: RichMessage, due_us: int, now_us: int, pre_images: PreImages | None) -> bool:
+        """Put a message in line that was delivered; whether another one of its group has its turn instead."""
+        group = message.traits.group
+        if group not in self.followers or not self._has_turn(message):
+            message.due_us = message.ready_us = due_us
+            self.enter(message, now_us)
             return False
+        # No message of a group can be pulled while others of it are leased. All those behind the current one were pushed, or
+        # became due, after its push.
+        is_current = self.current[group] == message.sequence
+        message.due_us = message.ready_us = message.pushed_us if is_current else message.ready_us
+        self._index(message)
+        self._hold(message)
+        return self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
+
+    def take_behind(self, message: RichMessage) -> RichMessage | None:
+        """Take the next held message of the group of one that is leased; None if there is none, or it has not its turn."""
+        heir = self._next_held(message.traits.group) if message.traits.group and self._has_turn(message) else None
+        if heir is not None:
+            self.take(heir)
+        return heir
+
+    def follows(self, message: RichMessage) -> None:
+        """The message, which was held, is leased together with the current one of its group."""
+        self.followers.setdefault(message.traits.group, set()).add(message.sequence)
+
+    def _has_turn(self, message: RichMessage) -> bool:
+        group = message.traits.group
+        return self.current.get(group) == message.sequence or message.sequence in self.followers.get(group, ())
+
+    def _leaves_turn(self, message: RichMessage) -> bool:
+        """A message is neither leased nor has it its turn any more; whether its group may go on now."""
+        group, followers = message.traits.group, self.followers.get(message.traits.group)
+        if followers is None:
+            return self.current.get(group) == message.sequence
+        if message.sequence in followers:
+            followers.remove(message.sequence)
+        elif self.current[group] == message.sequence:
+            self.current[group] = 0
+        else:
+            return False
+        if not followers:
+            del self.followers[group]
+        return not followers and not self.current[group]
+
+    def _next_held(self, group: bytes) -> RichMessage | None:
         heir = self.held.first_from((group,))
-        if heir is None or heir.traits.group != group:
+        return None if heir is None or heir.traits.group != group else heir
+
+    def _pass_on(self, group: bytes, now_us: int, pre_images: PreImages | None) -> bool:
+        """Let the next held message of a group have its turn; whether there is one."""
+        heir = self._next_held(group)
+        if heir is None:
             del self.current[group]
             return False
         self.held.remove((group, heir.due_us, heir.sequence))

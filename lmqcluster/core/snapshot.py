@@ -7,8 +7,9 @@ name, each followed by its messages in the order in which they stand. Messages c
     [line, ... columns ...]
     ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
-The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held", before which come rows of
-"groups": [group, sequence of the message that is in line or leased]. A queue whose messages are found by id has a record "index",
+The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held". Before the leased ones come
+rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were leased with it are]. A
+queue whose messages are found by id has a record "index",
 and rows of "tags": [sequence, number of the latest delivery or update].
 
 A queue of which large bodies have been gathered, see `bodies`, has them before its messages, which have a number instead of a
@@ -403,6 +404,9 @@ class Restoration(Generic[S]):
         queue.leases.load(numbers, messages)
         if queue.rich is not None:
             queue.rich.leased_bytes += sum(content_bytes(message.content) for message in messages)
+            for message in messages:
+                if isinstance(message, RichMessage):
+                    queue.rich.load_leased(message)
 
     def _current(self) -> Queue:
         if self._queue is None:

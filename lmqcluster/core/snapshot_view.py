@@ -243,14 +243,14 @@ class _FrozenQueue:
             due = [heappop(self._delayed)[2] for _ in range(min(_ROWS_MAX, len(self._delayed)))]
             for columns in self._columns(due):
                 yield ["delayed", *columns]
+        for start in range(0, len(self._current), _ROWS_MAX):
+            yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
         while self._leased:
             for columns in self._columns(_taken(self._leased), leased=True):
                 yield ["leased", [self._numbers.popleft() for _ in columns[0]], *columns]
         yield from self._rich_lines()
 
     def _rich_lines(self) -> Iterator[list[Any]]:
-        for start in range(0, len(self._current), _ROWS_MAX):
-            yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
         for kind, blocks in self._lines:
             while blocks:
                 messages = deque(entry[-1] for entry in blocks.popleft())

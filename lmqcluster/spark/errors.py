@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataLossError", "OptionError", "SchemaError", "TakenOverError"]
+__all__ = ["DataLossError", "ExclusiveQueueError", "LeftBehindError", "OptionError", "SchemaError", "TakenOverError"]
 
 
 class OptionError(ValueError):
@@ -40,3 +40,35 @@ class TakenOverError(RuntimeError):
 
     def __reduce__(self) -> tuple[type[TakenOverError], tuple[str]]:
         return TakenOverError, (self.subscription,)
+
+
+class ExclusiveQueueError(RuntimeError):
+    """Messages of a queue that should be read go to one session at a time."""
+
+    def __init__(self, queue: str) -> None:
+        """Take the queue's name."""
+        super().__init__(
+            f"lmq: queue {queue!r} is exclusive: its messages go to one session at a time, and a query is none. Nothing is lost. "
+            f"Make it an ordinary queue ('lmq-admin queue set {queue} --no-exclusive'), or take it out of the option "
+            "'subscribe'. 'failOnDataLoss' does not change this."
+        )
+        self.queue = queue
+
+    def __reduce__(self) -> tuple[type[ExclusiveQueueError], tuple[str]]:
+        return ExclusiveQueueError, (self.queue,)
+
+
+class LeftBehindError(RuntimeError):
+    """A query that ends by itself could not read all that was there when it started."""
+
+    def __init__(self, left: int, reasons: str) -> None:
+        """Take how many messages are left, and why."""
+        super().__init__(
+            f"lmq: {left} messages that were there when the query started could not be read: {reasons}. What was read is stored "
+            "and settled, and nothing is lost: run it again when these can be read."
+        )
+        self.left = left
+        self.reasons = reasons
+
+    def __reduce__(self) -> tuple[type[LeftBehindError], tuple[int, str]]:
+        return LeftBehindError, (self.left, self.reasons)

@@ -13,12 +13,21 @@ __all__ = ["QUEUES_MAX", "lag"]
 
 QUEUES_MAX: Final = 20
 """So many queues are shown by their names, those with most messages."""
+_CLOSED: Final = ("suspended", "exclusive")
 
 
 def lag(backlog: Backlog, now_s: float) -> dict[str, Any]:
-    """Return the backlog as JSON: messages, bytes, and age of the oldest message in seconds, in all and of the largest queues."""
+    """Return the backlog as JSON: messages, bytes, and age of the oldest message in seconds, in all and of the largest queues.
+
+    Queues that are suspended or exclusive, from which nothing is read, are listed if there are any.
+    """
     queues = {one.queue: _shown(one.messages, one.body_bytes, one.oldest_due_us, now_s) for one in backlog.queues}
-    return {**_shown(backlog.messages, backlog.body_bytes, backlog.oldest_due_us, now_s), "queues": queues}
+    closed = {reason: [one.queue for one in backlog.closed if one.reason == reason] for reason in _CLOSED}
+    return {
+        **_shown(backlog.messages + backlog.held, backlog.body_bytes, backlog.oldest_due_us, now_s),
+        "queues": queues,
+        **{reason: names for reason, names in closed.items() if names},
+    }
 
 
 def _shown(messages: int, body_bytes: int | None, oldest_due_us: int | None, now_s: float) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from .connecting import Cluster
 from .options import BATCH_MESSAGES_MAX, Connection, StreamRead
 from .rows import RowMaker
 from .schema import read_schema
-from .slices import Slice, cut, read_slice
+from .slices import Slice, read_slice
 from .subscription import LeaseKeeper
 
 __all__ = ["LeasedQueue"]
@@ -79,14 +79,13 @@ class LeasedQueue:
         return spark.range(0, len(self._slices), 1, max(1, len(self._slices))).mapInArrow(read, schema)
 
     def _reserve(self) -> None:
-        left = self._keeper.backlog().messages
+        backlog = self._keeper.backlog()
+        left = backlog.messages + backlog.held
         for epoch in range(1, _BATCHES_MAX + 1):
             lease = self._keeper.reserve(self._name, epoch, min(max(left, 1), BATCH_MESSAGES_MAX), provisional=False)
             if lease.state != "live":
                 return
-            session = self._keeper.session(self._name)
-            parts = cut(lease.count, self._options.partitions_min)
-            self._slices += [Slice(self._name, epoch, start, end, session) for start, end in parts]
+            self._slices += self._keeper.slices(self._name, epoch, lease.count, self._options.partitions_min)
             left -= lease.count
             if left <= 0:
                 return

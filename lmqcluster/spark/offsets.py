@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from .errors import OptionError
+from .options import Selection
 
 __all__ = ["Offset"]
 
@@ -20,18 +21,20 @@ class Offset:
         epoch: the last epoch of the micro-batch, 0 before the first.
         first: its first epoch; above `epoch` where nothing was read yet. Epochs between the end of the micro-batch before and
             this one were never part of the stream: their leases had expired before Spark planned them.
-        source: which queues are read, as text; None in checkpoints that do not tell.
+        selection: which queues were read.
+        incarnation: the life of the cluster in which the epochs are.
     """
 
     subscription: str
     epoch: int
     first: int
-    source: str | None = None
+    selection: Selection
+    incarnation: str
 
     @classmethod
-    def initial(cls, subscription: str, settled: int, source: str | None = None) -> Self:
+    def initial(cls, subscription: str, settled: int, selection: Selection, incarnation: str) -> Self:
         """The start of a new query, behind the epochs that the subscription has settled."""
-        return cls(subscription, settled, settled + 1, source)
+        return cls(subscription, settled, settled + 1, selection, incarnation)
 
     @classmethod
     def parse(cls, json: Mapping[str, Any]) -> Self:
@@ -41,7 +44,9 @@ class Offset:
             OptionError: the checkpoint belongs to another data source.
         """
         try:
-            return cls(str(json["subscription"]), int(json["epoch"]), int(json["first"]), json.get("source"))
+            selection = Selection(tuple(map(str, json["queues"])), json["pattern"])
+            epochs = int(json["epoch"]), int(json["first"])
+            return cls(str(json["subscription"]), *epochs, selection, str(json["incarnation"]))
         except (KeyError, TypeError, ValueError) as exc:
             raise OptionError(
                 "checkpointLocation", f"holds an offset that lmq did not write, {dict(json)!r}: use another checkpoint"
@@ -49,10 +54,38 @@ class Offset:
 
     def json(self) -> dict[str, Any]:
         """As Spark wants it."""
-        told = {} if self.source is None else {"source": self.source}
-        return {"subscription": self.subscription, "epoch": self.epoch, "first": self.first, **told}
+        return {
+            "subscription": self.subscription,
+            "epoch": self.epoch,
+            "first": self.first,
+            "queues": list(self.selection.queues),
+            "pattern": self.selection.pattern,
+            "incarnation": self.incarnation,
+        }
 
     @property
     def epochs(self) -> range:
         """The epochs of the micro-batch, in reading order."""
         return range(self.first, self.epoch + 1)
+
+    def check(self, subscription: str | None, selection: Selection) -> None:
+        """Refuse to go on from here under another subscription, or with quite other queues.
+
+        Queues may be added, removed and put in another order. What a micro-batch has reserved of a removed one is read to its
+        end.
+
+        Raises:
+            OptionError: see above.
+        """
+        if subscription is not None and subscription != self.subscription:
+            raise OptionError(
+                "lmq.subscription",
+                f"is {subscription!r}, but the checkpoint is that of {self.subscription!r}: use this name or another checkpoint",
+            )
+        before = self.selection
+        if selection.pattern != before.pattern or (before.queues and not set(before.queues) & set(selection.queues)):
+            raise OptionError(
+                "subscribePattern" if selection.pattern is not None else "subscribe",
+                f"says {selection}, but the checkpoint is that of {before}: keep at least one of its queues, or use another "
+                "checkpoint",
+            )

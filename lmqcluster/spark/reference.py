@@ -105,7 +105,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "includeDelivery",
         "false",
         _READS,
-        "Adds the columns delivery, pushed_at, priority, group, label, origin, expires_at and ttl.",
+        "Adds the columns delivery, pushed_at, priority, group, label, origin, expires_at, ttl and incarnation.",
     ),
     Option("explode", "false", _READS, "A compound message becomes one row for each part instead of one row."),
     Option(
@@ -115,7 +115,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "Least tasks to read with, as far as there are messages; there are more where there is much to read. Batch reads"
         " take it for each queue, at most 1000.",
     ),
-    Option("failOnDataLoss", "true", _STREAM, "Whether an expired lease fails the query; otherwise it is logged."),
+    Option(
+        "failOnDataLoss",
+        "true",
+        _STREAM,
+        "Whether the query fails when messages are gone or may come twice; otherwise it logs them and continues.",
+    ),
     Option("lmq.lease", "86400", _STREAM, "Seconds that messages stay reserved without a sign of life of the query."),
     Option("lmq.subscription", "", _STREAM, "Name of the subscription; default a random one, kept in the checkpoint."),
     Option("maxOffsetsPerTrigger", "100000", _STREAM, "Most messages in one micro-batch, at most 100000."),

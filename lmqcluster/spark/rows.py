@@ -235,4 +235,5 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
     "origin": _origins,
     "expires_at": lambda rows: _details(rows, "expires_us"),
     "ttl": _times_to_live,
+    "incarnation": lambda rows: [rows.messages.incarnation] * len(rows.bodies),
 }

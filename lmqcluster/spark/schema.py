@@ -17,6 +17,7 @@
 | origin          | struct    | only with it; of a dead letter or an expired message     | ignored                              |
 | expires_at      | timestamp | only with it: when it ends; null: never                  | ignored                              |
 | ttl             | double    | only with it: seconds from its push to its end           | seconds; null: the option            |
+| incarnation     | string    | only with it: the life of the cluster that gave `offset` | ignored                              |
 | idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
 | delay           | double    | not there                                                | seconds; null: the option            |
 | due             | timestamp | not there                                                | or Unix seconds; null: none          |
@@ -104,6 +105,7 @@ _DELIVERY: Final = (
     ),
     StructField("expires_at", TimestampType()),
     StructField("ttl", DoubleType()),
+    StructField("incarnation", StringType()),
 )
 DELIVERY_COLUMNS: Final = frozenset(field.name for field in _DELIVERY)
 _SECONDS: Final = (DoubleType, FloatType, ByteType, ShortType, IntegerType, LongType)

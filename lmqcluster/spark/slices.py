@@ -16,10 +16,11 @@ from lmqcluster.client import BatchColumns
 
 from .connecting import Cluster, Contact
 from .errors import DataLossError, TakenOverError
+from .losses import lease_lost, partly_gone, restored
 from .options import Connection
 from .rows import RowMaker
 
-__all__ = ["Slice", "cut", "lease_lost", "read_slice"]
+__all__ = ["Slice", "read_slice", "slice_count"]
 
 logger = logging.getLogger("lmqcluster.spark")
 
@@ -27,7 +28,8 @@ PAGE_MESSAGES: Final = 4000
 """Messages per request, and rows per Arrow batch: enough to make the round trip cheap, few enough to work while it is on."""
 _SLICE_MESSAGES: Final = 10_000
 """Most messages in one task: enough to make the start of a task cheap."""
-_LOST: Final = frozenset({"lease_expired", "batch_not_found"})
+_SLICES_MAX: Final = 10_000
+_LOST: Final = frozenset({"lease_expired", "batch_not_found", "lease_lost", "fenced"})
 
 
 @dataclass
@@ -42,13 +44,13 @@ class Slice(InputPartition):
     start: int
     end: int
     session: int
+    incarnation: str
     contact: Contact | None = None
 
 
-def cut(count: int, slices_min: int) -> list[tuple[int, int]]:
-    """Cut positions [0, count) into slices of nearly equal size: at least `slices_min`, as far as there are so many positions."""
-    slices = max(1, min(count, max(slices_min, -(-count // _SLICE_MESSAGES))))
-    return [(count * index // slices, count * (index + 1) // slices) for index in range(slices)]
+def slice_count(messages: int, slices_min: int) -> int:
+    """Into how many slices a batch is cut: at least `slices_min`, as far as there are so many messages."""
+    return max(1, min(messages, max(slices_min, -(-messages // _SLICE_MESSAGES)), _SLICES_MAX))
 
 
 def read_slice(
@@ -57,59 +59,66 @@ def read_slice(
     """The rows of a slice. Any number of tasks may read the same slice, at the same time or again; it changes nothing.
 
     Raises:
-        DataLossError: the batch is not under lease any more and `fail_on_data_loss` is set; otherwise the rest is skipped.
+        DataLossError: messages of the batch are not under lease any more and `fail_on_data_loss` is set; otherwise they are
+            skipped.
         TakenOverError: another query uses the subscription.
         LmqError: the cluster did not answer.
     """
     cluster = Cluster(connection, part.contact)
     try:
-        for messages in _pages(cluster, part, details=rows.details):
-            yield rows.batch(messages)
+        for messages in _pages(cluster, part, details=rows.details, skips_lost=not fail_on_data_loss):
+            if messages.lost:
+                logger.warning("%d messages of batch %d of subscription %r are gone, and skipped: their queue was deleted, "
+                               "or they were settled one by one", messages.lost, part.epoch, part.subscription)  # fmt: skip
+            if messages:
+                yield rows.batch(messages)
     except LmqError as exc:
-        if exc.code == "fenced":
-            raise TakenOverError(part.subscription) from exc
         if exc.code not in _LOST:
             raise
-        lost = lease_lost(part.subscription, part.epoch, exc.message)
-        if fail_on_data_loss:
+        lost = _loss(cluster, part, exc)
+        if fail_on_data_loss or isinstance(lost, TakenOverError):
             raise lost from exc
         logger.warning("%s Messages %d to %d are skipped.", lost, part.start, part.end - 1)
     finally:
         cluster.close()
 
 
-def _pages(cluster: Cluster, part: Slice, *, details: bool) -> Iterator[BatchColumns]:
+def _loss(cluster: Cluster, part: Slice, exc: LmqError) -> DataLossError | TakenOverError:
+    """What is wrong with a batch that the cluster does not let the task read."""
+    incarnation = cluster.call(lambda client: client.incarnation())
+    if incarnation != part.incarnation:
+        return restored(part.epoch, part.incarnation, incarnation)
+    if exc.code == "fenced":
+        return TakenOverError(part.subscription)
+    explain = partly_gone if exc.code == "lease_lost" else lease_lost
+    return explain(part.subscription, part.epoch, exc.message)
+
+
+def _pages(cluster: Cluster, part: Slice, *, details: bool, skips_lost: bool) -> Iterator[BatchColumns]:
     """The messages of a slice, a page at a time; the next page is on its way while one is worked on."""
     with ThreadPoolExecutor(1, "lmq-read") as reader:
-        fetch = _fetcher(cluster, part, details=details)
+        fetch = _fetcher(cluster, part, details=details, skips_lost=skips_lost)
         coming = reader.submit(fetch, part.start)
         position = part.start
         while position < part.end:
             messages = coming.result()
-            if not messages:
+            if messages.next is None or messages.next <= position:
                 raise LmqError("batch_not_found", f"the batch ends at message {position}, not at {part.end}")
-            position += len(messages)
+            position = messages.next
             if position < part.end:
                 coming = reader.submit(fetch, position)
             yield messages
 
 
-def _fetcher(cluster: Cluster, part: Slice, *, details: bool) -> Callable[[int], BatchColumns]:
+def _fetcher(cluster: Cluster, part: Slice, *, details: bool, skips_lost: bool) -> Callable[[int], BatchColumns]:
+    asked = (part.subscription, part.epoch)
+
     def fetch(position: int) -> BatchColumns:
         count = min(PAGE_MESSAGES, part.end - position)
         return cluster.call(
             lambda client: client.read_batch(
-                part.subscription, part.epoch, position, count, session=part.session, details=details
+                *asked, position, count, session=part.session, details=details, skip_lost=skips_lost
             )
         )
 
     return fetch
-
-
-def lease_lost(subscription: str, epoch: int, reason: str) -> DataLossError:
-    """The error for a batch that cannot be read, or may have been delivered to others as well."""
-    return DataLossError(
-        f"lmq: batch {epoch} of subscription {subscription!r} is not under lease any more ({reason}). Its messages went back to "
-        "their queues when the lease expired, and come again in a later batch. Set the option 'failOnDataLoss' to false to go "
-        "on, and 'lmq.lease' to more seconds than the query may stand still."
-    )

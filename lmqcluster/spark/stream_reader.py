@@ -36,6 +36,12 @@ A new checkpoint with the name of an older subscription goes on where that one w
 lease come first, as they were reserved. To have them back in their queues instead, abandon them with the client
 (``abandon_batches``). An old checkpoint whose next epochs were settled through another one has lost them: `DataLossError`.
 
+The offset names the cluster's incarnation. When it is another one the cluster has gone back to an earlier state, and knows
+nothing of what happened since: `DataLossError`, before anything is settled. Batches that were reserved before that state are
+still there with the messages that they had, so that a query that goes on settles them as usual.
+
+A batch takes groups whole, and no slice begins within a group: tasks keep the order of groups.
+
 A subscription serves one query, which claims it when it first uses it: one that used it before is fenced by the cluster,
 and fails with `TakenOverError` at its next call, on the driver or in a task. Asynchronous progress tracking, which starts a
 micro-batch before the last one is in the commit log, must not be used. Messages that others have pulled and that come back to
@@ -55,14 +61,15 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from lmqcluster.client import Backlog, BatchLease
+from lmqcluster.client import Backlog, BatchLease, ClosedQueue
 
-from .errors import DataLossError, OptionError
+from .errors import DataLossError, ExclusiveQueueError, LeftBehindError
 from .lag import QUEUES_MAX, lag
+from .losses import expired_unsettled, restored, settled_elsewhere, unknown, unreadable
 from .offsets import Offset
 from .options import BATCH_MESSAGES_MAX, StreamRead
 from .rows import RowMaker
-from .slices import Slice, cut, lease_lost, read_slice
+from .slices import Slice, read_slice
 from .subscription import LeaseKeeper
 
 __all__ = ["StreamReader"]
@@ -84,6 +91,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._started = False
         self._waits_since_s: float | None = None
         self._settled = 0
+        self._life = ""
+        """The cluster's incarnation, once the query has gone on although it is not that of the checkpoint."""
+        self._closed: Sequence[ClosedQueue] = ()
         self._skipped: set[int] = set()
         self._left: int | None = None
         """With Trigger.AvailableNow: how many of the messages that were there at the start are still to be reserved."""
@@ -93,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a query without a checkpoint."""
         settled = 0 if self._options.subscription is None else self._driver.known(self._name).settled
-        return Offset.initial(self._name, settled, self._source).json()
+        return Offset.initial(self._name, settled, self._options.selection, self._driver.incarnation()).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """At most ``maxOffsetsPerTrigger`` messages, and about ``maxBytesPerTrigger`` bytes, see `latestOffset`."""
@@ -105,7 +115,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A queue has no positions: when others pull some of these, as many newer ones may be read in their place. Messages
         whose leases have ended are not counted, but one micro-batch of them is read where there is nothing else.
         """
-        self._left = _readable(self._driver.backlog(), if_unknown=self._options.messages_max)
+        backlog = self._driver.backlog()
+        self._left = _present(backlog) or _readable(backlog, if_unknown=self._options.messages_max)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """For the query's progress: the messages that could be read now, see `lag`."""
@@ -118,17 +129,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             The end of the new batch, or `start` if there is nothing to read.
 
         Raises:
-            DataLossError: messages were delivered to others or may come twice, and ``failOnDataLoss`` is set.
+            DataLossError: messages were delivered to others or may come twice, or the cluster was restored, and
+                ``failOnDataLoss`` is set.
+            ExclusiveQueueError: a query cannot read a queue that ``subscribe`` names.
+            LeftBehindError: the query is about to end and cannot read all that it should.
             TakenOverError: another query uses the subscription.
             LmqError: the cluster did not answer.
             OptionError: the checkpoint is that of another subscription.
         """
         begin = self._parse(start)
+        self._check_life(begin)
         self._settle(begin)
         leases = self._reserve(begin, limit)
         if not leases:
+            self._check_left()
             return start
-        return Offset(begin.subscription, leases[-1].epoch, leases[0].epoch, self._source).json()
+        epochs = leases[-1].epoch, leases[0].epoch
+        return Offset(begin.subscription, *epochs, self._options.selection, self._life or begin.incarnation).json()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Settle everything up to `end`.
@@ -136,7 +153,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             DataLossError: see `latestOffset`.
         """
-        self._settle(self._parse(end))
+        done = self._parse(end)
+        self._check_life(done)
+        self._settle(done)
 
     def stop(self) -> None:
         """Disconnect. What is reserved stays reserved, for the query to take up again."""
@@ -156,15 +175,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         last, batch = self._parse(start), self._parse(end)
         if (batch.subscription, batch.epoch) == (last.subscription, last.epoch):
             return []
+        self._check_life(batch)
         self._keep_planned(batch.subscription)
         known = self._driver.known(batch.subscription)
         slices: list[InputPartition] = []
         for epoch in batch.epochs:
             state = known.state(epoch)
             if state == "live":
-                slices += self._slices(batch.subscription, epoch, known.batches[epoch].count)
+                count = known.batches[epoch].count
+                slices += self._driver.slices(batch.subscription, epoch, count, self._options.partitions_min)
             else:
-                self._lose(_unreadable(batch.subscription, epoch, state))
+                self._lose(unreadable(batch.subscription, epoch, state))
                 self._skipped.add(epoch)
         return slices
 
@@ -175,12 +196,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = RowMaker(self._schema, explode=self._options.explode)
         return read_slice(partition, self._options.connection, rows, fail_on_data_loss=self._options.fail_on_data_loss)
 
-    def _slices(self, subscription: str, epoch: int, count: int) -> list[Slice]:
-        session = self._driver.session(subscription)
-        contact = self._driver.contact()
-        parts = cut(count, self._options.partitions_min)
-        return [Slice(subscription, epoch, start, end, session, contact) for start, end in parts]
-
     # --- on the driver --------------------------------------------------------------------------------------------
 
     @property
@@ -189,27 +204,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._keeper = LeaseKeeper(self._options.connection, self._options.selection, self._options.lease_s)
         return self._keeper
 
-    @property
-    def _source(self) -> str:
-        return str(self._options.selection)
-
     def _parse(self, offset: Mapping[str, Any]) -> Offset:
         parsed = Offset.parse(offset)
-        wanted = self._options.subscription
-        if wanted is not None and wanted != parsed.subscription:
-            raise OptionError(
-                "lmq.subscription",
-                f"is {wanted!r}, but the checkpoint is that of {parsed.subscription!r}: use this name or another checkpoint",
-            )
-        if parsed.source is not None and parsed.source != self._source:
-            raise OptionError(
-                "subscribePattern" if self._options.selection.pattern is not None else "subscribe",
-                f"says {self._source}, but the checkpoint is that of {parsed.source}: use another checkpoint",
-            )
+        parsed.check(self._options.subscription, self._options.selection)
         if parsed.subscription != self._name:
             # From a checkpoint, where the name is safe.
             self._name, self._planned = parsed.subscription, True
         return parsed
+
+    def _check_life(self, offset: Offset) -> None:
+        """Report a cluster that is not in the life of the offset any more."""
+        incarnation = self._driver.incarnation()
+        if incarnation in (offset.incarnation, self._life):
+            return
+        self._lose(restored(offset.epoch, offset.incarnation, incarnation))
+        self._life, self._settled, self._kept = incarnation, 0, False
+        self._driver.begin_again()
 
     def _keep_planned(self, subscription: str) -> None:
         """See to it that the leases are whole and stay alive, also those of a batch that an earlier run has planned."""
@@ -223,17 +233,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         known = self._driver.known(done.subscription)
         if known.settled > done.epoch:
-            self._lose(_settled_elsewhere(done.subscription, done.epoch + 1, known.settled))
+            self._lose(settled_elsewhere(done.subscription, done.epoch + 1, known.settled))
         for epoch in done.epochs:
             if known.state(epoch) == "unknown":
-                self._lose(_unknown(done.subscription, epoch))
+                self._lose(unknown(done.subscription, epoch))
         # Looked for before settling, which forgets them: the query fails again when it is restarted without a change.
         expired = {epoch for epoch in done.epochs if known.state(epoch) == "expired"} - self._skipped
         for epoch in sorted(expired):
-            self._lose(_expired_unsettled(done.subscription, epoch))
+            self._lose(expired_unsettled(done.subscription, epoch))
         settled = self._driver.settle(done.subscription, done.epoch)
         for epoch in sorted(set(done.epochs).intersection(settled) - expired - self._skipped):
-            self._lose(_expired_unsettled(done.subscription, epoch))
+            self._lose(expired_unsettled(done.subscription, epoch))
         self._settled = done.epoch
 
     def _reserve(self, begin: Offset, limit: ReadLimit) -> list[BatchLease]:
@@ -243,6 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._left += leftover
         self._started = True
         backlog = self._driver.backlog(self._options.bytes_max)
+        self._check_open(backlog)
         ready = _readable(backlog, if_unknown=BATCH_MESSAGES_MAX) + leftover
         if not self._is_enough(ready):
             return []
@@ -261,6 +272,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None:
             self._left -= sum(lease.count for lease in leases)
         return leases
+
+    def _check_open(self, backlog: Backlog) -> None:
+        """Report queues that hand out nothing: an exclusive one that the query names is an error, all others are logged."""
+        selected = self._options.selection.queues
+        for one in backlog.closed:
+            if one.reason == "exclusive" and one.queue in selected:
+                raise ExclusiveQueueError(one.queue)
+        before = {(one.queue, one.reason) for one in self._closed}
+        for one in backlog.closed:
+            if (one.queue, one.reason) not in before:
+                logger.warning("queue %r is %s: nothing is read from it meanwhile", one.queue, one.reason)
+        self._closed = backlog.closed
+
+    def _check_left(self) -> None:
+        """Report what a query leaves behind that is about to end, because nothing more can be reserved."""
+        if not self._left:
+            return
+        backlog = self._driver.backlog()
+        left = min(self._left, backlog.held + sum(one.messages for one in backlog.closed))
+        if left:
+            raise LeftBehindError(left, _reasons(backlog))
 
     def _is_enough(self, ready: int) -> bool:
         """Whether there is enough for a micro-batch, or its time has come; all that is there is enough for AvailableNow."""
@@ -292,7 +324,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return None
             if lease.state == "settled":
                 settled = self._driver.known(subscription).settled
-                self._lose(_settled_elsewhere(subscription, epoch, settled))
+                self._lose(settled_elsewhere(subscription, epoch, settled))
                 epoch = settled + 1
             else:
                 # Reserved once, but never planned: its messages are in their queues again and nobody has seen them.
@@ -308,39 +340,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s Skipped.", loss)
 
 
+def _present(backlog: Backlog) -> int:
+    """How many messages there are that nobody holds, whether or not they can be reserved now."""
+    suspended = sum(one.messages for one in backlog.closed if one.reason == "suspended")
+    return backlog.messages + backlog.held + suspended
+
+
 def _readable(backlog: Backlog, *, if_unknown: int) -> int:
     """How many messages can be reserved; messages whose leases have ended are not counted, but known to be there."""
-    return backlog.messages or (0 if backlog.oldest_due_us is None else if_unknown)
+    exclusive = sum(one.messages for one in backlog.closed if one.reason == "exclusive")
+    messages = max(0, backlog.messages - exclusive)
+    return messages + backlog.held if messages else 0 if backlog.oldest_due_us is None else if_unknown
 
 
-def _unreadable(subscription: str, epoch: int, state: str) -> DataLossError:
-    """Return the error for a planned batch that cannot be read."""
-    if state == "settled":
-        return _settled_elsewhere(subscription, epoch, epoch)
-    return _unknown(subscription, epoch) if state == "unknown" else lease_lost(subscription, epoch, f"it is {state}")
-
-
-def _unknown(subscription: str, epoch: int) -> DataLossError:
-    return DataLossError(
-        f"lmq: the cluster does not know batch {epoch} of subscription {subscription!r}, which the checkpoint holds: the "
-        "subscription was removed or given back ('lmq-admin subscription rm', 'abandon'), it was not used for 30 days, or the "
-        "cluster was restored from a backup. Messages of the batch that the sink may have are in their "
-        "queues again and may come a second time. Set the option 'failOnDataLoss' to false to go on."
-    )
-
-
-def _expired_unsettled(subscription: str, epoch: int) -> DataLossError:
-    return DataLossError(
-        f"lmq: the lease of batch {epoch} of subscription {subscription!r} expired after the query had read it and before it "
-        "could be settled. Its messages went back to their queues and may come a second time. Set the option 'failOnDataLoss' "
-        "to false to go on, and 'lmq.lease' to more seconds than the query may stand still."
-    )
-
-
-def _settled_elsewhere(subscription: str, first: int, last: int) -> DataLossError:
-    return DataLossError(
-        f"lmq: batches {first} to {last} of subscription {subscription!r} were settled by another query or under another "
-        "checkpoint, for example if this one is an older copy: their messages are gone, and this query cannot read them. Give "
-        "each query a subscription of its own (option 'lmq.subscription'), use the newest checkpoint, or set 'failOnDataLoss' to "
-        "false to go on behind them."
-    )
+def _reasons(backlog: Backlog) -> str:
+    """Why there are messages that cannot be reserved."""
+    reasons = [f"queue {one.queue!r} is {one.reason} ({one.messages} messages)" for one in backlog.closed]
+    if backlog.held:
+        reasons.insert(0, f"{backlog.held} wait behind messages of their groups that others hold, or that are delayed")
+    return "; ".join(reasons)

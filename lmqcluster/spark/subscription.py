@@ -20,6 +20,7 @@ from lmqcluster.client import Backlog, BatchLease
 from .connecting import Cluster, Contact, selection_errors
 from .errors import TakenOverError
 from .options import Connection, Selection
+from .slices import Slice, slice_count
 
 __all__ = ["Known", "KnownBatch", "LeaseKeeper"]
 
@@ -158,6 +159,34 @@ class LeaseKeeper:
             self._cluster.call(lambda client: client.abandon_batches(subscription, session=session))
         self._session = None
 
+    def incarnation(self) -> str:
+        """The name of the cluster's present life.
+
+        Raises:
+            LmqError: the cluster did not answer.
+        """
+        return self._cluster.call(lambda client: client.incarnation())
+
+    def begin_again(self) -> None:
+        """Claim the subscription anew with the next use, because the cluster has forgotten the session."""
+        self._session = None
+
+    def slices(self, subscription: str, epoch: int, count: int, slices_min: int) -> list[Slice]:
+        """Slices of a batch, none of which begins within a group.
+
+        Raises:
+            LmqError: the cluster did not answer.
+        """
+        wanted, begins = slice_count(count, slices_min), [0]
+        if wanted > 1:
+            # None for a batch that is not live any more, which those that read it find out.
+            begins = self._cluster.call(lambda client: client.cut_batch(subscription, epoch, wanted)) or begins
+        session, contact, incarnation = self.session(subscription), self.contact(), self.incarnation()
+        return [
+            Slice(subscription, epoch, begin, end, session, incarnation, contact)
+            for begin, end in zip(begins, [*begins[1:], count], strict=True)
+        ]
+
     def backlog(self, bytes_max: int | None = None, *, queues_max: int | None = None) -> Backlog:
         """What could be reserved now, how many messages have so many bytes, and the largest of the queues.
 
@@ -197,8 +226,10 @@ class LeaseKeeper:
                 if self._closed:
                     return
                 if exc.code == "fenced":
-                    # The query learns it with its next call.
-                    logger.warning("%s", TakenOverError(subscription))
+                    # Why, the query finds out with its next call.
+                    logger.warning("the leases of subscription %r are not renewed any more: %s", subscription, exc)
+                    with self._turn:
+                        self._renewer = None
                     return
                 logger.warning("the leases of subscription %r could not be renewed yet: %s", subscription, exc)
                 wait_s = min(self._lease_s / 10, _RETRY_S_MAX)

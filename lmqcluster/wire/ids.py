@@ -29,6 +29,11 @@ class ReceiptFormat:
         self.prefix = f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-".encode()
         self._template = self.prefix + b"%012x"
 
+    @property
+    def incarnation(self) -> bytes:
+        """What all ids of this cluster life begin with, as a name of it."""
+        return self.prefix[:-1]
+
     def format(self, number: int) -> bytes:
         """The id of delivery `number` (1 to 2**48 - 1), 36 ASCII bytes."""
         return self._template % number

@@ -16,7 +16,7 @@ from .raw_rpc import Rpc
 
 TEXT = PAGE.read_text(encoding="utf-8")
 QUEUE, ABSENT, CLAIMED, SETTLED = "docs-errors", "docs-absent", "docs-claimed", "docs-settled"
-FULL, ROOM_FOR_ONE, EXCLUSIVE = "docs-full", "docs-one", "docs-exclusive"
+FULL, ROOM_FOR_ONE, EXCLUSIVE, GONE = "docs-full", "docs-one", "docs-exclusive", "docs-gone"
 ID = "0" * 32
 OTHER_SESSION = 1 << 40
 BATCH = {"pattern": False, "count": 1, "lease": 60}
@@ -82,6 +82,8 @@ REFUSED: dict[tuple[str, str], list[Any]] = {
     ("read_batch", "batch_not_found"): [SETTLED, 2, 0, 1],
     ("read_batch", "fenced"): [CLAIMED, 1, 0, 1, OTHER_SESSION],
     ("read_batch", "lease_expired"): [SETTLED, 1, 0, 1],
+    ("read_batch", "lease_lost"): [GONE, 1, 0, 1],
+    ("cut_batch", "bad_request"): [GONE, 1, 0],
     ("renew_batches", "bad_name"): ["", 1],
     ("renew_batches", "bad_request"): [SETTLED, 0],
     ("renew_batches", "fenced"): [CLAIMED, 1],
@@ -128,6 +130,9 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
         connection.call("update_props", EXCLUSIVE, {"exclusive": True})
         connection.call("claim_subscription", CLAIMED)
         connection.call("settle_batches", SETTLED, 1)
+        connection.call("push", GONE, 1)
+        connection.call("reserve_batch", GONE, 1, GONE, BATCH)
+        connection.call("delete", GONE)
         connection.call("push_marked", QUEUE, [], {"job": "plain", "stream": "s", "first": 0})
         yield connection
 

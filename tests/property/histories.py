@@ -247,9 +247,9 @@ class History:
         lease_us = pick((SECOND, 60 * SECOND))
         names, session = [self._queue(), self._queue()], self._claim
         commands: list[Command] = [
-            [Op.RESERVE, b"s", epoch, self._queue(), False, 3, lease_us, session, owner],
-            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), 3, lease_us, session, owner],
-            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), 3, lease_us, session, b""],
+            [Op.RESERVE, b"s", epoch, self._queue(), False, pick((1, 3, 8)), lease_us, session, owner],
+            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), pick((1, 3, 8)), lease_us, session, owner],
+            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), pick((1, 3, 8)), lease_us, session, b""],
             [Op.RENEW, b"s", lease_us, session, 0, owner],
             [Op.SETTLE_BATCHES, b"s", epoch, session, owner],
             [Op.ABANDON_BATCHES, b"s", session, owner],

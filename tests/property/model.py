@@ -34,11 +34,13 @@ ANY_NUMBER = object()
 class Model:
     """All queues. `search(pattern, name)` tells whether the pattern is found in the name.
 
-    `step` is how many messages one command adds to a batch or takes from it, `block` how many in a row come from one queue.
+    `step` is how many messages one command adds to a batch or takes from it, `block` how many in a row come from one queue,
+    `remembered` how many deliveries are known that ended other than by an ack.
     """
 
-    def __init__(self, search: Any, window_s: int, step: int, block: int) -> None:
+    def __init__(self, search: Any, window_s: int, step: int, block: int, remembered: int) -> None:
         self.search = search
+        self.remembered = remembered
         self.step = step
         self.block = block
         self.subscriptions: dict[bytes, Subscription] = {}
@@ -546,10 +548,15 @@ class Model:
         for one in sorted(subscription.batches):
             if one <= epoch:
                 items = subscription.batches.pop(one).items
-                unbroken = [self.ack(queue, [number]) == [True] for queue, number in items]
-                if not all(unbroken):
+                acked = [self.ack(queue, [number]) == [True] for queue, number in items]
+                left = [item for item, is_acked in zip(items, acked, strict=True) if not is_acked]
+                if any(self.may_come_again(queue, number) for queue, number in left):
                     expired.append(one)
         return expired, False
+
+    def may_come_again(self, queue: bytes, number: int) -> bool:
+        """Whether a message may be delivered again that is not leased under this number."""
+        return queue in self.queues and self.settled_by(ACK, number, self.remembered) is not True
 
     def abandon_batches(self, name: bytes) -> bool:
         subscription = self.subscriptions.get(name, Subscription())

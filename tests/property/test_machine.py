@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmqcluster.core import Fault, Machine, Op, batch_leases, lease, patterns
-from lmqcluster.core.batch_leases import BatchLeases, BatchState
+from lmqcluster.core.batch_lease import BatchState
+from lmqcluster.core.batch_leases import BatchLeases
 from lmqcluster.core.cluster_commands import ClusterCommands
 from lmqcluster.core.past_deliveries import PastDeliveries
 from lmqcluster.core.state import REMEMBER_US
@@ -159,7 +160,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.machine = Machine(compile_pattern)
         self.replica = Machine(compile_pattern)
-        self.model = m.Model(_found, limits.IDEMPOTENCY_WINDOW_S, STEP_MAX, BLOCK)
+        self.model = m.Model(_found, limits.IDEMPOTENCY_WINDOW_S, STEP_MAX, BLOCK, ENDINGS_MAX)
         self.stamp_us = 0
         self.sent = {b"n1": [1, 0], b"n2": [1, 0]}  # incarnation and last sequence of each node
         self.delivered: list[tuple[bytes, int]] = []

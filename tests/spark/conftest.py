@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 from lmqcluster import Client
 from lmqcluster.spark import register
+from lmqcluster.spark.options import StreamRead
+from lmqcluster.spark.schema import Extras, read_schema
 from lmqcluster.spark.starting import patiently
+from lmqcluster.spark.stream_reader import StreamReader
 from tests.integration.cluster import Cluster
 
 from .forked_python import forked_python
+from .queues import NewReader
 
 _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
@@ -125,3 +131,18 @@ def new_queue(request: pytest.FixtureRequest) -> Callable[[], str]:
 def queue(new_queue: Callable[[], str]) -> str:
     """The name of a queue that nobody else uses."""
     return new_queue()
+
+
+@pytest.fixture
+def new_reader(servers: str, queue: str) -> Iterator[NewReader]:
+    """A function that makes a reader of the test's queue, as a start of the query does."""
+    with ExitStack() as readers:
+
+        def make(schema: StructType | None = None, **options: str) -> StreamReader:
+            given = {"lmq.servers": servers, "subscribe": queue, "lmq.subscription": queue, **options}
+            given = {name: value for name, value in given.items() if value}
+            reader = StreamReader(StreamRead.parse(given), schema or read_schema(Extras()))
+            readers.callback(reader.stop)
+            return reader
+
+        yield make

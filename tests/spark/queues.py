@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from lmqcluster import Client
+from lmqcluster.spark.stream_reader import StreamReader
 from tests.integration.cluster import fetch, wait_for
 
-__all__ = ["expire_leases", "numbered", "pulled", "push", "ready", "settled_and_open", "wait_until_ready"]
+__all__ = [
+    "NewReader",
+    "expire_leases",
+    "numbered",
+    "pulled",
+    "push",
+    "ready",
+    "settled_and_open",
+    "values",
+    "wait_until_ready",
+]
+
+NewReader = Callable[..., StreamReader]
 
 
 def numbered(count: int, stem: str = "m") -> list[bytes]:
@@ -56,3 +70,13 @@ def settled_and_open(client: Client, subscription: str) -> tuple[int, list[tuple
     found = client.subscription(subscription)
     assert found is not None
     return found["settled"], [(batch["epoch"], batch["state"], batch["count"]) for batch in found["batches"]]
+
+
+def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+    """What the tasks of a micro-batch read."""
+    return [
+        value
+        for part in reader.partitions(start, end)
+        for batch in reader.read(part)
+        for value in batch.column("value").to_pylist()
+    ]

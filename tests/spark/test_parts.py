@@ -8,25 +8,34 @@ import pytest
 
 from lmqcluster.spark.errors import OptionError
 from lmqcluster.spark.offsets import Offset
+from lmqcluster.spark.options import Selection
 from lmqcluster.spark.pushing import digest
-from lmqcluster.spark.slices import cut
+from lmqcluster.spark.slices import slice_count
+
+QUEUES = Selection(("a", "b"))
 
 
 def test_an_offset_survives_the_checkpoint() -> None:
-    offset = Offset("s", 5, 4)
-    assert Offset.parse(json.loads(json.dumps(offset.json()))) == offset
-    assert list(offset.epochs) == [4, 5]
-
-
-def test_an_offset_tells_what_is_read_and_older_ones_need_not() -> None:
-    offset = Offset("s", 5, 4, "queue 'a'")
-    assert Offset.parse(json.loads(json.dumps(offset.json()))) == offset
-    assert Offset.parse({"subscription": "s", "epoch": 5, "first": 4}).source is None
+    for selection in (QUEUES, Selection((), "^a")):
+        offset = Offset("s", 5, 4, selection, "i")
+        assert Offset.parse(json.loads(json.dumps(offset.json()))) == offset
+        assert list(offset.epochs) == [4, 5]
 
 
 def test_nothing_has_been_read_at_the_initial_offset() -> None:
-    assert list(Offset.initial("s", 7).epochs) == []
-    assert Offset.initial("s", 7).epoch == 7
+    offset = Offset.initial("s", 7, QUEUES, "i")
+    assert (list(offset.epochs), offset.epoch) == ([], 7)
+
+
+@pytest.mark.parametrize("selection", [QUEUES, Selection(("b", "a")), Selection(("a", "b", "c")), Selection(("b",))])
+def test_queues_can_be_added_removed_and_reordered(selection: Selection) -> None:
+    Offset("s", 5, 4, QUEUES, "i").check("s", selection)
+
+
+@pytest.mark.parametrize("selection", [Selection(("c",)), Selection((), "^a")])
+def test_quite_other_queues_are_refused(selection: Selection) -> None:
+    with pytest.raises(OptionError, match="the checkpoint is that of queues 'a', 'b': keep at least one of its queues"):
+        Offset("s", 5, 4, QUEUES, "i").check(None, selection)
 
 
 @pytest.mark.parametrize("other", [{}, {"topic": {"0": 5}}, {"subscription": "s", "epoch": "x", "first": 1}])
@@ -44,14 +53,6 @@ def test_a_digest_tells_values_types_and_headers_apart() -> None:
     assert digest("q", *rows[4]) in digests
 
 
-@pytest.mark.parametrize(
-    ("count", "least", "sizes"), [(10, 1, [10]), (10, 3, [3, 3, 4]), (2, 8, [1, 1]), (25_000, 1, [8333, 8333, 8334])]
-)
-def test_a_batch_is_cut_into_even_slices(count: int, least: int, sizes: list[int]) -> None:
-    slices = cut(count, least)
-    assert [end - start for start, end in slices] == sizes
-    assert [start for start, _ in slices] == [0, *[end for _, end in slices[:-1]]]
-
-
-def test_an_empty_batch_is_one_empty_slice() -> None:
-    assert cut(0, 4) == [(0, 0)]
+@pytest.mark.parametrize(("count", "least", "slices"), [(10, 1, 1), (10, 3, 3), (2, 8, 2), (25_000, 1, 3), (0, 4, 1)])
+def test_a_batch_is_cut_into_enough_slices(count: int, least: int, slices: int) -> None:
+    assert slice_count(count, least) == slices

@@ -30,6 +30,7 @@ def columns(*messages: tuple[Any, ...], ids: bool = True) -> BatchColumns:
         {
             b"queue": [[b"jobs", count]],
             b"id": [b"0190-", list(range(count))] if ids else None,
+            b"incarnation": b"0190",
             b"sequence": [100 + number for number in range(count)],
             b"due": [1_000_000 * number for number in range(count)],
             b"retry": [2] * count,
@@ -101,6 +102,7 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
     reply = {
         b"queue": [[b"jobs", 2]],
         b"id": None,
+        b"incarnation": b"0190",
         b"sequence": [1, 2],
         b"due": [0, 0],
         b"retry": [2, 2],
@@ -128,6 +130,7 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
     assert (origin.pop("at").timestamp(), origin.pop("pushed_at").timestamp()) == (3, 2)
     assert origin == {"queue": "odd \uefff", "reason": "expired", "deliveries": 4, "offset": 7}
     assert [row["ttl"] for row in found] == [0.25, None, None, None]
+    assert {row["incarnation"] for row in found} == {"0190"}
     assert [row["expires_at"] and row["expires_at"].timestamp() for row in found] == [1.25, None, None, None]
 
 

@@ -36,6 +36,7 @@ def test_the_columns_of_a_read() -> None:
         ),
         ("expires_at", "timestamp"),
         ("ttl", "double"),
+        ("incarnation", "string"),
     ]
     assert DELIVERY_COLUMNS.union({"headers"}).isdisjoint(read_schema(Extras()).fieldNames())
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -20,34 +18,7 @@ from lmqcluster.spark.slices import Slice
 from lmqcluster.spark.stream_reader import StreamReader
 from tests.integration.cluster import wait_for
 
-from .queues import expire_leases, numbered, push, settled_and_open, wait_until_ready
-
-NewReader = Callable[..., StreamReader]
-
-
-@pytest.fixture
-def new_reader(servers: str, queue: str) -> Iterator[NewReader]:
-    """A function that makes a reader of the test's queue, as a start of the query does."""
-    with ExitStack() as readers:
-
-        def make(schema: StructType | None = None, **options: str) -> StreamReader:
-            given = {"lmq.servers": servers, "subscribe": queue, "lmq.subscription": queue, **options}
-            given = {name: value for name, value in given.items() if value}
-            reader = StreamReader(StreamRead.parse(given), schema or read_schema(Extras()))
-            readers.callback(reader.stop)
-            return reader
-
-        yield make
-
-
-def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
-    """What the tasks of a micro-batch read."""
-    return [
-        value
-        for part in reader.partitions(start, end)
-        for batch in reader.read(part)
-        for value in batch.column("value").to_pylist()
-    ]
+from .queues import NewReader, expire_leases, numbered, push, settled_and_open, values, wait_until_ready
 
 
 def test_a_read_tells_how_often_a_message_was_delivered(new_reader: NewReader, client: Client, queue: str) -> None:

@@ -7,14 +7,16 @@ from heapq import heappush, heappushpop
 from itertools import islice
 from typing import NamedTuple
 
-from ...core import Queue
+from ...core import Machine, Queue
 from ...core import command_layout as layout
-from ...core.batch_leases import STEP_MAX, BatchLeases, BatchState, Reserved
+from ...core.batch_lease import BatchLease, BatchState, Reserved
+from ...core.batch_leases import STEP_MAX, BatchLeases
 from ...core.commands import Delivered
 from ...core.message import Message, content_bytes
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
 from .absent_bodies import AbsentBodies
+from .batch_cuts import CUTS_MAX, cuts
 from .patterns import check_pattern
 from .proposals import Proposals
 
@@ -27,6 +29,11 @@ QUEUES_SHOWN_MAX = 100
 _STEP_BYTES = 128 + 16 * STEP_MAX
 _NAMED_MAX = 256
 """Most queues that a reservation from a pattern names at a time."""
+_CLOSED_MAX = 100
+_ENDED = {
+    BatchState.SETTLED: "it was settled",
+    BatchState.EXPIRED: "its lease ended; its messages are in their queues again, without a delivery charged",
+}
 _NAMES = {state: state.name.lower() for state in BatchState}
 
 
@@ -66,7 +73,7 @@ class QueueBacklog(NamedTuple):
     """What can be pulled now from one queue.
 
     Attributes:
-        messages: how many there are.
+        messages: how many there are, those that wait behind another one of their group included.
         name: of the queue.
         body_bytes: bytes of their bodies, if these are as long as the queue's bodies on average.
         oldest_due_us: log time in microseconds since which the oldest one waits; None if none does.
@@ -78,6 +85,19 @@ class QueueBacklog(NamedTuple):
     oldest_due_us: int | None
 
 
+class Closed(NamedTuple):
+    """A queue that hands out nothing for the time being.
+
+    Attributes:
+        reason: ``suspended``, or ``exclusive`` (only sessions pull from it).
+        messages: how many it has that nobody holds.
+    """
+
+    queue: bytes
+    reason: str
+    messages: int
+
+
 class Backlog(NamedTuple):
     """What can be pulled now.
 
@@ -87,6 +107,8 @@ class Backlog(NamedTuple):
         fitting: how many of the first ones have about so many bytes as were asked for, at least one.
         body_bytes: see `QueueBacklog`.
         largest: the queues with most of them.
+        held: how many wait behind another one of their group. A batch takes those behind a message that it takes.
+        closed: queues that hand out nothing, at most 100. Messages of exclusive ones count, those of suspended ones do not.
     """
 
     messages: int
@@ -94,6 +116,22 @@ class Backlog(NamedTuple):
     fitting: int
     body_bytes: int
     largest: list[QueueBacklog]
+    held: int
+    closed: list[Closed]
+
+
+class Slice(NamedTuple):
+    """Messages of a batch.
+
+    Attributes:
+        delivered: those that are still under lease.
+        next: position of the first one that was not looked at.
+        lost: how many of those before it are not leased any more.
+    """
+
+    delivered: list[Delivered]
+    next: int
+    lost: int
 
 
 class Subscriptions:
@@ -229,9 +267,20 @@ class Subscriptions:
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def read(
-        self, name: bytes, epoch: int, start: int, count: int, session: int | None = None, owner: bytes = b""
-    ) -> list[Delivered]:
-        """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end."""
+        self,
+        name: bytes,
+        epoch: int,
+        start: int,
+        count: int,
+        session: int | None = None,
+        owner: bytes = b"",
+        *,
+        skips_lost: bool = False,
+    ) -> Slice:
+        """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end.
+
+        A message that is not leased any more is an error, or is skipped.
+        """
         await self._proposals.barrier()
         batches = self._proposals.machine().batches
         found = batches.subscriptions.get(name)
@@ -242,17 +291,44 @@ class Subscriptions:
         state = batches.state(name, epoch)
         if state == BatchState.EMPTY:
             raise LmqError("batch_not_found", f"subscription {_shown(name)} has no batch for epoch {epoch}")
-        taken = batches.read(name, epoch, start, min(count, STEP_MAX)) if state == BatchState.LIVE else None
-        if taken is None:
-            reason = {
-                BatchState.LIVE: "some of its messages were settled one by one, or their queue was deleted",
-                BatchState.SETTLED: "it was settled",
-                BatchState.EXPIRED: "its lease ended; its messages are in their queues again, without a delivery charged",
-            }[state]
-            raise LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
-        taken = taken[: _fitting([message for _, _, _, message in taken])]
-        messages = await self._absent.brought([message for _, _, _, message in taken])
-        return [(*one[:3], message) for one, message in zip(taken, messages, strict=True)]
+        if state != BatchState.LIVE:
+            raise self._unreadable(name, epoch, _ENDED[state])
+        taken = batches.look(name, epoch, start, min(count, STEP_MAX))
+        lost = next((one for one in taken if one[3] is None), None)
+        if lost is not None and not skips_lost:
+            raise self._lost(name, epoch, lost[0])
+        delivered = [one for one in taken if one[3] is not None]
+        fitting = delivered[: _fitting([message for _, _, _, message in delivered])]
+        looked_at = len(taken) if len(fitting) == len(delivered) else taken.index(delivered[len(fitting)])
+        messages = await self._absent.brought([message for _, _, _, message in fitting])
+        whole = [(*one[:3], message) for one, message in zip(fitting, messages, strict=True)]
+        return Slice(whole, start + looked_at, looked_at - len(fitting))
+
+    def _lost(self, name: bytes, epoch: int, queue: bytes) -> LmqError:
+        is_there = queue in self._proposals.machine().queues
+        what = "messages were settled one by one, or deleted with their queue" if is_there else "the queue was deleted"
+        batch = f"epoch {epoch} of subscription {_shown(name)}"
+        return LmqError(
+            "lease_lost", f"{batch} is not whole: messages of queue {_shown(queue)} are gone, because {what}"
+        )
+
+    @staticmethod
+    def _unreadable(name: bytes, epoch: int, reason: str) -> LmqError:
+        return LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
+
+    async def cut(self, name: bytes, epoch: int, parts: int, client: bytes) -> list[int]:
+        """Positions at which about `parts` parts of a batch begin, none of them within a group; none if it is not live."""
+        _check_range("a number of parts", parts, CUTS_MAX)
+        await self._proposals.barrier()
+        return await cuts(
+            lambda: self._live(name, epoch), parts, lambda numbers: self._proposals.turns.each(numbers, client)
+        )
+
+    def _live(self, name: bytes, epoch: int) -> tuple[Machine, BatchLease] | None:
+        machine = self._proposals.machine()
+        if machine.batches.state(name, epoch) != BatchState.LIVE:
+            return None
+        return machine, machine.batches.subscriptions[name].batches[epoch]
 
     async def show(self, name: bytes) -> SubscriptionInfo | None:
         """One subscription, None if it is not known."""
@@ -283,18 +359,22 @@ class Subscriptions:
             await self._proposals.barrier()
             found = self._proposals.machine().queues.get(source)
             queues = [] if found is None else [found]
-        messages = body_bytes = 0
+        messages = body_bytes = held = 0
         oldest_us: int | None = None
         shown: list[QueueBacklog] = []
+        closed: list[Closed] = []
         async for queue in self._proposals.turns.each(queues, client):
             one = _backlog_of(queue, self._proposals.machine().now_us)
-            messages, body_bytes = messages + one.messages, body_bytes + one.body_bytes
+            behind = 0 if queue.suspended else queue.held_count()
+            messages, body_bytes, held = messages + one.messages - behind, body_bytes + one.body_bytes, held + behind
             if one.oldest_due_us is not None:
                 oldest_us = one.oldest_due_us if oldest_us is None else min(oldest_us, one.oldest_due_us)
             if one.messages and largest:
                 (heappush if len(shown) < largest else heappushpop)(shown, one)
+            if (queue.suspended or queue.is_exclusive()) and len(closed) < _CLOSED_MAX:
+                closed.append(Closed(queue.name, "suspended" if queue.suspended else "exclusive", queue.waiting()))
         fitting = messages if bytes_max is None else _fitting_count(queues, bytes_max)
-        return Backlog(messages, oldest_us, fitting, body_bytes, sorted(shown, reverse=True))
+        return Backlog(messages, oldest_us, fitting, body_bytes, sorted(shown, reverse=True), held, closed)
 
     async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
         view = self._proposals.views.open(pattern, client)
@@ -339,7 +419,7 @@ def _fitting(messages: list[Message]) -> int:
 
 def _backlog_of(queue: Queue, now_us: int) -> QueueBacklog:
     head_us = queue.head_us()
-    messages = 0 if queue.suspended else queue.due_count(now_us)
+    messages = 0 if queue.suspended else queue.due_count(now_us) + queue.held_count()
     body_bytes = queue.body_bytes * messages // max(1, len(queue))
     return QueueBacklog(
         messages, queue.name, body_bytes, head_us if head_us is not None and head_us <= now_us else None

@@ -64,15 +64,16 @@ async def _reserve(subscriptions: Subscriptions, connection: Connection, argumen
 
 
 async def _read(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
-    """``read_batch(subscription, epoch, start, count[, session[, details]]) -> columns``."""
-    arity(arguments, 4, 6)
-    details = _flag(arguments, 5)
+    """``read_batch(subscription, epoch, start, count[, session[, details[, skips lost]]]) -> columns``."""
+    arity(arguments, 4, 7)
+    details, skips_lost = _flag(arguments, 5), _flag(arguments, 6)
     start = arguments[2]
     if type(start) is not int or start < 0:
         raise LmqError("bad_arguments", "the start must be an integer from 0 on")
     name, epoch, count = text(arguments[0]), _integer(arguments[1]), _integer(arguments[3])
     owner = connection.known_principal().owner
-    found = await subscriptions.read(name, epoch, start, count, _session_at(arguments, 4), owner)
+    read = await subscriptions.read(name, epoch, start, count, _session_at(arguments, 4), owner, skips_lost=skips_lost)
+    found = read.delivered
     for queue in {queue for queue, _, _, _ in found}:
         connection.known_principal().require(Role.WRITE, queue)
     columns = _columns([message for _, _, _, message in found], details=details)
@@ -80,8 +81,24 @@ async def _read(subscriptions: Subscriptions, connection: Connection, arguments:
     return {
         "queue": _run_lengths(queue for queue, _, _, _ in found),
         "id": [connection.service.receipts().prefix, [number for _, number, _, _ in found]],
+        "next": read.next,
+        "lost": read.lost,
         **columns,
     }
+
+
+async def _cut(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[int]:
+    """``cut_batch(subscription, epoch, parts) -> [position at which a part begins]``: parts do not cut groups."""
+    arity(arguments, 3, 3)
+    name, epoch, parts = text(arguments[0]), _integer(arguments[1]), _integer(arguments[2])
+    return await subscriptions.cut(name, epoch, parts, connection.client())
+
+
+async def _incarnation(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> bytes:
+    """``incarnation() -> string``: another one after the cluster was restored, or has lost the end of its log."""
+    arity(arguments, 0, 0)
+    await connection.service.barrier()
+    return connection.service.receipts().incarnation
 
 
 async def _renew(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> int:
@@ -133,7 +150,7 @@ async def _subscriptions(subscriptions: Subscriptions, connection: Connection, a
 
 
 async def _backlog(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
-    """``backlog(queue or pattern, is pattern[, bytes[, queues]]) -> [messages, oldest[, fitting[, bytes, queues]]]``."""
+    """``backlog(queue or pattern, is pattern[, bytes[, queues]])``: see docs/messagepack-rpc.md for its elements."""
     arity(arguments, 2, 4)
     if type(arguments[1]) is not bool:
         raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
@@ -144,9 +161,12 @@ async def _backlog(subscriptions: Subscriptions, connection: Connection, argumen
         source, connection.client(), is_pattern=arguments[1], bytes_max=bytes_max, largest=largest
     )
     fitting = None if bytes_max is None else found.fitting
+    closed = [[one.queue, one.reason, one.messages] for one in found.closed]
+    reply = [found.messages, found.oldest_due_us, fitting, found.held, closed]
+    if len(arguments) < 4:
+        return reply
     queues = [[one.name, one.messages, one.body_bytes, one.oldest_due_us] for one in found.largest]
-    reply = [found.messages, found.oldest_due_us, fitting, found.body_bytes, queues]
-    return reply if len(arguments) == 4 else reply[: len(arguments)]
+    return [*reply, found.body_bytes, queues]
 
 
 async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
@@ -173,7 +193,8 @@ async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments
     found, following = await connection.service.peeks.whole_page(queue, query, connection.client())
     queues = [[queue, len(found)]] if found else []
     columns = _columns(found, details=details, bodies=bodies)
-    return {"queue": queues, "id": None, "next": following, **columns}
+    incarnation = connection.service.receipts().incarnation
+    return {"queue": queues, "id": None, "next": following, "incarnation": incarnation, **columns}
 
 
 async def _peek_ranges(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[int]:
@@ -278,6 +299,8 @@ def _seconds(value: object) -> float:
 BATCH_METHODS: dict[bytes, Handler] = {
     b"reserve_batch": _slow(_reserve),
     b"read_batch": _slow(_read, large=True),
+    b"cut_batch": _slow(_cut, large=True),
+    b"incarnation": _slow(_incarnation),
     b"renew_batches": _slow(_renew),
     b"settle_batches": _slow(_settle),
     b"abandon_batches": _slow(_abandon),

@@ -89,6 +89,7 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     # Where the messages come from is checked by the methods themselves.
     b"reserve_batch": USE_SUBSCRIPTION,
     b"read_batch": USE_SUBSCRIPTION,
+    b"cut_batch": LOOK_AT_SUBSCRIPTION,
     b"renew_batches": USE_SUBSCRIPTION,
     b"settle_batches": USE_SUBSCRIPTION,
     b"abandon_batches": USE_SUBSCRIPTION,
@@ -98,6 +99,7 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"subscriptions": LOOK,
     # A queue or a pattern, which the method looks at itself.
     b"backlog": LOOK,
+    b"incarnation": LOOK,
     b"peek": LOOK_AT_QUEUE,
     b"peek_ranges": LOOK_AT_QUEUE,
 }

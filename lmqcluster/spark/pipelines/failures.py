@@ -32,13 +32,17 @@ _SENTENCE_CHARACTERS_MAX: Final = 800
 _CODE: Final = re.compile(r"\[([a-z_]+)\]")
 _OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
 # Spark hands errors of the data source on as text: the last lines of Python's tracebacks, somewhere in longer texts.
-_OURS: Final = re.compile(r"\b(OptionError|SchemaError|DataLossError|TakenOverError|LmqError): ([^\n]+)")
+_OURS: Final = re.compile(
+    r"\b(OptionError|SchemaError|DataLossError|TakenOverError|ExclusiveQueueError|LeftBehindError|LmqError): ([^\n]+)"
+)
 _PYTHON: Final = re.compile(r"^([\w.]*(?:Error|Exception): [^\n]+)", re.MULTILINE)
 _EXIT_CODES: Final = {
     "OptionError": USAGE,
     "SchemaError": BAD_DATA,
     "DataLossError": BAD_DATA,
     "TakenOverError": BAD_DATA,
+    "ExclusiveQueueError": BAD_DATA,
+    "LeftBehindError": UNKNOWN,
     "LmqError": UNAVAILABLE,
 }
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ([^\n]+)")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op, batch_leases
-from lmqcluster.core.batch_leases import BatchLeases, BatchState
+from lmqcluster.core.batch_lease import BatchState
+from lmqcluster.core.batch_leases import BatchLeases
 from tests.property.driver import SECOND, Driver, bodies, copied, records
 
 Q, S = b"q", b"s"
@@ -69,7 +70,29 @@ def test_what_was_settled_by_itself_makes_the_batch_unreadable() -> None:
     for machine in (driver.machine, copied(driver.machine)):
         assert machine.batches.read(S, 1, 0, 1) is not None
         assert machine.batches.read(S, 1, 0, 2) is None
-    assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([1], False), "not all of it was still leased"
+    assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([], False), "none of it can be delivered again"
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_batch_of_a_deleted_queue_is_settled_and_nothing_of_it_comes_again(recreated: bool) -> None:
+    driver = Driver(version=3)
+    driver.push(Q, b"1", b"2")
+    assert reserve(driver, 1).size == 2
+    driver.delete(Q)
+    if recreated:
+        driver.push(Q, b"3")
+    assert driver.machine.batches.read(S, 1, 0, 2) is None
+    assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([], False)
+
+
+@pytest.mark.parametrize("op", [Op.NACK, Op.PUT_BACK])
+def test_a_message_that_was_given_back_alone_may_be_delivered_again(op: Op) -> None:
+    driver = Driver(version=3)
+    driver.push(Q, b"1", b"2", b"3")
+    reserve(driver, 1)
+    found = driver.machine.batches.read(S, 1, 0, 10) or []
+    assert driver.do(op, Q, [found[1][1]]) == [True]
+    assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([1], False)
 
 
 # Machine version 2: sessions, and leases without a charge.

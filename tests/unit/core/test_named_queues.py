@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.batch_leases import BatchState
+from lmqcluster.core.batch_lease import BatchState
 from lmqcluster.core.named_queues import NAMES_MAX
 from tests.property.driver import Driver, bodies, copied
 

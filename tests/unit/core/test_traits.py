@@ -154,7 +154,7 @@ def test_a_group_goes_on_when_its_message_expires_is_dropped_or_withdrawn(driver
 def test_a_batch_that_is_settled_lets_the_next_of_its_groups_come(driver: Driver) -> None:
     for body in (b"1", b"2"):
         push(driver, body, group=b"g")
-    driver.do(Op.RESERVE, b"subscription", 1, Q, False, 10, 60 * SECOND)
+    driver.do(Op.RESERVE, b"subscription", 1, Q, False, 1, 60 * SECOND)
     driver.do(Op.SETTLE_BATCHES, b"subscription", 1)
     assert Q in driver.ready, "whoever waits for messages of the queue is told"
     assert driver.drain(Q) == [b"2"]

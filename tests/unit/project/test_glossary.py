@@ -27,7 +27,7 @@ ELSEWHERE = {
 # Where the words are those of other systems, whose names are translated there.
 FOREIGN = {"integrations", "memcache", "text", "thrift", "kestrel", "queued", "spark"}
 ORDINARY = {
-    "abandon", "all", "any", "api", "begin", "by", "cancel", "claim", "clear", "create", "defaults", "delete", "digest",
+    "abandon", "all", "any", "api", "begin", "by", "cancel", "claim", "clear", "create", "cut", "defaults", "delete", "digest",
     "discard", "each", "end", "endpoints", "existing", "finish", "first", "for", "forget", "found", "from", "give", "in",
     "indexed", "items", "jobs", "keys", "leave", "move", "open", "or", "out", "poll", "refused", "renew", "report",
     "reserve", "salt", "set", "throttle", "total", "trait", "transaction", "update", "upgrade", "wait", "withdraw",

@@ -1,0 +1,71 @@
+"""What a query says when messages are gone or may come twice: what happened, what it means, and what to do."""
+
+from __future__ import annotations
+
+from .errors import DataLossError
+
+__all__ = [
+    "expired_unsettled", "lease_lost", "partly_gone", "restored", "settled_elsewhere", "unknown", "unreadable",
+]  # fmt: skip
+
+
+def lease_lost(subscription: str, epoch: int, reason: str) -> DataLossError:
+    """The error for a batch that cannot be read, or may have been delivered to others as well."""
+    return DataLossError(
+        f"lmq: batch {epoch} of subscription {subscription!r} is not under lease any more ({reason}). Its messages went back to "
+        "their queues when the lease expired, and come again in a later batch. Set the option 'failOnDataLoss' to false to go "
+        "on, and 'lmq.lease' to more seconds than the query may stand still."
+    )
+
+
+def unreadable(subscription: str, epoch: int, state: str) -> DataLossError:
+    """Return the error for a planned batch that cannot be read."""
+    if state == "settled":
+        return settled_elsewhere(subscription, epoch, epoch)
+    return unknown(subscription, epoch) if state == "unknown" else lease_lost(subscription, epoch, f"it is {state}")
+
+
+def unknown(subscription: str, epoch: int) -> DataLossError:
+    return DataLossError(
+        f"lmq: the cluster does not know batch {epoch} of subscription {subscription!r}, which the checkpoint holds: the "
+        "subscription was removed or given back ('lmq-admin subscription rm', 'abandon'), it was not used for 30 days, or the "
+        "cluster was restored from a backup. Messages of the batch that the sink may have are in their "
+        "queues again and may come a second time. Set the option 'failOnDataLoss' to false to go on."
+    )
+
+
+def expired_unsettled(subscription: str, epoch: int) -> DataLossError:
+    return DataLossError(
+        f"lmq: the lease of batch {epoch} of subscription {subscription!r} expired after the query had read it and before it "
+        "could be settled. Its messages went back to their queues and may come a second time. Set the option 'failOnDataLoss' "
+        "to false to go on, and 'lmq.lease' to more seconds than the query may stand still."
+    )
+
+
+def settled_elsewhere(subscription: str, first: int, last: int) -> DataLossError:
+    return DataLossError(
+        f"lmq: batches {first} to {last} of subscription {subscription!r} were settled by another query or under another "
+        "checkpoint, for example if this one is an older copy: their messages are gone, and this query cannot read them. Give "
+        "each query a subscription of its own (option 'lmq.subscription'), use the newest checkpoint, or set 'failOnDataLoss' to "
+        "false to go on behind them."
+    )
+
+
+def partly_gone(subscription: str, epoch: int, reason: str) -> DataLossError:
+    """Return the error for a batch of which messages are gone, because a queue was deleted before the query had read it."""
+    return DataLossError(
+        f"lmq: batch {epoch} of subscription {subscription!r} cannot be read as a whole: {reason}. They do not come again; the "
+        "sink has them only if an earlier attempt at the micro-batch has stored them. Set the option 'failOnDataLoss' to false "
+        "to go on without them: all other messages of the batch are read."
+    )
+
+
+def restored(epoch: int, before: str, now: str) -> DataLossError:
+    """Return the error for a query whose cluster has gone back to an earlier state."""
+    return DataLossError(
+        f"lmq: the cluster was restored from a backup, or has lost the end of its log, after batch {epoch} was planned: "
+        f"its incarnation is {now}, that of the checkpoint is {before}. What was pushed since the backup is gone, what was read "
+        "since then comes a second time, and offsets are given again: compare the sink with the queues, by the columns "
+        "'incarnation' and 'offset'. Set the option 'failOnDataLoss' to false to go on; it can be true again behind the next "
+        "micro-batch."
+    )

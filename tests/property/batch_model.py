@@ -1,0 +1,248 @@
+"""The naive model of batch leases that take groups whole, on top of the model of what queues can do beyond LMQ's.
+
+No message of a group can be pulled while others of it are leased. `Queue.busy` names the one whose turn it is; None stands for a
+group of which only those are left that were leased behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .rich_model import REFUSED, Entry, Queue, RichModel
+
+LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
+
+
+@dataclass
+class Batch:
+    """The messages of an epoch, as (queue, number)."""
+
+    deadline_us: int
+    items: list[tuple[bytes, int]] = field(default_factory=list)
+    sealed: bool = False
+
+
+class BatchModel(RichModel):
+    """All queues, and one subscription. `step` and `block` are those of the machine."""
+
+    def __init__(self, step: int, block: int) -> None:
+        super().__init__()
+        self.step = step
+        self.block = block
+        self.settled = 0
+        self.batches: dict[int, Batch] = {}
+        self.returned: set[int] = set()  # deliveries that ended other than by an ack
+
+    # --- groups ---------------------------------------------------------------------------------------------------
+
+    def remove(self, name: bytes, entry: Entry) -> None:
+        queue = self.queues[name]
+        if not self.leaves_turn(queue, entry):
+            queue.entries.remove(entry)
+            return
+        queue.busy[entry.group] = entry
+        super().remove(name, entry)
+
+    def come_back(self, name: bytes, entry: Entry, due_us: int) -> None:
+        queue = self.queues[name]
+        others = self.together(queue, entry)
+        is_first = queue.busy.get(entry.group) is entry
+        if self.is_expired(queue, entry) or not entry.group or (is_first and not others):
+            super().come_back(name, entry, due_us)
+            return
+        entry.number, entry.due_us, entry.came_back = 0, entry.pushed_us if is_first else entry.ready_us, True
+        goes_on = self.leaves_turn(queue, entry)
+        entry.state = "held"
+        if goes_on:
+            self.pass_turn(queue, entry.group)
+
+    def together(self, queue: Queue, entry: Entry) -> list[Entry]:
+        """The others of its group that are leased."""
+        held = ("leased", "coming back")
+        return [
+            e for e in queue.entries if e is not entry and entry.group and e.group == entry.group and e.state in held
+        ]
+
+    def leaves_turn(self, queue: Queue, entry: Entry) -> bool:
+        """Whether the group may go on now that a message is not leased, nor has its turn, any more."""
+        if not entry.group or (
+            queue.busy.get(entry.group) is not entry and entry.state not in ("leased", "coming back")
+        ):
+            return False
+        if queue.busy[entry.group] is entry:
+            queue.busy[entry.group] = None  # type: ignore[assignment]
+        return queue.busy[entry.group] is None and not self.together(queue, entry)
+
+    def pass_turn(self, queue: Queue, group: bytes) -> None:
+        del queue.busy[group]
+        heir = self.next_held(queue, group)
+        if heir is not None:
+            heir.state, heir.due_us = "line", self.now_us
+            queue.busy[group] = heir
+
+    def next_held(self, queue: Queue, group: bytes) -> Entry | None:
+        held = [e for e in queue.entries if e.state == "held" and e.group == group]
+        return min(held, key=lambda e: (e.due_us, e.arrival), default=None)
+
+    # --- what came back -------------------------------------------------------------------------------------------
+
+    def end_leases(self, name: bytes) -> None:
+        leased = [e for e in self.queues[name].entries if e.state == "leased" and e.due_us <= self.now_us]
+        self.returned |= {e.number for e in leased}
+        super().end_leases(name)
+
+    def put_back(self, name: bytes, numbers: list[int], refund: int = 1) -> Any:
+        results = super().put_back(name, numbers)
+        self.returned |= {number for number, done in zip(numbers, results or [], strict=False) if done}
+        return results
+
+    def give_back(self, name: bytes, numbers: list[int], place: int = 0, delay_us: int = -1) -> Any:
+        results = super().give_back(name, numbers, place, delay_us)
+        self.returned |= {number for number, done in zip(numbers, results or [], strict=False) if done}
+        return results
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def reserve(self, _name: bytes, epoch: int, source: bytes, _is_pattern: bool, count: int, lease_us: int) -> Any:
+        return self._reserve(epoch, count, lease_us, lambda batch, end: self.take(source, batch, end))
+
+    def reserve_from(
+        self, _name: bytes, epoch: int, names: list[bytes], are_all: bool, count: int, lease_us: int, *_user: Any
+    ) -> Any:
+        return self._reserve(epoch, count, lease_us, lambda batch, end: self.take_first(names, batch, end) and are_all)
+
+    def _reserve(self, epoch: int, count: int, lease_us: int, take: Any) -> Any:
+        if epoch <= self.settled:
+            return (SETTLED, 0, True, 0)
+        batch = self.batches.get(epoch)
+        if batch is None:
+            if any(other > epoch for other in self.batches):
+                return REFUSED
+            batch = Batch(self.now_us + lease_us)
+        elif batch.deadline_us <= self.now_us:
+            return (EXPIRED, len(batch.items), True, batch.deadline_us)
+        if not batch.sealed:
+            end = min(len(batch.items) + self.step, count)
+            self.take_behind(batch, end)
+            is_dry = len(batch.items) < end and take(batch, end)
+            batch.sealed = is_dry or len(batch.items) >= count
+        if not batch.items:
+            return (EMPTY, 0, batch.sealed, 0)
+        self.batches[epoch] = batch
+        return (LIVE, len(batch.items), batch.sealed, batch.deadline_us)
+
+    def take(self, name: bytes, batch: Batch, end: int) -> bool:
+        """Take messages of a queue, each with its group; whether it has no more."""
+        queue = self.named(name)
+        while len(batch.items) < end and not queue.suspended:
+            entry = self.next_in_line(name)
+            if entry is None:
+                break
+            if self.is_deliverable(name, entry):
+                self.lease_entry(name, entry, batch)
+                self.take_behind(batch, end)
+        return len(batch.items) < end
+
+    def take_behind(self, batch: Batch, end: int) -> None:
+        """Take what is held behind the last message of the batch."""
+        name, number = batch.items[-1] if batch.items else (b"", 0)
+        while name in self.queues and len(batch.items) < end:
+            queue = self.queues[name]
+            leader = self.leased(name, number)
+            if leader is None or leader.due_us <= self.now_us or not leader.group or queue.suspended:
+                return
+            entry = self.next_held(queue, leader.group)
+            if entry is None:
+                return
+            if self.is_deliverable(name, entry):
+                self.lease_entry(name, entry, batch)
+
+    def take_first(self, names: list[bytes], batch: Batch, end: int) -> bool:
+        """Take messages of these queues, a block of that which has been due longest at a time; whether they have no more."""
+        while len(batch.items) < end:
+            heads = [(us, name) for name in dict.fromkeys(names) if (us := self.head_us(name)) is not None]
+            if not heads or min(heads)[0] > self.now_us:
+                return True
+            self.take(min(heads)[1], batch, min(end, len(batch.items) + self.block))
+            self.take_behind(batch, end)
+        return False
+
+    def head_us(self, name: bytes) -> int | None:
+        if name not in self.queues or self.queues[name].suspended:
+            return None
+        times = [e.due_us for e in self.queues[name].entries if e.state != "held"]
+        return min(times, default=None)
+
+    def is_deliverable(self, name: bytes, entry: Entry) -> bool:
+        """Whether a message may be delivered; lets it go otherwise."""
+        if self.is_expired(self.queues[name], entry):
+            self.expire(name, entry)
+            return False
+        if entry.remaining <= 0:
+            self.exhaust(name, entry)
+            return False
+        return True
+
+    def lease_entry(self, name: bytes, entry: Entry, batch: Batch) -> None:
+        self.deliveries += 1
+        entry.delivered += 1
+        entry.number = self.deliveries
+        entry.ready_us, entry.due_us, entry.state = entry.due_us, batch.deadline_us, "leased"
+        batch.items.append((name, entry.number))
+
+    def renew(self, _name: bytes, lease_us: int) -> tuple[int, int]:
+        live = [batch for batch in self.batches.values() if batch.deadline_us > self.now_us]
+        for batch in live:
+            batch.deadline_us = self.now_us + lease_us
+            for name, number in batch.items:
+                entry = self.leased(name, number) if name in self.queues else None
+                if entry is not None:
+                    entry.due_us = batch.deadline_us
+        return len(live), 0
+
+    def settle_batches(self, _name: bytes, epoch: int) -> Any:
+        self.settled = max(self.settled, epoch)
+        expired: list[int] = []
+        for one in sorted(self.batches):
+            if one > epoch:
+                continue
+            items = self.batches.pop(one).items
+            acked = [self.ack(name, [number]) == [True] for name, number in items]
+            left = [item for item, is_acked in zip(items, acked, strict=True) if not is_acked]
+            if any(name in self.queues and number in self.returned for name, number in left):
+                expired.append(one)
+        return expired, False
+
+    def abandon_batches(self, _name: bytes) -> bool:
+        left = self.step
+        for epoch in sorted(self.batches, reverse=True):
+            batch = self.batches[epoch]
+            if left:
+                batch.sealed = False
+            while batch.items and left:
+                name, number = batch.items.pop()
+                self.put_back_uncharged(name, number)
+                left -= 1
+            if not batch.items:
+                del self.batches[epoch]
+        return bool(self.batches)
+
+    def put_back_uncharged(self, name: bytes, number: int) -> None:
+        entry = self.leased(name, number) if name in self.queues else None
+        if entry is not None:
+            self.returned.add(number)
+            entry.delivered -= 1
+            self.come_back(name, entry, entry.ready_us)
+
+    def read(self, epoch: int) -> Any:
+        """Contents of a batch: its state, or the messages, or None if one of them is not leased any more."""
+        if epoch <= self.settled:
+            return SETTLED
+        batch = self.batches.get(epoch)
+        if batch is None or not batch.sealed:
+            return EMPTY
+        if batch.deadline_us <= self.now_us:
+            return EXPIRED
+        entries = [self.leased(name, number) if name in self.queues else None for name, number in batch.items]
+        return None if None in entries else [(e.number, e.body) for e in entries if e is not None]

@@ -1,0 +1,130 @@
+"""A cluster that is restored from a backup under a query: the reader, called as Spark calls it, reports it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import StructType
+
+from lmqcluster import Client
+from lmqcluster.spark.batch_reader import PeekReader
+from lmqcluster.spark.errors import DataLossError
+from lmqcluster.spark.options import BatchRead
+from lmqcluster.spark.schema import Extras, read_schema
+from tests.integration.cluster import NodeProcess
+from tests.integration.programs import Result, run
+
+from .queues import NewReader, numbered, push, values
+
+OFFSETS = StructType(
+    [one for one in read_schema(Extras(delivery=True)) if one.name in ("value", "offset", "incarnation")]
+)
+
+
+def done(result: Result) -> None:
+    assert result.code == 0, result
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path, "n1").start() as node:
+        yield node
+
+
+@pytest.fixture
+def servers(node: NodeProcess) -> str:
+    """Those of a cluster that this test restores."""
+    return node.rpc
+
+
+def restore(node: NodeProcess, file: Path) -> None:
+    """Replace the cluster by what a backup holds, at the same addresses."""
+    node.kill()
+    shutil.rmtree(node.data_dir)
+    done(run("lmq-admin", "restore", str(file), "--data-dir", str(node.data_dir), "--raft", node.raft))
+    node.start()
+
+
+def rows(servers: str, queue: str) -> set[tuple[str, int]]:
+    """Incarnation and offset of all messages that a batch read of the queue finds."""
+    reader = PeekReader(
+        BatchRead.parse({"lmq.servers": servers, "subscribe": queue, "includeDelivery": "true"}), OFFSETS
+    )
+    return {
+        (row["incarnation"], row["offset"])
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    }
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("sink_has_it", [False, True])
+def test_a_restore_is_reported_and_offsets_are_told_apart(
+    node: NodeProcess,
+    new_reader: NewReader,
+    servers: str,
+    queue: str,
+    tmp_path: Path,
+    restarted: bool,
+    sink_has_it: bool,
+) -> None:
+    with Client(servers) as client:
+        push(client, queue, numbered(10))
+        reader = new_reader()
+        start = reader.initialOffset()
+        first = reader.latestOffset(start, ReadMaxRows(4))
+        assert values(reader, start, first) == numbered(10)[:4]
+        done(run("lmq-admin", "--node", node.http, "backup", str(tmp_path / "backup")))
+        second = reader.latestOffset(first, ReadMaxRows(4))
+        if sink_has_it:
+            assert values(reader, first, second) == numbered(10)[4:8]
+        push(client, queue, [b"lost"])
+        before = rows(servers, queue)
+    if restarted:
+        reader.stop()
+    restore(node, tmp_path / "backup")
+    with Client(servers) as client:
+        push(client, queue, [b"new"])
+        calls: list[Callable[[Any], Any]] = [
+            lambda one: one.latestOffset(second, ReadMaxRows(10)),
+            lambda one: one.commit(second),
+            lambda one: one.partitions(first, second),
+        ]
+        for call in calls:
+            with pytest.raises(DataLossError, match=r"restored from a backup.*batch 2 was planned: its incarnation is"):
+                call(new_reader() if restarted else reader)
+        lenient = new_reader(failOnDataLoss="false")
+        if not sink_has_it:
+            assert values(lenient, first, second) == []
+        end = lenient.latestOffset(second, ReadMaxRows(100))
+        # The first batch was planned before the backup: it is settled with the checkpoint, and does not come again.
+        assert values(lenient, second, end) == [*numbered(10)[4:], b"new"]
+        lenient.stop()
+        # From now on the checkpoint is one of this life.
+        again = new_reader()
+        assert again.latestOffset(end, ReadMaxRows(10)) == end
+        push(client, queue, [b"newer", b"newest"])
+        after = rows(servers, queue)
+    offsets_before, offsets_after = ({offset for _, offset in found} for found in (before, after))
+    assert max(offsets_before) >= min(offsets_after) - 2
+    assert {life for life, _ in before}.isdisjoint(life for life, _ in after)
+
+
+def test_a_task_that_runs_while_the_cluster_is_restored_says_so(
+    node: NodeProcess, new_reader: NewReader, servers: str, queue: str, tmp_path: Path
+) -> None:
+    with Client(servers) as client:
+        push(client, queue, numbered(4))
+    done(run("lmq-admin", "--node", node.http, "backup", str(tmp_path / "backup")))
+    reader = new_reader()
+    start = reader.initialOffset()
+    (part,) = reader.partitions(start, reader.latestOffset(start, ReadMaxRows(4)))
+    restore(node, tmp_path / "backup")
+    with pytest.raises(DataLossError, match="restored from a backup"):
+        list(reader.read(part))
