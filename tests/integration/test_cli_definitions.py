@@ -139,7 +139,7 @@ def test_what_is_not_in_the_file_stays_and_what_is_becomes_exact(target: NodePro
 
 def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     admin, secrets = admin_of(target), tmp_path / "secrets"
-    tokens = [
+    tokens: list[dict[str, Any]] = [
         {"name": "shop", "role": "write", "queues": "^orders", "expires_at": None, "principal": "shops"},
         {"name": "root", "role": "admin", "queues": ".*", "expires_at": None},
         {"name": "brief", "role": "read", "queues": ".*", "expires_at": 4_000_000_000.5},
@@ -170,7 +170,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     assert admin("definitions", "import", "-", stdin=wanted, **root).err == "lmq-admin: nothing changes\n"
     with Client(target.rpc, token=made["shop"]) as client:
         assert client.push("orders", "x") == "ok"
-    other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})  # type: ignore[dict-item]
+    other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})
     assert "token shop has another role" in admin("definitions", "import", "-", stdin=other, **root).err
 
 
