@@ -42,6 +42,8 @@ _METHODS = (
         "get_default_props",
         "reserve_batch",
         "read_batch",
+        "cut_batch",
+        "incarnation",
         "renew_batches",
         "settle_batches",
         "abandon_batches",
