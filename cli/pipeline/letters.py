@@ -51,7 +51,7 @@ _SAMPLES: Final = [
 @cluster_options
 @click.option("--where", metavar="SQL", help="Only messages for which this condition is true.")
 @click.option("--rows", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Most lines to show.")
-@click.option("--output", metavar="DIR", help="Also write the messages to this new directory, by queue and hour.")
+@click.option("--output", metavar="DIR", help="Also write the messages to this new directory, in directories by hour.")
 @click.option(
     "--format",
     "form",

@@ -149,17 +149,17 @@ def summary(found: DataFrame, rows_max: int) -> list[dict[str, Any]]:
 
 
 def store(found: DataFrame, output: str, form: str) -> None:
-    """Write messages as a table, ``parquet`` or ``json``, one directory for each queue and hour; `output` must be new.
+    """Write messages as a table, ``parquet`` or ``json``, one directory for each hour; `output` must be new.
 
     Raises:
         PipelineError: there is such a directory already.
     """
     hour = F.date_format(F.coalesce("failed_at", "pushed_at"), "yyyy-MM-dd-HH")
-    rows = found.withColumn("hour", hour).repartition("queue", "hour").sortWithinPartitions("queue", "hour", "offset")
+    rows = found.withColumn("hour", hour).repartition("hour").sortWithinPartitions("hour", "queue", "offset")
     if form == "json":
         rows = rows.withColumn("value", F.base64("value"))
     try:
-        rows.write.partitionBy("queue", "hour").format(form).save(output)
+        rows.write.partitionBy("hour").format(form).save(output)
     except AnalysisException as exc:
         if exc.getCondition() != "PATH_ALREADY_EXISTS":
             raise
