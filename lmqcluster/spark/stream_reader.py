@@ -348,9 +348,8 @@ def _present(backlog: Backlog) -> int:
 
 def _readable(backlog: Backlog, *, if_unknown: int) -> int:
     """How many messages can be reserved; messages whose leases have ended are not counted, but known to be there."""
-    exclusive = sum(one.messages for one in backlog.closed if one.reason == "exclusive")
-    messages = max(0, backlog.messages - exclusive)
-    return messages + backlog.held if messages else 0 if backlog.oldest_due_us is None else if_unknown
+    # Nothing of an exclusive queue is the oldest message, although its messages count.
+    return 0 if backlog.oldest_due_us is None else backlog.messages + backlog.held or if_unknown
 
 
 def _reasons(backlog: Backlog) -> str:

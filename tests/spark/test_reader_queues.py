@@ -142,3 +142,14 @@ def test_queues_are_added_reordered_and_removed_under_a_checkpoint(
     push(client, first, [b"not read"])
     assert without.latestOffset(planned, MOST) == planned
     assert pulled(client, first) == [b"not read"]
+
+
+def test_an_exclusive_queue_hides_no_other_one(new_reader: NewReader, client: Client, queue: str) -> None:
+    """It counts as backlog, with messages that are not due too."""
+    shut, other = f"{queue}-shut", f"{queue}-open"
+    client.push_many(shut, numbered(9), options=[{"delay": 3600}] * 9)
+    push(client, other, numbered(2))
+    client.update_props(shut, {"exclusive": True})
+    reader = new_reader(subscribe="", subscribePattern=f"^{queue}-")
+    start = reader.initialOffset()
+    assert values(reader, start, reader.latestOffset(start, MOST)) == numbered(2)
