@@ -167,6 +167,24 @@ def test_messages_come_as_they_are_stored(cluster: Cluster, queue_name: str) -> 
         assert client.peek(queue_name, 10).sequences == []
 
 
+def test_a_backlog_shows_its_largest_queues(cluster: Cluster, queue_name: str) -> None:
+    with client_of(*cluster) as client:
+        for number, count in enumerate((3, 9, 6, 0)):
+            client.push_many(f"{queue_name}-{number}", [bytes(100)] * (count + 1))
+            assert client.pull(f"{queue_name}-{number}") is not None
+        found = client.backlog(pattern=f"^{queue_name}-", queues_max=2)
+        assert (found.messages, found.fitting) == (18, None)
+        assert [(one.queue, one.messages) for one in found.queues] == [(f"{queue_name}-1", 9), (f"{queue_name}-2", 6)]
+        each = found.queues[0].body_bytes // 9
+        assert 100 < each < 110, "a body with the head of its type"
+        assert found.body_bytes == 18 * each
+        assert found.oldest_due_us is not None
+        assert found.oldest_due_us < min(one.oldest_due_us or 0 for one in found.queues)
+        one = client.backlog(queue=f"{queue_name}-3", bytes_max=1_000, queues_max=5)
+        assert (one.messages, one.queues, one.body_bytes) == (0, [], 0)
+        assert client.backlog(queue=f"{queue_name}-1").queues == []
+
+
 def test_peek_goes_on_behind_a_sequence(cluster: Cluster, queue_name: str) -> None:
     with client_of(*cluster) as client:
         client.push_many(queue_name, list("abcde"))
