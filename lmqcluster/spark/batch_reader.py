@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,7 +25,7 @@ from lmqcluster import Client, LmqError
 from lmqcluster.client import BatchColumns
 
 from .connecting import Cluster, Contact, selection_errors
-from .options import BatchRead
+from .options import BatchRead, Connection
 from .rows import RowMaker
 from .wanted import Interval, Wanted
 
@@ -49,8 +49,9 @@ _RANGE_BYTES: Final = 32 << 20
 
 @dataclass
 class _Range(InputPartition):
-    """What one task reads: the messages of a queue with these sequences that became due at these times."""
+    """What one task reads: the messages of a queue with these sequences that became due at these times; and its number."""
 
+    number: int
     queue: str
     start: int
     end: int
@@ -92,7 +93,7 @@ class PeekReader(DataSourceReader):
                 for queue in self._wanted.queues:
                     ranges += self._ranges(cluster, queue)
         # For an empty list Spark makes up a partition of its own.
-        return ranges or [_Range("", 0, 0, Interval())]
+        return ranges or [_Range(0, "", 0, 0, Interval())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range, on an executor.
@@ -114,10 +115,10 @@ class PeekReader(DataSourceReader):
         bounds = self._call(
             cluster, lambda client: client.peek_ranges(queue, _RANGE_BYTES, self._options.partitions_min)
         )
-        for start, end in pairwise(bounds or ()):
+        for number, (start, end) in enumerate(pairwise(bounds or ())):
             offsets = Interval(start, end).within(self._wanted.offsets)
             if offsets.start is not None and offsets.end is not None and offsets.start < offsets.end:
-                yield _Range(queue, offsets.start, offsets.end, self._wanted.times_us, cluster.contact())
+                yield _Range(number, queue, offsets.start, offsets.end, self._wanted.times_us, cluster.contact())
 
     def _fetcher(self, cluster: Cluster, part: _Range, rows: RowMaker) -> _Fetch:
         def fetch(position: int, count: int) -> BatchColumns | None:
@@ -146,6 +147,13 @@ class PeekReader(DataSourceReader):
             if exc.code == "queue_not_found":
                 return None
             raise
+
+
+def _spread(connection: Connection, number: int) -> Connection:
+    """Return a connection that begins with another node than those of the tasks before and after, which run beside this one."""
+    servers = connection.servers.split(",")
+    first = number % len(servers)
+    return replace(connection, servers=",".join(servers[first:] + servers[:first]))
 
 
 class _PushFilters:

@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.spark_table``: reads one long queue with ``spark.read`` and tells which processors that uses.
 
-A three-node cluster and a Spark session run on this machine together. How many tasks run at a time, and the processor time of
-each Python worker, say more of it than the rows a second where the machine has other work.
+A three-node cluster and a Spark session run on this machine together. The processor time of each Python worker says more than
+the rows a second where the machine has other work.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +29,6 @@ QUEUE = "deep"
 PUSHED = 4_000
 """Messages of one request."""
 IN_FLIGHT = 8
-SAMPLE_S = 0.2
 WHOLE = {"all columns", "count()", "count(), offsets only"}
 """Jobs that read all messages."""
 
@@ -51,13 +49,11 @@ class Watched:
 
     Attributes:
         elapsed_s: time that passed.
-        tasks: how many tasks ran at a time, on average over all looks at it.
         spent: processor time.
         workers_s: processor time of each Python worker, the busiest first.
     """
 
     elapsed_s: float
-    tasks: float
     spent: Spent
     workers_s: list[float]
 
@@ -75,22 +71,13 @@ async def fill(addresses: Sequence[str], messages: int, size: int) -> None:
         await asyncio.gather(*(push() for _ in range(IN_FLIGHT)))
 
 
-def watched(session: SparkSession, usage: Usage, job: Callable[[], object]) -> Watched:
-    """Run a job and look at it meanwhile."""
-    tracker = session.sparkContext.statusTracker()
-    running: list[int] = []
+def watched(usage: Usage, job: Callable[[], object]) -> Watched:
+    """Run a job and measure it."""
     before, workers, begun_s = usage.now(), usage.workers(), time.monotonic()
-    with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(job)
-        while not future.done():
-            time.sleep(SAMPLE_S)
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            running.append(sum(stage.numActiveTasks for stage in stages if stage is not None))
-        future.result()
+    job()
     elapsed_s = time.monotonic() - begun_s
     spent_s = sorted((after - workers.get(pid, 0.0) for pid, after in usage.workers().items()), reverse=True)
-    busy = [count for count in running if count] or [0]
-    return Watched(elapsed_s, sum(busy) / len(busy), usage.now() - before, spent_s)
+    return Watched(elapsed_s, usage.now() - before, spent_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     title = f"Spark {options.master}, {options.messages:,} messages of {options.size} bytes in one queue"
     table = Table(title=title)
-    for name in ("", "Tasks", "at a time", "Seconds", "Rows/s", "CPU s/M", "Nodes", "JVM", "Python", "Workers' CPU s"):
+    for name in ("", "Tasks", "Seconds", "Rows/s", "CPU s/M", "Nodes", "JVM", "Python", "Workers' CPU s"):
         table.add_column(name, justify="right")
     with tempfile.TemporaryDirectory(prefix="lmq-bench-") as name, Cluster(3, directory=Path(name)) as cluster:
         asyncio.run(fill(cluster.rpc_addresses, options.messages, options.size))
@@ -119,14 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for kind, (rows, job) in jobs.items():
             if options.only not in kind:
                 continue
-            found = watched(session, usage, lambda rows=rows, job=job: job(rows))  # type: ignore[misc]
+            found = watched(usage, lambda rows=rows, job=job: job(rows))  # type: ignore[misc]
             spent, count = found.spent, options.messages / 1e6
             # What is stopped early leaves workers that nobody has waited for yet.
             parts = [spent.total, spent.nodes, spent.jvm, spent.python] if kind in WHOLE else []
             table.add_row(
                 kind,
                 str(rows.rdd.getNumPartitions()),
-                f"{found.tasks:.2f}",
                 f"{found.elapsed_s:.1f}",
                 f"{options.messages / found.elapsed_s:,.0f}" if parts else "",
                 *([f"{part / count:.2f}" for part in parts] or [""] * 4),
