@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from lmqcluster import Client
 from lmqcluster.client import BatchColumns
-from lmqcluster.spark.batch_reader import PeekReader
+from lmqcluster.spark.batch_reader import PeekReader, spread
 from lmqcluster.spark.options import BatchRead
 from lmqcluster.spark.schema import Extras, read_schema
 from tests.integration.delay_proxy import DelayProxy
@@ -74,7 +74,7 @@ def test_the_ranges_of_a_queue_are_all_of_it(new_reader: NewReader, client: Clie
 def test_a_long_queue_makes_many_tasks_by_itself(new_reader: NewReader, client: Client, queue: str) -> None:
     for number in range(9):
         push(client, queue, [b"%d-%d" % (number, place) + bytes(20_000) for place in range(400)])
-    assert len(new_reader().partitions()) == 3, "of about 32 MiB each"
+    assert len(new_reader().partitions()) == 2, "of about 64 MiB at most"
     client.delete(queue)
 
 
@@ -243,7 +243,13 @@ def test_a_query_reads_little_that_needs_little(
         assert carried(lambda rows: rows.count()) > bytes_all
         # What has gone into buffers before Spark stops the task, and one page more.
         assert carried(lambda rows: rows.limit(5).collect()) < bytes_all / 2
-        assert carried(lambda rows: rows.count(), "queue STRING, offset BIGINT") < bytes_all / 20
+        assert carried(lambda rows: rows.count(), "queue STRING, offset BIGINT") < bytes_all / 10
         assert carried(lambda rows: rows.where(f.col("queue") == other).collect()) < bytes_all / 20
         assert carried(lambda rows: rows.where(f.col("offset") <= offsets[-1]).collect()) < bytes_all / 20
         assert carried(lambda rows: rows.where("timestamp < '2020-01-01'").collect()) < bytes_all / 20
+
+
+def test_tasks_are_spread_over_the_nodes() -> None:
+    connection = BatchRead.parse({"lmq.servers": "a:1,b:2,c:3", "subscribe": "q"}).connection
+    servers = [spread(connection, number).servers for number in range(4)]
+    assert servers == ["a:1,b:2,c:3", "b:2,c:3,a:1", "c:3,a:1,b:2", "a:1,b:2,c:3"]
