@@ -219,7 +219,7 @@ def archive(
 
 
 def _schema(json_schema: Path | None, avro_schema: Path | None) -> tuple[str, str] | None:
-    """What kind of schema was given, and its text."""
+    """Return the kind of schema that was given, and its text."""
     if json_schema is not None and avro_schema is not None:
         raise click.UsageError("--json-schema and --avro-schema exclude each other")
     path = json_schema or avro_schema

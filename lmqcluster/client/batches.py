@@ -40,7 +40,7 @@ class BatchLease:
 
 @dataclass(frozen=True, slots=True)
 class QueueBacklog:
-    """What can be pulled now from one queue, and what waits behind that in its groups: as `Backlog`."""
+    """The messages of one queue that can be pulled now, and those behind them in their groups; see `Backlog`."""
 
     queue: str
     messages: int

@@ -1,4 +1,4 @@
-"""What a client shows to nodes, and how it makes sure that they are nodes: tokens and certificates, which may be replaced.
+"""The tokens and certificates of a client, which may be replaced while it runs.
 
 Files are read again while the client runs. A token's file is read when a node refuses the token: if it holds another one by
 then, the client shows that and repeats what was refused, which had no effect. If not, the refusal is the answer, so that each
@@ -59,7 +59,7 @@ class Credentials:
         if token is None and token_file is not None:
             token = read_token(token_file)
         self.token = None if token is None else token.encode()
-        """What new connections show; None for nothing."""
+        """The token that new connections show; None for none."""
         self._ca = SYSTEM if tls_ca is None else os.fspath(tls_ca)
         self._cert = None if tls_cert is None else os.fspath(tls_cert)
         self._follows_files = not (tls_ca is None and tls_cert is None)
@@ -70,7 +70,7 @@ class Credentials:
 
     @property
     def has_tls(self) -> bool:
-        """Whether connections use TLS."""
+        """Return whether connections use TLS."""
         return self._context is not None
 
     def tls(self) -> ssl.SSLContext | None:

@@ -1,4 +1,4 @@
-"""What the sessions of one client have in common."""
+"""The settings that the sessions of one client share."""
 
 from __future__ import annotations
 

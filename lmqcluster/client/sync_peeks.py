@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SyncPeeks(ABC):
-    """As the calls of `AsyncClient`, each of which waits for its result."""
+    """The calls of `AsyncClient`, each of which waits for its result."""
 
     _client: AsyncClient
 
@@ -34,7 +34,7 @@ class SyncPeeks(ABC):
         bytes_max: int | None = None,
         queues_max: int | None = None,
     ) -> Backlog:
-        """What can be pulled now, see `AsyncClient.backlog`."""
+        """Return the backlog, see `AsyncClient.backlog`."""
         return self._run(
             lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max, queues_max=queues_max)
         )

@@ -11,7 +11,7 @@ __all__ = ["BatchLease", "BatchState", "Reserved", "Subscription"]
 
 
 class BatchState(IntEnum):
-    """What became of an epoch. Part of replies between nodes and clients: never renumber."""
+    """The states of an epoch. Part of replies between nodes and clients: never renumber."""
 
     LIVE = 1
     EMPTY = 2

@@ -429,7 +429,7 @@ class BatchLeases:
         return True
 
     def _ack(self, run: list[Any]) -> bool:
-        """Whether none of the messages of the run can be delivered again."""
+        """Return whether no message of the run can be delivered again."""
         queue_name, first, count = run
         queue = self._state.existing(queue_name)
         if queue is None:
@@ -472,7 +472,7 @@ class BatchLeases:
         return delivered if len(delivered) == len(found) else None
 
     def look(self, name: bytes, epoch: int, start: int, count: int) -> list[Any]:
-        """As `read`, but with None for each message that is not leased any more.
+        """Read like `read`, but with None for each message that is not leased any more.
 
         What remains of a message's deliveries is told as if this one were charged.
         """

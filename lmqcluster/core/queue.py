@@ -129,7 +129,7 @@ class Queue(QueueContents):
     def lease_followers(
         self, now_us: int, count: int, last_number: int, deadline_us: int, charge: int, leader: int
     ) -> list[Delivered]:
-        """As `lease`, but those that are held behind the message under the delivery number `leader`, in their order."""
+        """Lease those that are held behind the message under the delivery number `leader`, in their order; see `lease`."""
         message = self.live(leader, now_us)
         if self.rich is None or message is None or self.suspended or self.is_exclusive():
             return []

@@ -338,12 +338,12 @@ class QueueState:
         return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
 
     def take_groups(self, queue: Queue, count: int, deadline_us: int, charge: int) -> list[Delivered]:
-        """As `take`, but each message with those that are held behind it in its group, as far as there is room."""
+        """Take each message with those that are held behind it in its group, as far as there is room; see `take`."""
         delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, whole_groups=True)
         return self._counted(queue, delivered)
 
     def take_followers(self, queue: Queue, count: int, deadline_us: int, charge: int, leader: int) -> list[Delivered]:
-        """As `take`, but what is held behind the message under the delivery number `leader`."""
+        """Take the messages that are held behind the one under the delivery number `leader`; see `take`."""
         delivered = queue.lease_followers(self.now_us, count, self.last_delivery, deadline_us, charge, leader)
         return self._counted(queue, delivered)
 

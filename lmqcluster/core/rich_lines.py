@@ -242,7 +242,7 @@ class RichLines:
         return None if heir is None or heir.traits.group != group else heir
 
     def _pass_on(self, group: bytes, now_us: int, pre_images: PreImages | None) -> bool:
-        """Let the next held message of a group have its turn; whether there is one."""
+        """Give the next held message of a group its turn; return whether there is one."""
         heir = self._next_held(group)
         if heir is None:
             del self.current[group]

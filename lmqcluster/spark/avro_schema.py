@@ -237,7 +237,7 @@ def _decimal(schema: dict[str, Any], place: str) -> DecimalType | None:
 
 
 def _for_arrow(value: Any, kind: DataType) -> Any:
-    """What Arrow takes for a datum."""
+    """Return the value that Arrow takes for a datum."""
     if value is None:
         return None
     if isinstance(kind, StructType):

@@ -49,7 +49,7 @@ _RANGE_BYTES: Final = 64 << 20
 
 @dataclass
 class _Range(InputPartition):
-    """What one task reads: the messages of a queue with these sequences that became due at these times; and its number."""
+    """The part of a queue that one task reads: the messages with these sequences that became due at these times."""
 
     number: int
     queue: str
@@ -157,7 +157,7 @@ def spread(connection: Connection, number: int) -> Connection:
 
 
 class _PushFilters:
-    """What Spark calls as ``pushFilters``, if its setting allows it.
+    """The method that Spark calls as ``pushFilters``, if its setting allows it.
 
     Spark refuses to read with a reader that overrides ``pushFilters`` while ``spark.sql.python.filterPushdown.enabled`` is not
     set, which is the default: by ``__func__`` it sees that of the base class. A read works either way, as without filters Spark

@@ -35,7 +35,7 @@ _PASSING: Final = frozenset({"no_leader", "unreachable", "unknown_outcome", "ove
 
 @dataclass(frozen=True)
 class Contact:
-    """What the driver passes on to the tasks that it plans, which may run where nobody has heard of it.
+    """The knowledge that the driver passes on to the tasks that it plans, which may run on other machines.
 
     Attributes:
         token: the one to show first.

@@ -60,7 +60,7 @@ class Claim:
 
 
 def keep_headers(options: Mapping[str, str], headers: Mapping[str, Sequence[str]]) -> None:
-    """Have queues that have no hooks keep headers, by name of the queue as columns show it.
+    """Make queues that have no hooks keep headers, by name of the queue as columns show it.
 
     Raises:
         LmqError: the cluster did not answer, or refuses a queue.

@@ -30,7 +30,7 @@ logger = logging.getLogger("lmqcluster.spark")
 
 _FILES: Final = "events-*.jsonl.gz"
 _GZIP: Final = 31
-"""What `zlib` calls its gzip format."""
+"""The number by which `zlib` knows the gzip format."""
 _MAGIC: Final = b"\x1f\x8b\x08"
 _CHUNK_BYTES: Final = 64 * 1024
 _OUT_BYTES: Final = 1024 * 1024
@@ -43,7 +43,7 @@ _BATCH_BYTES: Final = 32 * 1024 * 1024
 
 @dataclass
 class _Piece(InputPartition):
-    """What one task reads: whole members of one file."""
+    """The part of a file that one task reads: whole members."""
 
     path: str
     start: int
@@ -55,7 +55,7 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format(...)`` takes."""
+        """Return the name that ``format(...)`` takes."""
         return "lmq_journal"
 
     def schema(self) -> StructType:
@@ -190,7 +190,7 @@ def _next_member(file: BinaryIO, start: int) -> int | None:
 
 
 def _unpacked(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
-    """What a chunk holds, a bounded part at a time, however well it is packed."""
+    """Yield the contents of a chunk, a bounded part at a time, however well it is packed."""
     while chunk and not unpacker.eof:
         yield unpacker.decompress(chunk, _OUT_BYTES)
         chunk = unpacker.unconsumed_tail

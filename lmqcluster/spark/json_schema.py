@@ -431,7 +431,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def _told(value: Any) -> str:
-    """What a value is, without the value."""
+    """Return the kind of a value, without the value."""
     if value is None:
         return "null"
     kinds = {

@@ -1,4 +1,4 @@
-"""What the progress of a query says of the messages that it has not read yet.
+"""The progress figures of messages that a query has not read yet.
 
 Spark shows it in ``sources[0].latestOffset``. A Python source cannot fill ``sources[0].metrics``: PySpark 4.3 has no call for it.
 """

@@ -1,4 +1,4 @@
-"""What a query says when messages are gone or may come twice: what happened, what it means, and what to do."""
+"""The errors of a query whose messages are gone or may come twice: what happened, what it means, and what to do."""
 
 from __future__ import annotations
 

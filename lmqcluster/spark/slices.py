@@ -34,7 +34,7 @@ _LOST: Final = frozenset({"lease_expired", "batch_not_found", "lease_lost", "fen
 
 @dataclass
 class Slice(InputPartition):
-    """What one task reads: messages [start, end) of the batch lease of one epoch, in the query's session.
+    """The messages that one task reads: those at [start, end) of the batch lease of one epoch, in the query's session.
 
     Spark copies the reader to the tasks once and the slices with each micro-batch, so it is these that have the token.
     """
@@ -84,7 +84,7 @@ def read_slice(
 
 
 def _loss(cluster: Cluster, part: Slice, exc: LmqError) -> DataLossError | TakenOverError:
-    """What is wrong with a batch that the cluster does not let the task read."""
+    """Return the error for a batch that the cluster does not let the task read."""
     incarnation = cluster.call(lambda client: client.incarnation())
     if incarnation != part.incarnation:
         return restored(part.epoch, part.incarnation, incarnation)

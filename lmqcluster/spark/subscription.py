@@ -188,7 +188,7 @@ class LeaseKeeper:
         ]
 
     def backlog(self, bytes_max: int | None = None, *, queues_max: int | None = None) -> Backlog:
-        """What could be reserved now, how many messages have so many bytes, and the largest of the queues.
+        """Return what could be reserved now, how many messages have so many bytes, and the largest queues.
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.

@@ -1,4 +1,4 @@
-"""What a batch read has to return."""
+"""The messages that a batch read has to return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a batch read has to return.
+    """The messages that a batch read has to return.
 
     Attributes:
         queues: their names.

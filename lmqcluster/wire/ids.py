@@ -31,7 +31,7 @@ class ReceiptFormat:
 
     @property
     def incarnation(self) -> bytes:
-        """What all ids of this cluster life begin with, as a name of it."""
+        """Return the text with which all ids of this cluster life begin, as a name of it."""
         return self.prefix[:-1]
 
     def format(self, number: int) -> bytes:

@@ -140,7 +140,7 @@ class Peeks:
         return PeekPage([_peeked(queue, row, now_us) for row in lowest.rows], lowest.following())
 
     async def whole_page(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[list[Message], int | None]:
-        """As `page`, with all bodies in memory if they are wanted: messages, and where the next page starts."""
+        """Return the messages of `page`, with bodies in memory if they are wanted, and where the next page starts."""
         _, lowest = await self._rows(name, query, client)
         messages = [row[1] for row in lowest.rows]
         if query.body_bytes_max != 0:

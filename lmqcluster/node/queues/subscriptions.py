@@ -70,7 +70,7 @@ class SubscriptionInfo(NamedTuple):
 
 
 class QueueBacklog(NamedTuple):
-    """What can be pulled now from one queue.
+    """The messages of one queue that can be pulled now.
 
     Attributes:
         messages: how many there are, those that wait behind another one of their group included.
@@ -345,7 +345,7 @@ class Subscriptions:
     async def backlog(
         self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None, largest: int = 0
     ) -> Backlog:
-        """What can be pulled now from a queue, or from all queues that a pattern finds; shows so many of the largest ones.
+        """Return what can be pulled now from a queue, or from all queues that a pattern finds, with so many of the largest.
 
         Raises:
             LmqError: ``bad_pattern``; ``bad_request`` if too many are to be shown.

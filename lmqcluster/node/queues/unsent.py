@@ -1,4 +1,4 @@
-"""What becomes of deliveries that do not reach the client that asked for them."""
+"""Ways to treat deliveries that do not reach the client that asked for them."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class _Table(Protocol):
 
 
 _Good = Callable[[DataFrame, int], AbstractContextManager[DataFrame]]
-"""What of a micro-batch goes into the table, in a block that stores it."""
+"""Yields the rows of a micro-batch that go into the table, in a block that stores it."""
 
 
 @contextmanager
@@ -143,13 +143,13 @@ class _DeltaTable:
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """See `_Table`."""
-        from .delta import append_once  # noqa: PLC0415  not everybody has it
+        from .delta import append_once  # noqa: PLC0415  an optional package
 
         append_once(rows, self._path, application=query, version=number, partition_by=[self._settings.by])
 
     def finish(self, _query: str, _last: int) -> None:
         """See `_Table`."""
-        from .delta import merge_files  # noqa: PLC0415  not everybody has it
+        from .delta import merge_files  # noqa: PLC0415  an optional package
 
         merge_files(self._path, self._settings.file_bytes)
 

@@ -85,7 +85,7 @@ class Edits:
 
 @dataclass(frozen=True)
 class Redriven:
-    """What became of the messages of a queue.
+    """The outcome for the messages of a queue.
 
     Attributes:
         queue: its name.

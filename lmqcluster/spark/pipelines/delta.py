@@ -27,7 +27,7 @@ def append_once(rows: DataFrame, path: str, *, application: str, version: int, p
     Columns that the table has not are added to it.
 
     Raises:
-        CommitFailedError: somebody else has committed a version of the application meanwhile.
+        CommitFailedError: another writer has committed a version of the application meanwhile.
     """
     uri = _uri(path)
     table = _existing(uri)

@@ -56,7 +56,7 @@ class Decoding:
         """
         if self.form == "json":
             return json_decoder(self.schema)
-        from ..avro_schema import avro_decoder  # noqa: PLC0415  not everybody has it
+        from ..avro_schema import avro_decoder  # noqa: PLC0415  an optional package
 
         return avro_decoder(self.schema)
 
@@ -86,7 +86,7 @@ class Quarantine:
     """Splits the micro-batches of one query."""
 
     def __init__(self, decoding: Decoding, access: Access) -> None:
-        """Have the quarantine keep the headers, unless it has hooks of its own.
+        """Make the quarantine keep the headers, unless it has hooks of its own.
 
         Raises:
             LmqError: the cluster did not answer, or refused.
@@ -115,7 +115,7 @@ class Quarantine:
         kept = F.map_filter("headers", lambda name, _value: ~F.lower(name).isin(*REASON_HEADERS))
         headers = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), reasons)
         columns = zip(PUSHED, pushed(F.lit(self._decoding.quarantine)), strict=True)
-        # It stays until somebody has seen to it, whatever time it had to live.
+        # It stays until an operator removes it, whatever time it had to live.
         messages = bad.withColumn("headers", headers).select(*(one for name, one in columns if name != "ttl"), "offset")
         writer = messages.coalesce(1).sortWithinPartitions("offset").write.format("lmq").mode("append")
         writer.options(**self._options).option("lmq.application", application).option("lmq.epoch", epoch).save()

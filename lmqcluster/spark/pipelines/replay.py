@@ -36,12 +36,12 @@ from .storage import Storage
 __all__ = ["Planned", "PlannedQueue", "ReplaySettings", "Replayed", "plan_replay", "replay"]
 
 _FAILURES: Final = (PySparkException, Py4JJavaError)
-"""What Spark raises; not everything that fails in a task becomes an error of its own."""
+"""The errors that Spark raises; not everything that fails in a task becomes an error of its own."""
 _TASKS: Final = 32
 _BURSTS_PER_S: Final = 10
 _REQUEST_ROWS_MAX: Final = 4000
 _BAD_ROW: Final = re.compile(r"bad row: (\S+) : (.*?) :", re.DOTALL)
-"""What `refusal` makes tasks say: the file, as a URI, and the problem."""
+"""The text that `refusal` makes tasks raise: the file, as a URI, and the problem."""
 
 
 def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
@@ -139,7 +139,7 @@ def _pace(rate: float | None) -> dict[str, str]:
 
 
 class _Survey(NamedTuple):
-    """What is known of the rows before any is pushed.
+    """The figures of the rows before any is pushed.
 
     Attributes:
         identity: tells them from those of other replays that have no name of their own.

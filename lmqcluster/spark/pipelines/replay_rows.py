@@ -96,7 +96,7 @@ def _chosen(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
 
 
 def _is_deterministic(chosen: DataFrame) -> bool:
-    """Whether the condition of a frame that was just filtered has one result for a row."""
+    """Return whether the condition of a frame that was just filtered has one result for a row."""
     jvm_frame: Any = chosen._jdf
     plan = jvm_frame.queryExecution().analyzed()
     while plan.getClass().getSimpleName() == "Project":

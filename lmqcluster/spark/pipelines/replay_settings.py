@@ -1,4 +1,4 @@
-"""What to replay, and what becomes of it."""
+"""The settings of a replay, and its outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Planned", "PlannedQueue", "ReplaySettings", "Replayed"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of the rows.
+    """The outcome for the rows.
 
     Attributes:
         rows: how many could become messages.
@@ -30,7 +30,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class PlannedQueue:
-    """What would be pushed to a queue: messages, and bytes of their bodies."""
+    """The messages that would be pushed to a queue, and the bytes of their bodies."""
 
     queue: str
     rows: int
@@ -39,7 +39,7 @@ class PlannedQueue:
 
 @dataclass(frozen=True)
 class Planned:
-    """What a replay would push.
+    """The messages that a replay would push.
 
     Attributes:
         queues: those with the most rows.
@@ -57,7 +57,7 @@ class Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySettings:
-    """What to push where.
+    """The settings of one replay.
 
     Attributes:
         inputs: files, directories or globs.
@@ -95,7 +95,7 @@ class ReplaySettings:
 
     @property
     def choice(self) -> str:
-        """What decides, with the files, which messages are pushed: under one name it must stay."""
+        """Return the settings that decide, with the files, which messages are pushed: under one name they must stay."""
         window = [None if moment is None else moment.timestamp() for moment in (self.since, self.until)]
         what = [self.form, self.queue, self.queue_by, self.queue_prefix, self.value, *window, self.where]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]

@@ -55,7 +55,7 @@ class SessionSettings:
 
 
 def has_jvm(spark: SparkSession) -> bool:
-    """Whether a session has a JVM beside this process, as it has not over Spark Connect."""
+    """Return whether a session has a JVM beside this process, as it has not over Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 

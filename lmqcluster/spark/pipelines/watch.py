@@ -80,7 +80,7 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchSettings:
-    """What to watch.
+    """The settings of a watch.
 
     Attributes:
         journal: the folder in which the nodes write their event journals.
@@ -133,7 +133,7 @@ def watch(
 
 
 class _State:
-    """What is kept from one micro-batch to the next."""
+    """The state between two micro-batches."""
 
     def __init__(self, spark: SparkSession, settings: WatchSettings) -> None:
         self._spark = spark
