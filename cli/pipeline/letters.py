@@ -106,8 +106,8 @@ def dead_letters(
 
     \b
     Examples:
-      lmq-pipeline dead-letters failed --where "failed_at > now() - interval 1 day"
-      lmq-pipeline dead-letters failed --redrive --where "origin = 'orders'" --set "value = replace(text, 'EURO', 'EUR')"
+      lmq-pipeline dead-letters failed --where "reason = 'expired'" --output failed
+      lmq-pipeline dead-letters failed --redrive --set "value = replace(text, 'EURO', 'EUR')" --where "origin = 'orders'"
     """
     edits = _edits(changes)
     if not redrive and (to is not None or edits or dry_run):

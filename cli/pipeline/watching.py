@@ -10,7 +10,7 @@ import click
 
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, print_table
-from .run import PipelineCommand, Runner, StreamOutcome, watched
+from .run import PipelineCommand, Runner, StreamOutcome, check_paths, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ _PER_RUN: Final = click.FloatRange(0, min_open=True)
 
 
 @click.command(cls=PipelineCommand, short_help="Show backlog and latency while they happen, with alerts.")
-@click.argument("journal", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("journal", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--checkpoint", required=True, metavar="DIR", help="Where the query keeps its place and its state.")
 @click.option("--output", metavar="DIR", help="Also write all rows to a Parquet table.")
 @click.option("--once", is_flag=True, help="Take what is there now and end, instead of running until Ctrl-C.")
@@ -93,6 +93,7 @@ def watch(
     Example:
       lmq-pipeline watch /var/lib/lmq/events --checkpoint /data/watch --alert-open 10000 --alert-wait 60
     """
+    check_paths([str(journal)])
     outcome = StreamOutcome()
     shown = _Shown(as_json=as_json)
     with runner.session("watch") as spark:

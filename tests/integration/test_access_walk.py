@@ -49,10 +49,12 @@ OTHER_ROUTES = {
 READ_METHODS = {
     *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props"),
     *(b"subscription", b"subscriptions", b"backlog", b"peek", b"peek_ranges", b"jobs"),
+    *(b"incarnation", b"cut_batch"),
     *(b"bindings", b"count_labelled"),
 }
 OTHER_METHODS = {
     *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
+    b"incarnation",
     # Scopes and jobs are their owner's: others find none.
     *(b"forget_keys", b"mark", b"end_jobs", b"jobs", b"begin_epoch", b"finish_epoch"),
     # Sessions are their owner's too.

@@ -358,9 +358,8 @@ def test_a_transaction_stores_bodies_with_types_and_headers(client: Blocking, qu
         ("text/csv", ((b"x-kept", b"1"),), b"a,b"),
         ("application/x-msgpack", ((b"x-kept", b"3"),), b"\x91\x01"),
     ]
-    for content_type in ("", "x" * 5000):
-        bad = partial(Operations.push, queue=queue_name, content=b"x", content_type=content_type)
-        assert code_of(partial(client.transact, bad)) == "bad_arguments"
+    bad = partial(Operations.push, queue=queue_name, content=b"x", content_type="x" * 5000)
+    assert code_of(partial(client.transact, bad)) == "bad_arguments"
     assert code_of(lambda: client.transact(lambda one: one.push(queue_name, [1], content_type="text/csv"))) == (
         "bad_arguments"
     )

@@ -11,7 +11,7 @@ SEEDS = range(1, 17)
 KINDS = {
     "leases of ended sessions kept": {"session out of order"},
     "leases of ended sessions to the tail": {"session out of order"},
-    "lost responses kept": {"session out of order"},
+    "lost responses kept": {"wrong result: lost deliveries"},
     "lost leases confirmed": {"confirmed though lost"},
     "sessions that live too long": {"session ended at the wrong time"},
     "fencing tokens by lock": {"token not larger"},

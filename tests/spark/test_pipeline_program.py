@@ -70,7 +70,7 @@ USAGE_ERRORS = {
     "archive q --output t --json-schema none.json": "File 'none.json' does not exist",
     "archive q --output t --format orc": "'orc' is not one of 'parquet', 'delta'",
     "watch .": "Missing option '--checkpoint'",
-    "watch none --checkpoint c": "Directory 'none' does not exist",
+    "watch none --checkpoint c": "there is no none",
     "watch . --checkpoint c --alert-redelivered 2": "'--alert-redelivered': 2.0 is not in the range",
     "dead-letters": "Missing argument 'QUEUE...'",
     "dead-letters q --set value=1": "--to, --set and --dry-run go with --redrive",

@@ -268,7 +268,9 @@ def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bo
         numbers = range(first, first + count)
         # A queue that was deleted took its messages with it.
         exists = queue in machine.queues
-        results = is_whole or [exists and machine.settled_by(op, queue, number) is True for number in numbers]
+        results = (is_whole and exists) or [
+            exists and machine.settled_by(op, queue, number) is True for number in numbers
+        ]
         events.append(Answered(_ANSWERS[op], queue, numbers, results, batch))
     return events
 
