@@ -1,7 +1,7 @@
 """How much of each kind of state is kept for one owner.
 
 An owner is the name of the principal that a command came from, which several tokens may have; the empty name stands for clients
-that need no token. What is counted is part of the state: each table takes what it keeps and gives back what it lets go of, also
+that need no token. What is counted is part of the state: each table takes what it keeps and gives back what it forgets, also
 when a snapshot is loaded.
 """
 

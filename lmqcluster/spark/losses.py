@@ -14,7 +14,7 @@ def lease_lost(subscription: str, epoch: int, reason: str) -> DataLossError:
     return DataLossError(
         f"lmq: batch {epoch} of subscription {subscription!r} is not under lease any more ({reason}). Its messages went back to "
         "their queues when the lease expired, and come again in a later batch. Set the option 'failOnDataLoss' to false to go "
-        "on, and 'lmq.lease' to more seconds than the query may stand still."
+        "on, and 'lmq.lease' to more seconds than the query may be stopped."
     )
 
 
@@ -38,7 +38,7 @@ def expired_unsettled(subscription: str, epoch: int) -> DataLossError:
     return DataLossError(
         f"lmq: the lease of batch {epoch} of subscription {subscription!r} expired after the query had read it and before it "
         "could be settled. Its messages went back to their queues and may come a second time. Set the option 'failOnDataLoss' "
-        "to false to go on, and 'lmq.lease' to more seconds than the query may stand still."
+        "to false to go on, and 'lmq.lease' to more seconds than the query may be stopped."
     )
 
 

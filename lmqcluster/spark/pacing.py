@@ -9,7 +9,7 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Lets so many messages a second pass, on average. One thread uses it at a time."""
+    """Holds messages back to so many a second, on average. One thread uses it at a time."""
 
     def __init__(self, rate: float) -> None:
         """Take the most messages a second."""

@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a job took.
+    """The cost of a job.
 
     Attributes:
         elapsed_s: time that passed.

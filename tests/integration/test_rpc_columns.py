@@ -1,4 +1,4 @@
-"""What columns of messages say of pushes, over MessagePack-RPC against a real node."""
+"""Columns of messages, as pushes set them, over MessagePack-RPC against a real node."""
 
 from __future__ import annotations
 

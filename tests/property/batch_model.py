@@ -65,7 +65,7 @@ class BatchModel(RichModel):
         ]
 
     def leaves_turn(self, queue: Queue, entry: Entry) -> bool:
-        """Whether the group may go on now that a message is not leased, nor has its turn, any more."""
+        """Return whether the group may go on now that a message is not leased, nor has its turn, any more."""
         if not entry.group or (
             queue.busy.get(entry.group) is not entry and entry.state not in ("leased", "coming back")
         ):
@@ -175,7 +175,7 @@ class BatchModel(RichModel):
         return min(times, default=None)
 
     def is_deliverable(self, name: bytes, entry: Entry) -> bool:
-        """Whether a message may be delivered; lets it go otherwise."""
+        """Return whether a message may be delivered; drop it otherwise."""
         if self.is_expired(self.queues[name], entry):
             self.expire(name, entry)
             return False

@@ -555,7 +555,7 @@ class Model:
         return expired, False
 
     def may_come_again(self, queue: bytes, number: int) -> bool:
-        """Whether a message may be delivered again that is not leased under this number."""
+        """Return whether a message may be delivered again that is not leased under this number."""
         return queue in self.queues and self.settled_by(ACK, number, self.remembered) is not True
 
     def abandon_batches(self, name: bytes) -> bool:

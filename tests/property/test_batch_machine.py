@@ -68,7 +68,7 @@ BATCH = st.one_of(
 
 @pytest.fixture(autouse=True, scope="module")
 def small_steps() -> Iterator[None]:
-    """Let batches be made and taken back in several steps."""
+    """Make batches, and take them back, in several steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_leases, "STEP_MAX", STEP_MAX)
         patch.setattr(batch_leases, "_BLOCK", BLOCK)
