@@ -440,7 +440,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         except asyncio.CancelledError:
             if future.cancelled():
                 self._session.forget(call)
-            elif future.exception() is None:
+            elif call.gives_back and future.exception() is None:
                 self._give_back(future.result())  # The answer and the cancellation came together.
             raise
 

@@ -61,6 +61,8 @@ class Call:
 
     waits = False
     """Whether the node may hold the answer back for as long as it likes."""
+    gives_back = False
+    """Whether the messages of an answer that nobody awaits any more return to their queue."""
 
     def __init__(self, future: asyncio.Future[Any], body: bytes, decode: Callable[[Any], Any], deadline: float) -> None:
         self.future = future
@@ -389,6 +391,7 @@ class Pull(Call):
     __slots__ = ("head", "moving", "shared", "wait_until")
 
     waits = True
+    gives_back = True
 
     def __init__(
         self,
@@ -477,11 +480,12 @@ class OptionPull(Pull):
     """A pull with options, which stand behind the time to wait.
 
     Attributes:
+        gives_back: False if the session's next pull returns the messages again: giving them back would take them from it.
         settles: whether the node acknowledges what it sends.
         tail: the options.
     """
 
-    __slots__ = ("settles", "tail")
+    __slots__ = ("gives_back", "settles", "tail")
 
     def __init__(
         self,
@@ -494,6 +498,7 @@ class OptionPull(Pull):
         options: PullOptions,
     ) -> None:
         super().__init__(future, head, decode, now, wait_s, timeout_s)
+        self.gives_back = options.after is None
         self.settles = options.auto_ack
         self.tail = options.packed()
         self.body += self.tail

@@ -185,7 +185,8 @@ class Direct:
         try:
             value = call.decode(result)
             if self._closed and isinstance(call, Pull):
-                self._loop.call_soon_threadsafe(self._session.settings.late, value)
+                if call.gives_back:
+                    self._loop.call_soon_threadsafe(self._session.settings.late, value)
                 raise closed_error()
             call.future.set_result(value)
         except LmqError as refusal:
@@ -275,7 +276,7 @@ class Direct:
         try:
             line.settimeout(_CANCEL_S)
             error, result = line.cancel(time.monotonic())
-            if error is None:
+            if error is None and call.gives_back:
                 self._loop.call_soon_threadsafe(self._session.settings.late, call.decode(result))
         except (LmqError, RuntimeError, *BROKEN, *NONSENSE) as problem:
             logger.warning("what was sent to an interrupted pull comes again when its lease has ended: %s", problem)

@@ -263,7 +263,7 @@ class Session:
 
     def answered_late(self, call: Call, value: Any) -> None:
         """The caller has gone; messages that were pulled for it have to go back."""
-        if call.waits:
+        if call.gives_back:
             self._late(value)
 
     def answered_moved(self, call: Call) -> None:

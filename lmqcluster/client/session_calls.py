@@ -104,11 +104,13 @@ class Received:
 
     Attributes:
         last_id: of the last message, empty before the first.
+        answers: how many pulls were answered.
     """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self.last_id = ""
+        self.answers = 0
 
     @contextlib.asynccontextmanager
     async def turn(self, timeout_s: float | None) -> AsyncIterator[Received | None]:
@@ -126,6 +128,7 @@ class Received:
 
     def note(self, messages: list[Message]) -> None:
         """These have arrived."""
+        self.answers += 1
         if messages:
             self.last_id = messages[-1].id
 
@@ -149,6 +152,7 @@ class ClientSession:
         self._renewing: asyncio.Task[None] | None = None
         self._given_up = 0
         self._received: dict[bytes, Received] = {}
+        self._returning: set[asyncio.Task[None]] = set()
         self.ttl = ttl
         self.id = ""
         self.until = 0.0
@@ -182,9 +186,11 @@ class ClientSession:
 
     async def abandon(self) -> None:
         """Renew the session no more: it ends `ttl` seconds after its last renewal, unless the block ends before."""
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.wait([self._renewing])
+        ending = [*self._returning] if self._renewing is None else [self._renewing, *self._returning]
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
 
     async def _renew(self) -> None:
         loop = asyncio.get_running_loop()
@@ -225,14 +231,14 @@ class ClientSession:
         whose response was lost with a connection comes with the next one.
         """
         client = self._client
-        async with self._progress(queue).turn(timeout) as received:
+        async with self._turn(queue, 1, timeout) as received:
             if received is None:
                 return None
             after = None if auto_ack else received.last_id
             message = await client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after)
             # What was acknowledged on its way says nothing of a message before it.
-            if message is not None and not auto_ack:
-                received.note([message])
+            if not auto_ack:
+                received.note([] if message is None else [message])
             return message
 
     async def pull_many(
@@ -246,7 +252,7 @@ class ClientSession:
     ) -> list[Message]:
         """Take up to `max` messages, see `pull` and `AsyncClient.pull_many`."""
         client = self._client
-        async with self._progress(queue).turn(timeout) as received:
+        async with self._turn(queue, max, timeout) as received:
             if received is None:
                 return []
             after = None if auto_ack else received.last_id
@@ -257,8 +263,29 @@ class ClientSession:
                 received.note(messages)
             return messages
 
-    def _progress(self, queue: Name) -> Received:
-        return self._received.setdefault(name_bytes(queue), Received())
+    @contextlib.asynccontextmanager
+    async def _turn(self, queue: Name, count: int, timeout_s: float | None) -> AsyncIterator[Received | None]:
+        """Pull up to `count` messages while no other pull of the queue is under way; None if one was all the time."""
+        received = self._received.setdefault(name_bytes(queue), Received())
+        async with received.turn(timeout_s) as turn:
+            try:
+                yield turn
+            except asyncio.CancelledError:
+                task = asyncio.create_task(self._return_lost(queue, received, count, received.answers))
+                self._returning.add(task)
+                task.add_done_callback(self._returning.discard)
+                raise
+
+    async def _return_lost(self, queue: Name, received: Received, count: int, answers: int) -> None:
+        """Put back what a cancelled pull may have taken, unless a later pull has returned it."""
+        async with received.turn(None):
+            if received.answers != answers:
+                return
+            try:
+                lost = await self._client.pull_many(queue, count, 0, session=self.id, after=received.last_id)
+                await asyncio.gather(*(message.put_back() for message in lost))
+            except LmqError as exc:
+                logger.info("what a cancelled pull has taken stays with its session until the next pull: %s", exc)
 
     def leave(self, queue: Name) -> Future[bool]:
         """Let the next in line have an exclusive queue, see `AsyncClient.leave_queue`."""

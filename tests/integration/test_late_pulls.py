@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from lmqcluster import Client
+from lmqcluster import AsyncClient, Client, Message
 
 from .cluster import Cluster
 from .raw_rpc import Rpc
@@ -50,3 +52,50 @@ def test_what_one_answer_does_not_hold_stays_with_the_session(shared_cluster: Cl
             found += more
         assert [one.ack() for one in found] == [True] * COUNT
         client.end_session(session)
+
+
+def test_an_answer_for_a_caller_that_has_gone_takes_nothing_back(cluster: Cluster) -> None:
+    """The client gives back what arrives too late, except what its session's next pull has returned as well."""
+
+    async def main() -> None:
+        follower = cluster.followers()[0]
+        async with AsyncClient(follower.rpc) as client, client.session(600) as session:
+            await client.push_many("q", [b"%d" % number for number in range(COUNT)])
+            follower.pause()
+            given_up = asyncio.create_task(session.pull_many("q", COUNT, 60))
+            await asyncio.sleep(0)
+            repeated = asyncio.create_task(session.pull_many("q", COUNT, 60))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            follower.resume()
+            received = await repeated
+            assert [one.content for one in received] == [b"%d" % number for number in range(COUNT)]
+            with Client(cluster.leader().rpc) as other:
+                assert await client.backlog(queue="q") == other.backlog(queue="q")
+                assert other.pull("q", 0) is None
+            assert await asyncio.gather(*(one.ack() for one in received)) == [True] * COUNT
+
+    asyncio.run(main())
+
+
+def test_what_a_cancelled_pull_has_taken_returns_to_its_queue(cluster: Cluster) -> None:
+    """Also if the session pulls from the queue no more, and lives on."""
+
+    async def main() -> None:
+        follower = cluster.followers()[0]
+        async with AsyncClient(follower.rpc) as client, client.session(600) as session:
+            await client.push_many("q", [b"%d" % number for number in range(COUNT)])
+            follower.pause()
+            cancelled = asyncio.create_task(session.pull_many("q", COUNT, 60))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            await asyncio.wait([cancelled])
+            follower.resume()
+            async with AsyncClient(cluster.leader().rpc) as other:
+                received: list[Message] = []
+                while len(received) < COUNT:
+                    received += await other.pull_many("q", COUNT, 60)
+                assert sorted(one.content for one in received) == [b"%d" % number for number in range(COUNT)]
+                assert await asyncio.gather(*(one.ack() for one in received)) == [True] * COUNT
+
+    asyncio.run(asyncio.wait_for(main(), 60))
