@@ -16,7 +16,7 @@ from ..load.history import Event
 from .accounts import Accounts, account_for
 from .books import Books, Key, Message
 
-__all__ = ["FAULTS", "Accounts", "Judgement", "judge"]
+__all__ = ["FAULTS", "HIDDEN_MAX", "Accounts", "Judgement", "judge"]
 
 FAULTS: Final = (
     "lost",
@@ -27,8 +27,8 @@ FAULTS: Final = (
     "doubled_leases",
     "reordered",
 )
-"""What a history can convict a cluster of."""
-_HIDDEN_MAX: Final = 100
+"""Findings that make a cluster guilty, in the order of reports."""
+HIDDEN_MAX: Final = 100
 """Deliveries of a message that a pull of unknown outcome can hide: its client may have sent it again and again."""
 _EXAMPLES_MAX: Final = 20
 
@@ -121,7 +121,7 @@ class _Findings:
             drained_us = self._books.drained_us(key[0])
             gone = drained_us > message.stored_by and self._books.deleted_us(key[0]) <= message.push_start
             left = min(delivery.retry or 0 for delivery in message.deliveries)
-            used_up = left <= _HIDDEN_MAX * len(self._books.lost_pulls.get(key[0], ()))
+            used_up = left <= HIDDEN_MAX * len(self._books.lost_pulls.get(key[0], ()))
             excused = used_up and self._excused(key[0], message.first_start, drained_us)
             if left > 0 and gone and not excused:
                 yield key

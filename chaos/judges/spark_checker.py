@@ -57,27 +57,16 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 
 from lmqcluster.spark.pipelines.failures import BAD_DATA, PipelineError, unreadable
 
+from .checker import FAULTS, HIDDEN_MAX
+
 __all__ = ["FAULTS", "GUILTY", "PASS", "UNKNOWN", "VerifySettings", "judged", "verify"]
 
 PASS: Final = "pass"  # noqa: S105  a verdict
 GUILTY: Final = "guilty"
 UNKNOWN: Final = "unknown"
-FAULTS: Final = (
-    "lost",
-    "phantom",
-    "doubled_acks",
-    "doubled_receipts",
-    "doubled_after_ack",
-    "doubled_leases",
-    "reordered",
-)
-"""Findings that make the cluster guilty, in the order of the report."""
-
 _OPS: Final = ("push", "pull", "ack", "nack", "extend", "delete", "drained")
 _OUTCOMES: Final = ("ok", "failed", "unknown")
 _NEVER: Final = (1 << 63) - 1
-_HIDDEN_MAX: Final = 100
-"""Deliveries of a message that a pull of unknown outcome can hide: its client may have sent it again and again."""
 _KEY: Final = ["queue", "value"]
 _UNREADABLE: Final = "_unreadable"
 _SCHEMA: Final = StructType(
@@ -269,7 +258,7 @@ class _History:
             F.col("first_start").alias("since"),
             F.col("drained_us").alias("until"),
         )
-        used_up = F.col("retry") <= _HIDDEN_MAX * F.coalesce("lost_pulls", F.lit(0))
+        used_up = F.col("retry") <= HIDDEN_MAX * F.coalesce("lost_pulls", F.lit(0))
         excusable = self._unexcused(suspects.where(used_up))
         return suspects.where(~used_up).select(*_KEY, "drained").unionByName(excusable.select(*_KEY, "drained"))
 

@@ -15,15 +15,15 @@ from .commands import Command, Op, Place
 __all__ = [
     "CONTENTS", "COUNT", "DIGEST", "ITEM", "MEMBER", "NUMBERS", "OP", "QUEUE", "ROWS", "SUBSCRIPTION", "TARGET", "TOKEN",
     "TYPE", "Asked", "abandon_batches", "ack_step", "asked_of", "asks_in_session", "asks_with_lease", "asks_with_poll",
-    "barrier", "begin_epoch", "bind", "cancel_push", "claim", "clear_properties", "create_for", "create_indexed", "delete",
-    "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest", "end_jobs", "end_session",
-    "extend_step", "finish_epoch", "forget_keys", "found", "give_back", "give_back_step", "leave_queue", "lock",
-    "may_share", "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull", "pull_again", "pull_any",
-    "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing", "push_items", "push_marked",
-    "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session", "report_digest", "reserve",
-    "reserve_from", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_time", "set_token", "settle",
-    "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock", "update", "upgrade",
-    "with_limit", "withdraw",
+    "barrier", "begin_epoch", "bind", "cancel_push", "charge_and_known", "claim", "clear_properties", "create_for",
+    "create_indexed", "delete", "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest",
+    "end_jobs", "end_session", "extend_step", "finish_epoch", "forget_keys", "found", "give_back", "give_back_step",
+    "leave_queue", "lock", "may_share", "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull",
+    "pull_again", "pull_any", "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing",
+    "push_items", "push_marked", "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session",
+    "report_digest", "reserve", "reserve_from", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_time",
+    "set_token", "settle", "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock",
+    "update", "upgrade", "with_limit", "withdraw",
 ]  # fmt: skip
 
 # --- where fields stand -----------------------------------------------------------------------------------------------
@@ -317,6 +317,11 @@ def may_share(command: Command, asked: Asked) -> bool:
     if command[OP] != op or command[_ASKED:] != arguments:
         return False
     return bool(op == Op.PULL_LEASE or (op == Op.PULL_IN_SESSION and arguments[3] < 0))
+
+
+def charge_and_known(command: Command) -> tuple[int, int]:
+    """Return the deliveries that a pull uses up, and what its client has received, -1 if it says nothing of that."""
+    return (command[5], command[6]) if command[OP] == Op.PULL_IN_SESSION else (1, -1)
 
 
 # --- settle -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ JOB = b"spark/stream/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f000%d"
 
 
 class Model:
-    """What there is, whose it is, and until when.
+    """The rows that exist, their owners, and their ends.
 
     Attributes:
         tokens: the principal of each token.
@@ -32,7 +32,7 @@ class Model:
         self.jobs: dict[bytes, tuple[bytes, int]] = {}
 
     def expire(self, now_us: int) -> None:
-        """Let end what is over."""
+        """End what is over."""
         self.subscriptions = {name: row for name, row in self.subscriptions.items() if row[1] > now_us}
         self.sessions = {number: row for number, row in self.sessions.items() if row[1] > now_us}
         self.jobs = {name: row for name, row in self.jobs.items() if row[1] > now_us}
@@ -57,7 +57,7 @@ def _code(result: Any) -> str:
 
 
 class Run:
-    """A machine and a model that are told the same."""
+    """A machine and a model that get the same commands."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

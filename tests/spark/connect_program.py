@@ -1,4 +1,4 @@
-"""What a program does over Spark Connect, mostly without `register`: ``... REMOTE SERVERS QUEUE FOLDER`` prints JSON."""
+"""Use queues over Spark Connect, mostly without `register`: ``... REMOTE SERVERS QUEUE FOLDER`` prints JSON."""
 
 from __future__ import annotations
 

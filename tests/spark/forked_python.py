@@ -135,7 +135,7 @@ def _become(request: dict[str, object], descriptors: list[int]) -> None:
 
 
 def _run() -> None:
-    """What ``python -m MODULE ARGUMENT...`` does, and ``python -c TEXT``, by which Spark asks for the version."""
+    """Do what ``python -m MODULE ARGUMENT...`` does, and ``python -c TEXT``, by which Spark asks for the version."""
     option, module, *arguments = sys.argv
     if option == "-c":
         exec(module, {"__name__": "__main__"})

@@ -73,7 +73,7 @@ def settled_and_open(client: Client, subscription: str) -> tuple[int, list[tuple
 
 
 def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
-    """What the tasks of a micro-batch read."""
+    """Return what the tasks of a micro-batch read."""
     return [
         value
         for part in reader.partitions(start, end)

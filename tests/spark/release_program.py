@@ -1,4 +1,4 @@
-"""What the installed PySpark can do with queues: ``... SERVERS FOLDER`` prints JSON, by operation "works" or the error."""
+"""Try what the installed PySpark can do with queues: ``... SERVERS FOLDER`` prints JSON, by operation "works" or the error."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def replayed(servers: str, table: Path, **options: Any) -> ReplaySettings:
 
 
 def stored(client: Client, queue: bytes) -> list[tuple[Any, ...]]:
-    """What a push can set of all messages of a queue, in order of their push, times to live as such."""
+    """Return what a push can set of all messages of a queue, in order of their push, times to live as such."""
     found: list[tuple[Any, ...]] = []
     position: int | None = 0
     while position is not None:

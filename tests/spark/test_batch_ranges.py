@@ -194,7 +194,7 @@ def _passes(one: Filter, row: Row) -> bool:
 
 @pytest.fixture(params=["true", "false"])
 def pushdown(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool]:
-    """Whether Spark pushes filters down; `register` has set that it does."""
+    """Return whether Spark pushes filters down; `register` has set that it does."""
     assert spark.conf.get(PUSHDOWN) == "true"
     spark.conf.set(PUSHDOWN, request.param)
     yield request.param == "true"

@@ -46,7 +46,7 @@ def new_reader() -> Iterator[NewReader]:
 
 
 def on_an_executor(reader: StreamReader, parts: Sequence[Any], **connection: Any) -> list[bytes]:
-    """What tasks read in a process that has never connected before; it gets copies of the reader and of the slices."""
+    """Return what tasks read in a process that has never connected before; it gets copies of the reader and of the slices."""
     connecting._nodes.cache_clear()
     keeper, reader._keeper = reader._keeper, None
     try:
@@ -76,7 +76,7 @@ class Guarded:
             file.write_text(self.token)
 
     def reload(self) -> None:
-        """Let the node know the new token, and forget the old one."""
+        """Create the new token at the node, and delete the old one."""
 
         def is_known() -> bool:
             try:

@@ -40,7 +40,7 @@ class Letters:
         client.update_props(name, {"retry": 0, "dead_letter_queue": self.dead})
 
     def fail(self, contents: list[Any], **options: Any) -> None:
-        """Let messages fail."""
+        """Make messages fail."""
         for content in contents:
             self.client.push(self.source, content, **options)
         failed = self.client.pull_many(self.source, len(contents), 30)

@@ -1,4 +1,4 @@
-"""What was read is written as it was pushed: rows go through Arrow as in a query, without Spark and without a cluster."""
+"""Rows are written as they were pushed: they go through Arrow as in a query, without Spark and without a cluster."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MESSAGES = st.fixed_dictionaries(
 
 
 def reply(messages: list[dict[str, Any]]) -> BatchColumns:
-    """As a node returns the messages; one with several parts is a compound one."""
+    """Return the messages as a node does; one with several parts is a compound one."""
     pushed_us = 1_795_000_000_000_000
     bodies, metas = [], []
     for message in messages:
@@ -96,7 +96,7 @@ def as_stored(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def wanted(message: dict[str, Any]) -> list[Any]:
-    """What the pushes of a message set."""
+    """Return what the pushes of a message set."""
     options = {name: message[name] for name in ("priority", "group", "label", "ttl_us") if message[name]}
     return [
         (message["queue"], (body, kind), sorted(headers.items()), options) for (kind, body), headers in message["parts"]

@@ -23,7 +23,7 @@ def push(client: Client, queue: str, contents: list[bytes], group: str) -> None:
 
 
 def available_now(reader: StreamReader, most: int) -> list[list[bytes]]:
-    """What each micro-batch of a query with Trigger.AvailableNow reads."""
+    """Return what each micro-batch of a query with Trigger.AvailableNow reads."""
     reader.prepareForTriggerAvailableNow()
     batches, start = [], reader.initialOffset()
     while (end := reader.latestOffset(start, ReadMaxRows(most))) != start:

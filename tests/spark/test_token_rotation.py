@@ -167,7 +167,7 @@ def test_what_another_token_has_stored_of_an_epoch_is_not_stored_again(
 def test_a_token_of_another_principal_is_refused_and_changes_nothing(
     tokens: Tokens, query: Query, queue: str, names: tuple[str, str, str]
 ) -> None:
-    """As of those who do not name principals: the query fails at its start, whether the old token still exists or not."""
+    """Tokens without a named principal: the query fails at its start, whether the old token still exists or not."""
     _, one, two = names
     with query.started(tokens.create(one)) as reader:
         query.advance(reader, 2)

@@ -33,7 +33,7 @@ ALL = ReadAllAvailable()
 
 
 def member(*lines: str) -> bytes:
-    """What a node appends at once."""
+    """Return the lines that a node appends at once."""
     return gzip.compress("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -46,7 +46,7 @@ def append(folder: Path, data: bytes, node: str = "n1") -> Path:
 
 
 def lines_between(reader: JournalReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
-    """What the tasks of a micro-batch read."""
+    """Return what the tasks of a micro-batch read."""
     pieces = reader.partitions(start, end)
     return [line for piece in pieces for batch in reader.read(piece) for line in batch.column(0).to_pylist()]
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from ...core import Op
-from ...core.command_layout import OP
+from ...core.command_layout import charge_and_known
 from ...core.commands import Command
 
 __all__ = ["Unsent", "unsent_in_session", "unsent_of"]
-
-_CHARGE = 5
-_KNOWN = 6
 
 
 class Unsent(Enum):
@@ -30,7 +26,7 @@ class Unsent(Enum):
 
 
 def unsent_in_session(charge: int, known: int) -> Unsent:
-    """Return the way for a pull in a session, see `Op.PULL_IN_SESSION`."""
+    """Return the way for a pull with this charge, whose client has received this delivery last (-1: it does not say)."""
     if known >= 0:
         return Unsent.KEEP
     return Unsent.PUT_BACK if charge else Unsent.GIVE_BACK
@@ -38,6 +34,4 @@ def unsent_in_session(charge: int, known: int) -> Unsent:
 
 def unsent_of(command: Command) -> Unsent:
     """Return the way for a pull."""
-    if command[OP] != Op.PULL_IN_SESSION:
-        return Unsent.PUT_BACK
-    return unsent_in_session(command[_CHARGE], command[_KNOWN])
+    return unsent_in_session(*charge_and_known(command))
