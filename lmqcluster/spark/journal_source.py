@@ -154,7 +154,8 @@ def _last_end(path: Path, start: int, until: int | None, left: int) -> int:
                     break
                 end = following
     except FileNotFoundError:
-        pass
+        # It was deleted since the listing, so that nothing of it can be read.
+        return start
     return end
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 __all__ = ["Pace"]
@@ -15,14 +14,13 @@ class Pace:
         """Take the most messages a second."""
         self._rate = rate
         self._begin_s = self._next_s = time.monotonic()
-        self._never = threading.Event()
 
     def wait(self) -> None:
         """Return when more may pass."""
         now_s = time.monotonic()
         self._begin_s = max(now_s, self._next_s)
         if self._begin_s > now_s:
-            self._never.wait(self._begin_s - now_s)
+            time.sleep(self._begin_s - now_s)
 
     def passed(self, count: int) -> None:
         """Count what passes since the last wait."""

@@ -8,7 +8,7 @@ from lmqcluster.spark.pacing import Pace
 
 
 class Clock:
-    """Time, and an event that nobody sets."""
+    """Time that only sleeping moves."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -17,16 +17,16 @@ class Clock:
     def monotonic(self) -> float:
         return self.now_s
 
-    def wait(self, timeout_s: float) -> None:
-        self.waits.append(timeout_s)
-        self.now_s += timeout_s
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now_s += seconds
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr("lmqcluster.spark.pacing.time.monotonic", clock.monotonic)
-    monkeypatch.setattr("lmqcluster.spark.pacing.threading.Event", lambda: clock)
+    monkeypatch.setattr("lmqcluster.spark.pacing.time.sleep", clock.sleep)
     return clock
 
 
