@@ -8,12 +8,13 @@ a failure. With `LMQ_PROPERTY_SHRINK=no` a failure is not made shorter, which ca
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from .integration.cluster import NodeProcess
+from .integration.cluster import NodeProcess, ports
 
 NodeProcess.forked = True
 
@@ -36,6 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not is_campaign and item.get_closest_marker("timeout") is None:
             is_unit = item.path.is_relative_to(folder / "unit")
             item.add_marker(pytest.mark.timeout(_UNIT_LIMIT_S if is_unit else _LIMIT_S))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ports_of_a_module() -> Iterator[None]:
+    """Release the ports that a file of tests has reserved, so that a long run does not use up all of them."""
+    yield
+    ports.release()
 
 
 _PHASES = [phase for phase in Phase if phase is not Phase.shrink or os.environ.get("LMQ_PROPERTY_SHRINK") != "no"]

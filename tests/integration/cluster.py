@@ -23,6 +23,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -69,17 +70,30 @@ class _PortPool:
         self._taken: set[int] = set()
         candidates = list(self.RANGE)
         random.shuffle(candidates)
-        self._candidates: Iterator[int] = iter(candidates)
+        self._candidates = deque(candidates)
 
     def take(self) -> int:
-        """A port that nobody listens on and that no other test run will take before this one ends."""
-        port = next((port for port in self._candidates if self.reserve(port)), None)
-        if port is None:
-            raise RuntimeError("no free port is left")
-        return port
+        """Reserve and return a port on which no process listens; a released port is the last to be taken again.
+
+        Raises:
+            RuntimeError: every port is reserved or in use.
+        """
+        for _ in self.RANGE:
+            port = self._candidates.popleft()
+            self._candidates.append(port)
+            if self.reserve(port):
+                return port
+        raise RuntimeError("no free port is left")
+
+    def release(self) -> None:
+        """Release every port that this process has reserved; one with a listener is not taken again while it has it."""
+        for port in self._taken:
+            assert self._locks is not None
+            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, port)
+        self._taken.clear()
 
     def reserve(self, port: int) -> bool:
-        """Take this very port if it is free; says whether it was."""
+        """Reserve `port` if it is free and return whether it was, until `release` or the end of this process."""
         if self._locks is None:
             # A test run takes a thousand ports, so they are bytes of one file and not files.
             path = Path(tempfile.gettempdir()) / "lmqcluster-test-port-locks"

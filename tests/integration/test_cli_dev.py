@@ -32,7 +32,7 @@ BASE = {
 
 
 def free_offset(nodes: int = 3) -> int:
-    """An offset for which all ports are free, and stay reserved for this test run."""
+    """Return an offset at which all ports are free, and reserve them."""
     for offset in random.sample(range(1_000, 9_000, 100), 80):
         if all(ports.reserve(base + offset + 10 * k) for base in BASE.values() for k in range(nodes)):
             return offset
