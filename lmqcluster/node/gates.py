@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import structlog
 
-from ..ports import Bounds, Gate, Memory, Shares
-from ..ports.gate import AUTHENTICATION_S
+from ..ports import Bounds, ConnectionLimiter, DescriptorShares, Memory
+from ..ports.connection_limiter import AUTHENTICATION_S
 from ..replication import security
 from .config import NodeConfig
 from .config_values import memory_of_machine
@@ -42,7 +42,7 @@ class Gates:
             ValueError: this process may open too few files.
         """
         others = (config.queued is not None) + len(config.kestrel_ports())
-        self._shares = shares = Shares.of_process(2 + others)
+        self._shares = shares = DescriptorShares.of_process(2 + others)
         self.memory = Memory(memory_of_machine())
         bounds = Bounds(
             connections=shares.client_port,
@@ -53,20 +53,22 @@ class Gates:
         spare = min(SPARE_MAX, shares.client_port // 4)
         connections = shares.client_port - spare
         for_http = replace(bounds, connections=connections, per_client=min(bounds.per_client, connections), spare=spare)
-        self.http = Gate("http", for_http, self.memory, must_authenticate)
-        self.rpc = Gate("msgpack_rpc", bounds, self.memory, must_authenticate)
-        self.queued = Gate("queued", bounds, self.memory, must_authenticate)
-        self.kestrel = {name: Gate(name, bounds, self.memory, must_authenticate) for name in config.kestrel_ports()}
+        self.http = ConnectionLimiter("http", for_http, self.memory, must_authenticate)
+        self.rpc = ConnectionLimiter("msgpack_rpc", bounds, self.memory, must_authenticate)
+        self.queued = ConnectionLimiter("queued", bounds, self.memory, must_authenticate)
+        self.kestrel = {
+            name: ConnectionLimiter(name, bounds, self.memory, must_authenticate) for name in config.kestrel_ports()
+        }
         raft = Bounds(shares.raft_port, shares.raft_port, authentication_s=security.AUTHENTICATION_S)
-        self.raft = Gate("raft", raft, self.memory, lambda _address: True)
+        self.raft = ConnectionLimiter("raft", raft, self.memory, lambda _address: True)
 
     @property
-    def clients(self) -> tuple[Gate, ...]:
+    def clients(self) -> tuple[ConnectionLimiter, ...]:
         """Those of the ports for clients."""
         return (self.http, self.rpc, self.queued, *self.kestrel.values())
 
     @property
-    def all(self) -> tuple[Gate, ...]:
+    def all(self) -> tuple[ConnectionLimiter, ...]:
         """All of them."""
         return (*self.clients, self.raft)
 
@@ -79,13 +81,13 @@ class Gates:
             reserve=shares.reserve,
             each_client_port=shares.client_port,
             raft_port=shares.raft_port,
-            strangers_per_port=self.http.bounds.strangers,
+            unauthenticated_per_port=self.http.bounds.unauthenticated,
         )
         log.info(
             "memory for clients",
             all_bytes=memory.clients_bytes_max,
             one_client_bytes=memory.client_bytes_max,
-            strangers_bytes=memory.strangers_bytes_max,
+            unauthenticated_bytes=memory.unauthenticated_bytes_max,
         )
 
     def close(self) -> None:

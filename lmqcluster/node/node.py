@@ -322,7 +322,7 @@ class Node:
     def accounted_bytes(self) -> int:
         """Return about how much memory the state and the clients take."""
         memory = self.gates.memory
-        return self.service.stored_bytes + memory.clients_bytes + memory.strangers_bytes
+        return self.service.stored_bytes + memory.clients_bytes + memory.unauthenticated_bytes
 
     async def step_aside(self) -> None:
         """Have another member lead, because this one is going to stop for a moment."""

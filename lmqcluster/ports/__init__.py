@@ -1,25 +1,26 @@
-"""What a listening port takes: connections, descriptors and memory, for each client and for those who have not said who they are.
+"""Resource limits of listening ports: connections, descriptors and memory, for each client and for unauthenticated
+connections.
 
-All ports of a node stand on this: HTTP, MessagePack-RPC and Raft.
+All ports of a node use this package: HTTP, MessagePack-RPC, Kestrel, queued and Raft.
 """
 
-from .gate import Bounds, Gate
-from .half_closed import HALF_CLOSED_S, has_taken_all, may_be_half_closed
+from .connection_limiter import Bounds, ConnectionLimiter
+from .connection_slot import ConnectionSlot, Ending
+from .descriptor_shares import DescriptorShares
+from .half_closed import HALF_CLOSED_S, may_be_half_closed, wait_for_acknowledgement
 from .listener import Listener
 from .memory import VALUE_BYTES, Memory
-from .place import Ending, Place
-from .shares import Shares
 
 __all__ = [
     "HALF_CLOSED_S",
     "VALUE_BYTES",
     "Bounds",
+    "ConnectionLimiter",
+    "ConnectionSlot",
+    "DescriptorShares",
     "Ending",
-    "Gate",
     "Listener",
     "Memory",
-    "Place",
-    "Shares",
-    "has_taken_all",
     "may_be_half_closed",
+    "wait_for_acknowledgement",
 ]

@@ -1,7 +1,7 @@
-"""Clients that have shut their sending side: they wait for their answers, or are gone, which their last segment does not tell.
+"""Half-closed connections: the client has closed its sending side, and either waits for answers or no longer exists.
 
-A machine whose client is gone answers the next bytes with a reset. So a message for such a client is taken, or acknowledged,
-only when the client's machine has acknowledged bytes that were sent after the end of the client's.
+A FIN does not distinguish the two cases. If the client no longer exists, its host answers the next bytes with a reset.
+So a message for such a client is taken or acknowledged only after its host has acknowledged bytes sent after the FIN.
 """
 
 from __future__ import annotations
@@ -13,28 +13,31 @@ import socket
 import termios
 from typing import Final
 
-__all__ = ["HALF_CLOSED_S", "has_taken_all", "may_be_half_closed"]
+__all__ = ["HALF_CLOSED_S", "may_be_half_closed", "wait_for_acknowledgement"]
 
 HALF_CLOSED_S: Final = 600.0
-"""How long a client that sends no more may wait for its answers."""
+"""How long a half-closed client may wait for its answers."""
 _ACK_S: Final = 10.0
 _LOOK_S, _LOOK_S_MAX = 0.001, 0.25
 _TCP_CLOSE: Final = 7
 
 
 def may_be_half_closed(transport: asyncio.BaseTransport) -> bool:
-    """Whether the client may still read although it sends no more. TLS ends both directions together."""
+    """Return whether the client may still read after closing its sending side. TLS closes both directions together."""
     return transport.get_extra_info("sslcontext") is None and transport.get_extra_info("socket") is not None
 
 
-async def has_taken_all(transport: asyncio.Transport) -> bool:
-    """Wait until the client's machine has acknowledged all that was written; False if it is gone, or silent for ten seconds."""
+async def wait_for_acknowledgement(transport: asyncio.Transport) -> bool:
+    """Wait until the client's host has acknowledged everything written.
+
+    Returns False if the connection was reset, or if there was no acknowledgement for ten seconds.
+    """
     sock = transport.get_extra_info("socket")
     loop = asyncio.get_running_loop()
     ends_s, look_s = loop.time() + _ACK_S, _LOOK_S
     while not transport.is_closing():
         if not transport.get_write_buffer_size() and not _unacknowledged_bytes(sock):
-            # A reset drops them too, so the state is asked for last.
+            # A reset empties the buffers too, so check for it last.
             return not _is_reset(sock)
         if _is_reset(sock) or loop.time() > ends_s:
             return False

@@ -1,6 +1,7 @@
-"""Accepts the connections of one port, so that each is counted before anything is done for it.
+"""Accepts the connections of one port and counts each before it causes any work.
 
-asyncio's own servers tell of a connection only after its TLS handshake, and accept nothing for a second when descriptors run out.
+asyncio's servers report a connection only after its TLS handshake, and stop accepting for a second when descriptors run
+out.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import structlog
 
 from ..net.loop import find
 from ..net.names import SocketAddress
-from .gate import Gate
-from .place import Ending, Place
+from .connection_limiter import ConnectionLimiter
+from .connection_slot import ConnectionSlot, Ending
 
 __all__ = ["Listener"]
 
@@ -26,28 +27,34 @@ log = structlog.get_logger("lmq.ports")
 
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 16
-"""Others get their turn between. Fewer on a small port: a connection that makes room has its descriptor for a moment longer."""
+"""Limited so that other tasks can run. A small port accepts fewer: a connection that is closed to make room keeps its
+descriptor until the next turn.
+"""
 LOOKUP_S = 30.0
-"""How long a node waits for the address of the name that it is to listen on, without which it is of no use."""
+"""How long to wait for the address of the host to listen on."""
 PAUSE_S = 0.2
-"""How long nothing is accepted after the system could not give a connection; one that was counted never meets that."""
+"""How long accepting pauses after the system failed to accept a connection."""
 
 
 _EVERYWHERE = (SocketAddress(socket.AF_INET, "0.0.0.0"), SocketAddress(socket.AF_INET6, "::", (0, 0)))
 
 
 class Listener:
-    """Listens on one address; `factory` makes the protocol for a place."""
+    """Listens on one address; `factory` makes the protocol of each connection."""
 
     def __init__(
-        self, gate: Gate, factory: Callable[[Place], asyncio.BaseProtocol], tls: Mapping[str, Any] | None = None
+        self,
+        gate: ConnectionLimiter,
+        factory: Callable[[ConnectionSlot], asyncio.BaseProtocol],
+        tls: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare.
+        """Set the limits and the protocol.
 
         Args:
-            gate: the bounds.
-            factory: called once for each connection; the protocol calls `Place.ended` when its connection is lost.
-            tls: arguments of ``connect_accepted_socket`` for TLS; none for plain TCP.
+            gate: the limits of the port.
+            factory: called once for each connection; the protocol must call `ConnectionSlot.release` when its
+                connection is lost.
+            tls: TLS arguments for ``connect_accepted_socket``; None for plain TCP.
         """
         self.gate = gate
         self._factory = factory
@@ -58,10 +65,10 @@ class Listener:
         self._resumption: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen on every address that the host has, on all of this machine's if it is empty; returns the port.
+        """Listen on every address of the host, on all of this machine if it is empty; return the port.
 
         Raises:
-            OSError: it cannot be bound.
+            OSError: an address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -77,7 +84,7 @@ class Listener:
         return int(self._sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Accept nobody any more; connections that stand go on."""
+        """Stop accepting; open connections stay open."""
         loop = asyncio.get_running_loop()
         if self._resumption is not None:
             self._resumption.cancel()
@@ -95,36 +102,36 @@ class Listener:
             except OSError as exc:
                 self._pause(exc)
                 return
-            place = self.gate.enter(address)
-            if place is None:
+            slot = self.gate.enter(address)
+            if slot is None:
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            # Until there is a transport, which this ends too.
-            place.ends_by(partial(_shut_down, accepted))
-            task = asyncio.get_running_loop().create_task(self._open(accepted, place))
+            # Used until the transport exists; shutting down the socket aborts the handshake too.
+            slot.set_abort(partial(_shut_down, accepted))
+            task = asyncio.get_running_loop().create_task(self._open(accepted, slot))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 
-    async def _open(self, accepted: socket.socket, place: Place) -> None:
+    async def _open(self, accepted: socket.socket, slot: ConnectionSlot) -> None:
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport, _protocol = await asyncio.get_running_loop().connect_accepted_socket(
-                partial(self._factory, place), accepted, **self._tls
+                partial(self._factory, slot), accepted, **self._tls
             )
         except OSError as exc:
-            if not place.is_over:
-                place.note(Ending.HANDSHAKE, str(exc))
-                place.ended()
+            if not slot.is_released:
+                slot.note(Ending.HANDSHAKE, str(exc))
+                slot.release()
             accepted.close()
             return
-        if place.is_over:
+        if slot.is_released:
             transport.abort()
         else:
-            place.ends_by(transport.abort)
+            slot.set_abort(transport.abort)
 
     def _pause(self, error: OSError) -> None:
-        log.error("cannot accept connections", port=self.gate.port, reason=str(error), again_after_s=PAUSE_S)
+        log.error("accepting connections failed", port=self.gate.port, reason=str(error), retry_after_s=PAUSE_S)
         loop = asyncio.get_running_loop()
         for one in self._sockets:
             loop.remove_reader(one)

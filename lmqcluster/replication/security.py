@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..ports import Bounds, Gate, Memory
+from ..ports import Bounds, ConnectionLimiter, Memory
 from .handshake import OLD_VERSION, VERSION, stretched
 from .peer_tls import PeerTls
 
@@ -27,9 +27,9 @@ class Way(NamedTuple):
     version: int
 
 
-def _own_gate() -> Gate:
+def _own_gate() -> ConnectionLimiter:
     bounds = Bounds(CONNECTIONS_MAX, CONNECTIONS_MAX, authentication_s=AUTHENTICATION_S)
-    return Gate("raft", bounds, Memory(MEMORY_BYTES), lambda _address: True)
+    return ConnectionLimiter("raft", bounds, Memory(MEMORY_BYTES), lambda _address: True)
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class PeerSecurity:
     secret: bytes = b""
     tls: PeerTls | None = None
     tls_required: bool = True
-    gate: Gate = field(default_factory=_own_gate)
+    gate: ConnectionLimiter = field(default_factory=_own_gate)
     is_old_allowed: Callable[[], bool] = lambda: False
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from pysyncobj.transport import Transport
 
-from ..ports import Ending, Listener, Place
+from ..ports import ConnectionSlot, Ending, Listener
 from . import handshake, messages
 from .bulk import BulkIntake, BulkSender
 from .dialling import Outbound, ask, dial
@@ -205,7 +205,7 @@ class PeerTransport(Transport):
 class _Inbound(FrameStream):
     """A connection that a peer dialled; it only receives, except for answers to questions."""
 
-    def __init__(self, owner: PeerTransport, place: Place) -> None:
+    def __init__(self, owner: PeerTransport, place: ConnectionSlot) -> None:
         super().__init__()
         self._owner = owner
         self._place = place
@@ -223,11 +223,11 @@ class _Inbound(FrameStream):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self.peer is None and self._dialer is not None and not self._refused and not self._place.is_over:
+        if self.peer is None and self._dialer is not None and not self._refused and not self._place.is_released:
             # Whoever dials in version 1 sees first that the secrets differ, and goes.
             reason = "it broke off when it was asked to authenticate; it may have another cluster secret"
             self._place.note(Ending.HANDSHAKE, f"node {self._dialer.identity.node_id}: {reason}")
-        self._place.ended()
+        self._place.release()
         self._bulk.close()
         self._owner.forget(self)
 

@@ -111,7 +111,7 @@ class MemoryNode:
         transport, _protocol = await self._loop.connect_accepted_socket(
             partial(self._front_end.connect, place), connected
         )
-        place.ends_by(transport.abort)
+        place.set_abort(transport.abort)
         self._transports.add(transport)
 
     # --- the log --------------------------------------------------------------------------------------------------

@@ -390,9 +390,9 @@ def test_a_member_gets_in_past_two_thousand_silent_strangers(victims: Cluster) -
             done.set()
             flood.join()
     assert victim.get_json("/v1/cluster")["term"] == term
-    assert [line["reason"] for line in refusals(victim, "127.0.0.1")].count("strangers_full") <= 1 + flood_minutes(
-        victim
-    )
+    assert [line["reason"] for line in refusals(victim, "127.0.0.1")].count(
+        "unauthenticated_full"
+    ) <= 1 + flood_minutes(victim)
 
 
 def descriptors(node: NodeProcess) -> int:

@@ -38,7 +38,7 @@ def test_too_few_descriptors_are_a_configuration_error(tmp_path: Path) -> None:
     with node.start(wait=False):
         assert node.wait_exit() == 78
     [line] = [line for line in map(json.loads, node.log().splitlines()) if line["event"] == "cannot start"]
-    assert "may open 64 files, a node needs 128 at least: raise the hard limit" in line["reason"]
+    assert "may open 64 files, but a node needs at least 128; raise the hard limit" in line["reason"]
 
 
 def fill(node: NodeProcess, stack: contextlib.ExitStack) -> int | None:

@@ -87,7 +87,7 @@ async def probe(kind: Kind, target: Target, node: Node) -> str:
         gc.collect()
         left = remains(gc.garbage)
         left["bytes stored"] = node.replica.machine.stock.body_bytes - stored_bytes
-        left["bytes held"] = node.gates.memory.clients_bytes + node.gates.memory.strangers_bytes
+        left["bytes held"] = node.gates.memory.clients_bytes + node.gates.memory.unauthenticated_bytes
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

@@ -16,7 +16,7 @@ import structlog
 
 from ...core import EVERY_QUEUE, ApiKeys, Role, Token, Tokens
 from ...core.owned import is_random
-from ...ports import Place
+from ...ports import ConnectionSlot
 from ...replication.storage.disk import Disk
 from ...wire.errors import LmqError
 from ..queues.patterns import compile_pattern
@@ -315,7 +315,7 @@ class Access:
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    def authenticate(self, secret: bytes, place: Place, *, takes_keys: bool = False) -> Principal:
+    def authenticate(self, secret: bytes, place: ConnectionSlot, *, takes_keys: bool = False) -> Principal:
         """Return who shows this secret on a connection; with `takes_keys` it may be an API key.
 
         Raises:
@@ -329,7 +329,7 @@ class Access:
             return found[1]
         # Nobody guesses the random secret of a token; what people have chosen is another matter.
         client, now_s = place.client, time.monotonic()
-        is_new = digest not in (place.shown, client.last_wrong)
+        is_new = digest not in (place.verified_digest, client.last_wrong)
         if is_new and client.wrong_secrets.wait_s(now_s):
             raise LmqError(
                 "throttled", "too many wrong tokens or API keys came from this address; try again in a second"
@@ -341,7 +341,7 @@ class Access:
                 client.wrong_secrets.take(now_s)
                 client.last_wrong = digest
             raise refusal.again()
-        place.shown = digest
+        place.verified_digest = digest
         return chosen
 
     def _chosen(self, digest: bytes, *, takes_keys: bool) -> Principal | None:

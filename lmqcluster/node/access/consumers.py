@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final
 
-from ...ports import Gate, Place
+from ...ports import ConnectionLimiter, ConnectionSlot
 from ..queues.holders import Holding
 from ..queues.lines import Line, PatternLine
 from ..queues.pulls import Pulls
@@ -74,13 +74,15 @@ class Held:
     ends_in_s: float | None
 
 
-def connections(gates: Iterable[Gate], now_s: float, *, offset: int, limit: int) -> tuple[list[Connected], int]:
+def connections(
+    gates: Iterable[ConnectionLimiter], now_s: float, *, offset: int, limit: int
+) -> tuple[list[Connected], int]:
     """A page of the connections of clients, and how many there are; `now_s` is the event loop's time.
 
     They stand port by port; those that have not said who they are come first.
     """
     listed = [gate for gate in gates if gate.connections]
-    places = chain.from_iterable(((gate.port, place) for place in gate.places()) for gate in listed)
+    places = chain.from_iterable(((gate.port, place) for place in gate.slots()) for gate in listed)
     rows = [
         Connected(port, _address(place), place.user, now_s - place.since_s, place.held_bytes)
         for port, place in islice(places, offset, offset + limit)
@@ -88,7 +90,7 @@ def connections(gates: Iterable[Gate], now_s: float, *, offset: int, limit: int)
     return rows, sum(gate.connections for gate in listed)
 
 
-def _address(place: Place) -> str:
+def _address(place: ConnectionSlot) -> str:
     address = place.address
     if not isinstance(address, tuple) or len(address) < 2:
         return "?"
@@ -113,7 +115,7 @@ def held(holdings: list[Holding], now_us: int, *, offset: int, limit: int) -> li
             one.place.port,
             _address(one.place),
             one.place.user,
-            not one.place.is_over,
+            not one.place.is_released,
             one.leased,
             None if one.ends_us is None else max(0, one.ends_us - now_us) / 1e6,
         )

@@ -92,10 +92,12 @@ class _Scrape:
         connections = (((protocol,), count()) for protocol, count in observed.connections.items())
         page.values("lmq_connections", connections)
         gates = self._node.gates
-        page.values("lmq_stranger_connections", (((gate.port,), len(gate.strangers)) for gate in gates.all))
+        page.values(
+            "lmq_unauthenticated_connections", (((gate.port,), len(gate.unauthenticated)) for gate in gates.all)
+        )
         ended = (((gate.port, why.value), count) for gate in gates.all for why, count in gate.endings.items())
         page.values("lmq_connections_ended_total", ended)
-        held = {"clients": gates.memory.clients_bytes, "strangers": gates.memory.strangers_bytes}
+        held = {"clients": gates.memory.clients_bytes, "unauthenticated": gates.memory.unauthenticated_bytes}
         page.values("lmq_client_memory_bytes", (((of,), size) for of, size in held.items()))
 
     def _raft(self) -> None:

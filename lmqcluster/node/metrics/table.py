@@ -114,7 +114,7 @@ SECTIONS: Final = (
             Definition("lmq_waiters", "gauge", "Pulls that wait for a message."),
             Definition("lmq_connections", "gauge", "Open connections of clients.", ("protocol",)),
             Definition(
-                "lmq_stranger_connections",
+                "lmq_unauthenticated_connections",
                 "gauge",
                 "Accepted connections, those in their TLS handshake included, that have not authenticated yet.",
                 ("port",),
@@ -122,14 +122,14 @@ SECTIONS: Final = (
             Definition(
                 "lmq_connections_ended_total",
                 "counter",
-                "Connections that the node ended or did not take: client_full, port_full, strangers_full and memory for want of "
-                "room, not_authenticated and too_slow for want of time, handshake and bad_request for what came, idle.",
+                "Connections that the node closed or refused, by reason: a limit (client_full, port_full, unauthenticated_full, "
+                "memory), a timeout (not_authenticated, too_slow, idle) or bad input (handshake, bad_request).",
                 ("port", "reason"),
             ),
             Definition(
                 "lmq_client_memory_bytes",
                 "gauge",
-                "Unfinished requests, decoded values and unread answers: of known clients, and of strangers.",
+                "Unfinished requests, decoded values and unread answers: of authenticated clients and of unauthenticated ones.",
                 ("of",),
             ),
         ),

@@ -16,7 +16,7 @@ from ...core import Machine
 from ...core.commands import Delivered
 from ...core.expiry import NEVER
 from ...core.message import Message
-from ...ports import Place
+from ...ports import ConnectionSlot
 from ..turns import Turns
 
 __all__ = ["Holders", "Holding"]
@@ -41,7 +41,7 @@ class Holding:
         ends_us: log time at which the first of the leases ends; None if they end with a session.
     """
 
-    place: Place
+    place: ConnectionSlot
     queue: bytes
     leased: int = 0
     ends_us: int | None = None
@@ -58,7 +58,7 @@ class _Run:
 
     __slots__ = ("first", "last", "place", "queue")
 
-    def __init__(self, place: Place, queue: bytes, first: int, last: int) -> None:
+    def __init__(self, place: ConnectionSlot, queue: bytes, first: int, last: int) -> None:
         self.place = place
         self.queue = queue
         self.first = first
@@ -89,7 +89,7 @@ class Holders:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def note(self, place: Place | None, delivered: Sequence[Delivered], start: int, end: int) -> None:
+    def note(self, place: ConnectionSlot | None, delivered: Sequence[Delivered], start: int, end: int) -> None:
         """The deliveries from `start` on and before `end` go to a connection; None if it is no client's."""
         if place is None or start == end:
             return
@@ -124,7 +124,7 @@ class Holders:
 
         The second value is False if that may not be all: some had to be forgotten, or it is too much for one list.
         """
-        found: dict[tuple[Place, bytes], Holding] = {}
+        found: dict[tuple[ConnectionSlot, bytes], Holding] = {}
         looked_up = 0
         async for run in turns.each(list(self._runs), client):
             if queue is not None and run.queue != queue:
@@ -136,7 +136,7 @@ class Holders:
         is_all = looked_up <= NUMBERS_MAX and self._blind_until_us <= self._machine().now_us
         return sorted(found.values(), key=lambda one: -one.leased), is_all
 
-    def _count(self, run: _Run, found: dict[tuple[Place, bytes], Holding]) -> None:
+    def _count(self, run: _Run, found: dict[tuple[ConnectionSlot, bytes], Holding]) -> None:
         leases = self._leases(run.queue)
         for number in range(run.first, run.last + 1):
             message = leases.get(number)

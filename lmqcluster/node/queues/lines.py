@@ -13,7 +13,7 @@ from ...core import command_layout as layout
 from ...core.command_layout import Asked
 from ...core.commands import Command, Delivered
 from ...core.poll_limits import Endpoint
-from ...ports import Place as ClientPlace
+from ...ports import ConnectionSlot
 from ...replication.log_clock import LogClock
 from ...wire.errors import LmqError
 from ..proposer import Group
@@ -40,7 +40,7 @@ class Puller(Protocol):
         """Its waiters that stand in a line; kept by `Pulls`."""
 
     @property
-    def place(self) -> ClientPlace | None:
+    def place(self) -> ConnectionSlot | None:
         """The connection that the messages go to; None if it is no client's, or if they are settled on the way."""
 
     def may_wait(self) -> bool:

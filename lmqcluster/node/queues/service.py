@@ -14,7 +14,7 @@ from ...core.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
 from ...core.commands import Delivered, Place
 from ...core.hooked_names import HookedNames
 from ...core.properties import SYSTEM_DEFAULTS, Rule, settings_of
-from ...ports import Place as ClientPlace
+from ...ports import ConnectionSlot
 from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -266,7 +266,7 @@ class QueueService(Proposals):
         owner: bytes = b"",
         lease_s: float | None = None,
         settles: bool = False,
-        place: ClientPlace | None = None,
+        place: ConnectionSlot | None = None,
     ) -> list[Delivery]:
         """Lease up to `count` messages, waiting up to `wait_s` seconds (None: for ever) for the first.
 
@@ -295,7 +295,7 @@ class QueueService(Proposals):
         asked: Asked,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
-        place: ClientPlace | None,
+        place: ConnectionSlot | None,
         *,
         unsent: Unsent,
     ) -> list[Delivery]:
@@ -320,7 +320,7 @@ class QueueService(Proposals):
         *,
         wait_s: float | None = 0.0,
         has_room: HasRoom | None = None,
-        place: ClientPlace | None = None,
+        place: ConnectionSlot | None = None,
     ) -> Delivery | None:
         """Lease one message from any queue whose name the pattern finds, the one that is due first. See `pull`."""
 
@@ -336,7 +336,7 @@ class QueueService(Proposals):
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
-        place: ClientPlace | None = None,
+        place: ConnectionSlot | None = None,
         *,
         unsent: Unsent = Unsent.PUT_BACK,
     ) -> list[Delivery]:
@@ -350,7 +350,7 @@ class QueueService(Proposals):
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
-        place: ClientPlace | None = None,
+        place: ConnectionSlot | None = None,
         *,
         unsent: Unsent = Unsent.PUT_BACK,
         until: asyncio.Future[None] | None = None,
@@ -549,7 +549,7 @@ class _Pull:
 
     __slots__ = ("closed", "future", "place", "waiting")
 
-    def __init__(self, future: asyncio.Future[list[Delivered]], place: ClientPlace | None) -> None:
+    def __init__(self, future: asyncio.Future[list[Delivered]], place: ConnectionSlot | None) -> None:
         self.future = future
         self.place = place
         self.closed = False

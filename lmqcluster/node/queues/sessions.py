@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ...core import command_layout as layout
 from ...core.command_layout import Asked
-from ...ports import Place as ClientPlace
+from ...ports import ConnectionSlot
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
@@ -35,7 +35,7 @@ class Pull(Protocol):
         asked: Asked,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
-        place: ClientPlace | None,
+        place: ConnectionSlot | None,
         *,
         unsent: Unsent,
     ) -> Awaitable[list[Delivery]]: ...
@@ -114,7 +114,7 @@ class Sessions:
         after: bytes | None = None,
         has_room: HasRoom | None = None,
         owner: bytes = b"",
-        place: ClientPlace | None = None,
+        place: ConnectionSlot | None = None,
     ) -> list[Delivery]:
         """Lease up to `count` messages until the session ends, or `lease_s` is over; see `QueueService.pull`.
 

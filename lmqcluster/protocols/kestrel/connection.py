@@ -14,7 +14,7 @@ import structlog
 from ...node.access.clients import client_of
 from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...node.turns import gathered
-from ...ports import HALF_CLOSED_S, Ending, Place, has_taken_all, may_be_half_closed
+from ...ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, wait_for_acknowledgement
 from ...wire.errors import LmqError, forget_frames
 from .held import HeldReads
 from .pieces import Pieces
@@ -58,7 +58,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     counts_bytes = True
 
-    def __init__(self, port: KestrelPort, place: Place) -> None:
+    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
         self.port = port
         self.place = place
         self.held = HeldReads(port.node.open_reads)
@@ -215,7 +215,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     async def _settle_sent(self) -> None:
         sent, self._sent = self._sent, []
-        has_arrived = await has_taken_all(self._transport)
+        has_arrived = await wait_for_acknowledgement(self._transport)
         for settle in (confirm if has_arrived else lost for confirm, lost in sent):
             if settle is not None:
                 await settle()
@@ -236,7 +236,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self._writable.set_result(None)
         # What is being confirmed stands in the log before this.
         self.held.abort_all()
-        self.place.ended()
+        self.place.release()
         self.port.disconnected(self)
         self._idle.set()
 

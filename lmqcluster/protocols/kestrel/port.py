@@ -10,7 +10,7 @@ import structlog
 from ...node.access.access import Principal
 from ...node.access.tls import handshake
 from ...node.node import Node
-from ...ports import Ending, Listener, Place
+from ...ports import ConnectionSlot, Ending, Listener
 from ...wire.address import Address, is_loopback
 from ...wire.errors import LmqError
 from .connection import KestrelConnection
@@ -21,7 +21,7 @@ __all__ = ["Factory", "KestrelPort"]
 log = structlog.get_logger("lmq.kestrel")
 
 SWEEP_S = 0.5
-Factory = Callable[["KestrelPort", Place], KestrelConnection]
+Factory = Callable[["KestrelPort", ConnectionSlot], KestrelConnection]
 
 
 class KestrelPort:
@@ -160,7 +160,7 @@ class KestrelPort:
         for connection in list(self._connections):
             if connection.leaves_unread(now_s):
                 connection.place.note(Ending.TOO_SLOW, "answers were not read in time")
-                connection.place.end()
+                connection.place.abort()
             elif connection.is_stalled(now_s, config.request_seconds_max):
                 connection.place.note(Ending.TOO_SLOW, "a request was not completed in time")
                 connection.close()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...core import PushFlag
 from ...node.queues.push_items import refusal_of
-from ...ports import Ending, Place
+from ...ports import ConnectionSlot, Ending
 from ...wire.errors import ERRORS, LmqError
 from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.numbers import int32
@@ -50,7 +50,7 @@ class _Puts(NamedTuple):
 class MemcacheConnection(KestrelConnection):
     """See the module."""
 
-    def __init__(self, port: KestrelPort, place: Place) -> None:
+    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
         # What is under way, in order, how many puts these are, and since when.

@@ -19,7 +19,7 @@ from ...node.access.clients import client_of
 from ...node.proposer import Group
 from ...node.queues.push_items import refusal_of
 from ...node.queues.unsent import Unsent
-from ...ports import Place
+from ...ports import ConnectionSlot
 from ...wire.address import is_loopback
 from ...wire.errors import LmqError, Outcome, forget_frames
 from ...wire.legacy_msgpack import CONTENT_TYPE, pack
@@ -76,7 +76,7 @@ class Connection(Stream):
         next_sequence: the number of its next push.
     """
 
-    def __init__(self, owner: RpcFrontEnd, place: Place) -> None:
+    def __init__(self, owner: RpcFrontEnd, place: ConnectionSlot) -> None:
         super().__init__(owner, place)
         self.is_local = is_loopback(place.address)
         self.producer: bytes | None = None

@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from ...node.access.tls import handshake
-from ...ports import Ending, Listener, Place
+from ...ports import ConnectionSlot, Ending, Listener
 from .connection import Connection
 from .methods import METHODS
 from .permissions import guarded
@@ -68,7 +68,7 @@ class RpcFrontEnd:
         self.port = await self._listener.start(self.host, self.port)
         self._sweep()
 
-    def connect(self, place: Place) -> Connection:
+    def connect(self, place: ConnectionSlot) -> Connection:
         """What serves a client that has been accepted."""
         return Connection(self, place)
 
@@ -154,7 +154,7 @@ class RpcFrontEnd:
                 connection.account()
             if connection.leaves_unread(now_s):
                 connection.place.note(Ending.TOO_SLOW, "responses were not read in time")
-                connection.place.end()
+                connection.place.abort()
             elif connection.is_stalled(now_s, PARTIAL_S_MAX, config.request_seconds_max):
                 connection.place.note(Ending.TOO_SLOW, "a request was not completed in time")
                 connection.close()

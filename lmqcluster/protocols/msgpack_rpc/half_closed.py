@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...node.proposer import Group
 from ...node.queues import requests
-from ...ports import HALF_CLOSED_S, has_taken_all
+from ...ports import HALF_CLOSED_S, wait_for_acknowledgement
 from ...wire.errors import LmqError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ async def answer_rest(connection: Connection) -> None:
             await _until_applied(connection)
             if connection.waits_for_answers:
                 connection.begin_answer()
-                if not await has_taken_all(connection.transport):
-                    connection.place.end()
+                if not await wait_for_acknowledgement(connection.transport):
+                    connection.place.abort()
                     return
             await _until(lambda: not connection.has_unanswered)
     except TimeoutError:

@@ -8,7 +8,7 @@ from ...core.commands import Delivered
 from ...node.proposer import Group
 from ...node.queues import requests
 from ...node.queues.pulls import Waiter
-from ...ports import Place
+from ...ports import ConnectionSlot
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
 from . import replies
@@ -54,7 +54,7 @@ class _LookingPuller:
         return self._connection.waiting
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ConnectionSlot:
         return self._connection.place
 
     def may_wait(self) -> bool:

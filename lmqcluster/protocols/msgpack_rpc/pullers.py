@@ -10,7 +10,7 @@ from ...node.proposer import Group
 from ...node.queues import requests
 from ...node.queues.pulls import Waiter
 from ...node.queues.unsent import Unsent
-from ...ports import Place
+from ...ports import ConnectionSlot
 from ...wire.errors import LmqError, Outcome
 from . import replies
 
@@ -49,7 +49,7 @@ class ManyPuller:
         return self._connection.waiting
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ConnectionSlot | None:
         """The client's connection, which holds the messages."""
         return self._connection.place
 
@@ -111,7 +111,7 @@ class SettlingPuller(ManyPuller):
     __slots__ = ()
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ConnectionSlot | None:
         """Nobody holds what is settled at once."""
         return None
 

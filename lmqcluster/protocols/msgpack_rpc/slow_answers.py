@@ -117,7 +117,7 @@ class SlowAnswers:
                 async with asyncio.timeout(ROOM_S):
                     await self._until_read(stream)
                     while not stream.hold_reserve():
-                        await stream.place.client.freed()
+                        await stream.place.client.wait_for_release()
                 # What is left may be enough for the next one that waits.
                 stream.place.client.wake()
             except TimeoutError as exc:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from ...node.gates import ARRIVAL_BYTES_PER_S
-from ...ports import VALUE_BYTES, Ending, Place, may_be_half_closed
+from ...ports import VALUE_BYTES, ConnectionSlot, Ending, may_be_half_closed
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import make_unpacker, pack
 from ...wire.parts import LARGE_BYTES, joined
@@ -56,7 +56,7 @@ class Stream(asyncio.Protocol):
         waiting: its pulls that wait.
     """
 
-    def __init__(self, owner: RpcFrontEnd, place: Place) -> None:
+    def __init__(self, owner: RpcFrontEnd, place: ConnectionSlot) -> None:
         self.owner = owner
         self.node = owner.node
         self.service = owner.node.service
@@ -123,7 +123,7 @@ class Stream(asyncio.Protocol):
         if self._end is not None:
             self._end.cancel()
         self.slow.cancel()
-        self.place.ended()
+        self.place.release()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:

@@ -19,7 +19,7 @@ from .queue_routes import QueueRoutes
 if TYPE_CHECKING:
     from ...node.access.access import Principal
     from ...node.node import Node
-    from ...ports import Place
+    from ...ports import ConnectionSlot
     from ...wire.errors import LmqError
     from ..http.server.request import Request
 
@@ -50,7 +50,7 @@ class QueuedFrontEnd(HttpPort):
         path, mark, query = target.partition("?")
         return split_target(path.replace("+", "%2B") + mark + query)
 
-    def _authenticate(self, value: bytes, place: Place) -> Principal:
+    def _authenticate(self, value: bytes, place: ConnectionSlot) -> Principal:
         """Return who shows a token, or an API key, bare or as a bearer."""
         scheme, _space, secret = value.partition(b" ")
         shown = secret.strip() if scheme.lower() == b"bearer" else value.strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ports import Ending, Place
+from ...ports import ConnectionSlot, Ending
 from ...wire.errors import LmqError, forget_frames
 from ..kestrel.connection import READ_AHEAD_BYTES, KestrelConnection
 from ..kestrel.port import KestrelPort
@@ -19,7 +19,7 @@ _TEXT_MAX = 400
 class TextConnection(KestrelConnection):
     """See the module."""
 
-    def __init__(self, port: KestrelPort, place: Place) -> None:
+    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
 

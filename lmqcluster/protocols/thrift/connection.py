@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...ports import Ending, Place
+from ...ports import ConnectionSlot, Ending
 from ...wire.errors import LmqError, forget_frames
 from ...wire.limits import REQUEST_BYTES_MAX
 from ..kestrel.connection import KestrelConnection
@@ -27,7 +27,7 @@ class ThriftConnection(KestrelConnection):
 
     counts_bytes = False
 
-    def __init__(self, port: KestrelPort, place: Place) -> None:
+    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self.opened: Counter[bytes] = Counter()
         self._call: Call | None = None

@@ -10,8 +10,8 @@ from lmqcluster.core import ApiKeys, Role, Token, Tokens
 from lmqcluster.core.quotas import Quotas
 from lmqcluster.node.access.access import Access, Principal, digest_of, read_admin_token
 from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.ports import Bounds, Gate, Memory, Place
-from lmqcluster.ports.clients import WRONG_SECRETS_PER_S, Client
+from lmqcluster.ports import Bounds, ConnectionLimiter, ConnectionSlot, Memory
+from lmqcluster.ports.client import WRONG_SECRETS_PER_S, Client
 from lmqcluster.replication.storage.disk import Folder
 from lmqcluster.wire.address import is_loopback
 from lmqcluster.wire.errors import LmqError
@@ -37,10 +37,10 @@ def keys(**more: bytes) -> ApiKeys:
     return found
 
 
-def connection(client: Client | None = None) -> Place:
+def connection(client: Client | None = None) -> ConnectionSlot:
     """A connection, of a client that has sent nothing before unless it is given."""
-    gate = Gate("http", Bounds(10, 10), Memory(0), lambda _address: True)
-    return Place(gate, client or Client("10.0.0.1", 0), ("10.0.0.1", 1), 0.0)
+    gate = ConnectionLimiter("http", Bounds(10, 10), Memory(0), lambda _address: True)
+    return ConnectionSlot(gate, client or Client("10.0.0.1", 0), ("10.0.0.1", 1), 0.0)
 
 
 def code_of(error: pytest.ExceptionInfo[LmqError]) -> str:

@@ -13,7 +13,7 @@ from lmqcluster.node.queues import holders
 from lmqcluster.node.queues.holders import Holders, Holding
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.node.turns import Turns
-from lmqcluster.ports import Place
+from lmqcluster.ports import ConnectionSlot
 
 
 def new_machine() -> Machine:
@@ -39,7 +39,7 @@ class Bench:
     def push(self, count: int, queue: bytes = b"q") -> None:
         self.apply(Op.PUSH, queue, None, [b"x"] * count, None, 0)
 
-    def pull(self, place: Place, count: int = 1, queue: bytes = b"q") -> list[Delivered]:
+    def pull(self, place: ConnectionSlot, count: int = 1, queue: bytes = b"q") -> list[Delivered]:
         delivered: list[Delivered] = self.apply(Op.PULL, queue, count)
         self.holders.note(place, delivered, 0, len(delivered))
         return delivered
@@ -50,7 +50,7 @@ class Bench:
     def held(self, queue: bytes | None = None) -> tuple[list[Holding], bool]:
         return asyncio.run(self.holders.held(Turns(), b"c", queue))
 
-    def counts(self, queue: bytes | None = None) -> dict[tuple[Place, bytes], int]:
+    def counts(self, queue: bytes | None = None) -> dict[tuple[ConnectionSlot, bytes], int]:
         return {(one.place, one.queue): one.leased for one in self.held(queue)[0]}
 
 
@@ -59,9 +59,9 @@ def bench() -> Bench:
     return Bench()
 
 
-def client() -> Place:
+def client() -> ConnectionSlot:
     """A connection; nothing of it matters here but which one it is."""
-    return Place.__new__(Place)
+    return ConnectionSlot.__new__(ConnectionSlot)
 
 
 def test_what_is_pulled_is_held_until_it_is_answered(bench: Bench) -> None:

@@ -24,7 +24,6 @@ NOT_YET: tuple[str, ...] = (
     "lmqcluster/integrations",
     "lmqcluster/net",
     "lmqcluster/node",
-    "lmqcluster/ports",
     "lmqcluster/protocols",
     "lmqcluster/replication",
     "lmqcluster/server.py",

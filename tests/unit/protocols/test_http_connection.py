@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.ports import Bounds, Gate, Listener, Memory
+from lmqcluster.ports import Bounds, ConnectionLimiter, Listener, Memory
 from lmqcluster.protocols.http.lmq.errors import on_error
 from lmqcluster.protocols.http.server import body, reply
 from lmqcluster.protocols.http.server.connection import HttpServer
@@ -26,7 +26,7 @@ def serve(handler: Handler, client: Client, memory: Memory | None = None) -> Non
 
     async def main() -> None:
         server = HttpServer(handler)
-        gate = Gate("http", Bounds(10, 10), memory or Memory(1 << 30), lambda _address: False)
+        gate = ConnectionLimiter("http", Bounds(10, 10), memory or Memory(1 << 30), lambda _address: False)
         listener = Listener(gate, server.connect)
         reader, writer = await asyncio.open_connection("127.0.0.1", await listener.start("127.0.0.1", 0))
         try:
@@ -108,7 +108,7 @@ def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("chunked", [False, True])
 def test_large_bodies_share_a_budget_and_give_it_back(chunked: bool) -> None:
     memory = Memory(1 << 30)
-    memory.strangers_bytes_max = 5 * MiB
+    memory.unauthenticated_bytes_max = 5 * MiB
     data = b"x" * (2 * MiB)
     if chunked:
         request = (
@@ -122,8 +122,8 @@ def test_large_bodies_share_a_budget_and_give_it_back(chunked: bool) -> None:
             writer.write(request)
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
             assert await reader.readexactly(7) == b"2097152"
-        assert memory.strangers_bytes == 0
-        memory.strangers_bytes_max = 3 * MiB
+        assert memory.unauthenticated_bytes == 0
+        memory.unauthenticated_bytes_max = 3 * MiB
         writer.write(request)
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
 

@@ -102,7 +102,7 @@ def test_no_more_is_made_than_the_client_takes() -> None:
 
 def test_a_client_without_room_is_told_so() -> None:
     memory = Memory(1 << 30)
-    memory.strangers_bytes_max = HELD_BYTES - 1
+    memory.unauthenticated_bytes_max = HELD_BYTES - 1
 
     async def handler(_request: Request) -> Reply:
         return await streamed(JSON, Pieces(100).all())

@@ -15,7 +15,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from ....ports import HALF_CLOSED_S, Ending, Place, has_taken_all, may_be_half_closed
+from ....ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, wait_for_acknowledgement
 from ....wire.address import is_loopback
 from ....wire.errors import forget_frames
 from .body import REQUEST_S
@@ -72,7 +72,7 @@ class Connection(RequestHandler):
         "is_local", "place", "served",
     )  # fmt: skip
 
-    def __init__(self, manager: HttpServer, place: Place, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, manager: HttpServer, place: ConnectionSlot, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
             manager,
             loop=loop,
@@ -209,7 +209,7 @@ class Connection(RequestHandler):
 
     async def _watch_half_closed(self, transport: asyncio.Transport) -> None:
         # Once the answer follows, that is what the client has to take.
-        if not self.has_begun_answer or await has_taken_all(transport) or not self.has_begun_answer:
+        if not self.has_begun_answer or await wait_for_acknowledgement(transport) or not self.has_begun_answer:
             await asyncio.sleep(HALF_CLOSED_S)
         transport.abort()
 
@@ -244,7 +244,7 @@ class Connection(RequestHandler):
         # Tasks, and bodies that were not read, know the connection: they would keep each other.
         self._rest, self._body, self._is_over = b"", EMPTY_PAYLOAD, True
         self._messages.clear()
-        self.place.ended()
+        self.place.release()
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
         """Take a failure that aiohttp met; a broken body of a request that was refused already is the fault of the client."""
@@ -306,7 +306,7 @@ class HttpServer(web.Server):
         )
         self._request_s = request_s
 
-    def connect(self, place: Place) -> Connection:
+    def connect(self, place: ConnectionSlot) -> Connection:
         """The protocol of a new connection."""
         return Connection(self, place, loop=self._loop)
 

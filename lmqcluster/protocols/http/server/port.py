@@ -25,7 +25,7 @@ from .waits import Waits
 if TYPE_CHECKING:
     from ....node.access.access import Principal
     from ....node.node import Node
-    from ....ports import Gate, Place
+    from ....ports import ConnectionLimiter, ConnectionSlot
     from .request import Request
     from .routing import Resource
 
@@ -44,7 +44,9 @@ class HttpPort(ABC):
         gate: what the port takes.
     """
 
-    def __init__(self, node: Node, host: str, port: int, gate: Gate, protocol: str, router: Router) -> None:
+    def __init__(
+        self, node: Node, host: str, port: int, gate: ConnectionLimiter, protocol: str, router: Router
+    ) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one. `protocol` is its name in metrics and logs."""
         self._host = host
         self._port = port
@@ -119,7 +121,7 @@ class HttpPort(ABC):
         """
         return split_target(target)
 
-    def _authenticate(self, value: bytes, place: Place) -> Principal:
+    def _authenticate(self, value: bytes, place: ConnectionSlot) -> Principal:
         """Return who sends this header ``Authorization``.
 
         Raises: as `Access.authenticate`.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiohttp.streams import StreamReader
     from aiohttp.web_protocol import RequestHandler
 
-    from ....ports import Place
+    from ....ports import ConnectionSlot
     from .connection import Connection
 
 __all__ = ["Request", "overload"]
@@ -82,7 +82,7 @@ class Request(web.BaseRequest):
         return client_of(access, self.principal, f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ConnectionSlot:
         """The connection, as its port counts it."""
         return cast("Connection", self.protocol).place
 

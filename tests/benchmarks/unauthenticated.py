@@ -1,4 +1,4 @@
-"""What strangers cost the others: ``python -m tests.benchmarks.strangers``.
+"""What strangers cost the others: ``python -m tests.benchmarks.unauthenticated``.
 
 A cluster of three nodes that asks for tokens. One client for each client port pushes one message after another through one node.
 Then thousands of strangers' connections are opened on each of this node's three ports, and again when the node has ended one: a
@@ -163,7 +163,7 @@ def _term(node: NodeProcess) -> int:
 
 def _flood(node: NodeProcess, count: int) -> subprocess.Popen[str]:
     addresses = [node.http, node.rpc, node.raft]
-    command = [sys.executable, "-m", "tests.benchmarks.strangers", "--count", str(count), "--flood", *addresses]
+    command = [sys.executable, "-m", "tests.benchmarks.unauthenticated", "--count", str(count), "--flood", *addresses]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -198,7 +198,7 @@ def _run(cluster: Cluster, count: int, rounds: int, seconds: float) -> None:
         f"resident memory above idle at most: {grown:.0f} MiB; descriptors: {idle_files} idle, {files} with strangers"
     )
     events = [json.loads(line)["event"] for line in node.log().splitlines() if line.startswith("{")]
-    shortages = events.count("cannot accept connections")
+    shortages = events.count("accepting connections failed")
     print(f"elections: {_term(node) - term}; times that no connection could be accepted: {shortages}")
     print(f"log lines about ended connections: {events.count('connections ended')}")
 

@@ -1,4 +1,4 @@
-"""The bounds of a port: connections, strangers, time and memory."""
+"""The bounds of a port: connections, unauthenticated, time and memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.ports import Bounds, Ending, Gate, Memory, Place, Shares, gate
-from lmqcluster.ports.clients import Client, client_of
-from lmqcluster.ports.notes import Notes
+from lmqcluster.ports import (
+    Bounds,
+    ConnectionLimiter,
+    ConnectionSlot,
+    DescriptorShares,
+    Ending,
+    Memory,
+    connection_limiter,
+)
+from lmqcluster.ports.client import Client, client_of
+from lmqcluster.ports.rate_limited_log import RateLimitedLog
 
-Ended = list[Place]
+Ended = list[ConnectionSlot]
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -21,18 +29,18 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def make(
     connections: int, per_client: int, *, must_authenticate: bool = True, memory: Memory | None = None, **more: Any
-) -> Gate:
+) -> ConnectionLimiter:
     bounds = Bounds(connections, per_client, **more)
-    return Gate("http", bounds, memory or Memory(0), lambda _address: must_authenticate)
+    return ConnectionLimiter("http", bounds, memory or Memory(0), lambda _address: must_authenticate)
 
 
-def enter(port: Gate, host: str, ended: Ended, *, known: bool = False) -> Place:
-    place = port.enter((host, 1000))
-    assert place is not None
-    place.ends_by(lambda: ended.append(place))
+def enter(port: ConnectionLimiter, host: str, ended: Ended, *, known: bool = False) -> ConnectionSlot:
+    slot = port.enter((host, 1000))
+    assert slot is not None
+    slot.set_abort(lambda: ended.append(slot))
     if known:
-        place.admit()
-    return place
+        slot.admit()
+    return slot
 
 
 def test_a_client_uses_up_what_it_may_send_and_gets_it_again() -> None:
@@ -67,8 +75,8 @@ def test_a_client_is_an_ipv4_address_or_64_bits_of_an_ipv6_address(host: str, cl
 def test_bounds_by_client_hold_for_a_whole_ipv6_network() -> None:
     async def main() -> None:
         port, ended = make(100, 3), Ended()
-        places = [enter(port, f"2001:db8::{number}", ended, known=True) for number in range(1, 4)]
-        assert {place.client.name for place in places} == {"2001:db8::/64"}
+        slots = [enter(port, f"2001:db8::{number}", ended, known=True) for number in range(1, 4)]
+        assert {slot.client.name for slot in slots} == {"2001:db8::/64"}
         assert port.enter(("2001:db8::ffff", 1, 0, 0)) is None
         assert port.endings[Ending.CLIENT_FULL] == 1
         enter(port, "2001:db8:0:1::1", ended, known=True)
@@ -84,8 +92,8 @@ def test_who_is_known_stays_and_only_then_is_a_new_connection_refused() -> None:
         third = enter(port, "10.0.0.1", ended, known=True)
         assert ended == [silent]
         assert port.enter(("10.0.0.1", 1)) is None
-        known.ended()
-        known.ended()
+        known.release()
+        known.release()
         enter(port, "10.0.0.1", ended)
         assert port.connections == third.client.connections == 2
 
@@ -95,7 +103,7 @@ def test_who_is_known_stays_and_only_then_is_a_new_connection_refused() -> None:
 def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
     async def main() -> None:
         port, ended = make(8, 8), Ended()
-        assert port.bounds.strangers == 4
+        assert port.bounds.unauthenticated == 4
         lone = enter(port, "10.0.0.1", ended)
         crowd = [enter(port, "10.0.0.2", ended) for _ in range(3)]
         newcomer = enter(port, "10.0.0.3", ended)
@@ -104,8 +112,8 @@ def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
         newcomer.admit()
         newcomer.admit()
         crowd += [enter(port, "10.0.0.2", ended) for _ in range(100)]
-        assert len(port.strangers) == 4
-        assert lone in port.strangers
+        assert len(port.unauthenticated) == 4
+        assert lone in port.unauthenticated
         assert newcomer not in ended
         assert port.connections == 5
 
@@ -122,28 +130,28 @@ def test_a_full_port_takes_whom_it_does_not_know_in_the_place_of_another_one() -
         assert ended == [stranger]
         assert port.enter(("10.0.0.7", 1)) is None
         assert port.endings[Ending.PORT_FULL] == 2
-        late.ended()
+        late.release()
         assert port.enter(("10.0.0.7", 1)) is not None
 
     run(main)
 
 
 def test_whoever_does_not_say_who_he_is_in_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "SWEEP_S", 0.01)
+    monkeypatch.setattr(connection_limiter, "SWEEP_S", 0.01)
 
     async def main() -> None:
         port, ended = make(10, 10, authentication_s=0.05), Ended()
         known, stranger = enter(port, "10.0.0.1", ended, known=True), enter(port, "10.0.0.1", ended)
         gone = asyncio.Event()
-        stranger.ends_by(gone.set)
+        stranger.set_abort(gone.set)
         await gone.wait()
-        assert not known.is_over
+        assert not known.is_released
         port.close()
         # Where nobody has to say who he is, nobody is late.
         port = make(10, 10, must_authenticate=False, authentication_s=0.0)
         stranger = enter(port, "10.0.0.1", ended)
         await asyncio.sleep(0.05)
-        assert not stranger.is_over
+        assert not stranger.is_released
         port.close()
 
     run(main)
@@ -152,7 +160,7 @@ def test_whoever_does_not_say_who_he_is_in_time_goes(monkeypatch: pytest.MonkeyP
 def test_memory_is_bounded_for_all_strangers_together_and_the_largest_goes() -> None:
     async def main() -> None:
         memory = Memory(0)
-        memory.strangers_bytes_max = 1000
+        memory.unauthenticated_bytes_max = 1000
         first, second = make(10, 10, memory=memory), make(10, 10, memory=memory)
         ended = Ended()
         large, small = enter(first, "10.0.0.1", ended), enter(first, "10.0.0.2", ended)
@@ -163,15 +171,15 @@ def test_memory_is_bounded_for_all_strangers_together_and_the_largest_goes() -> 
         assert not elsewhere.hold(200)
         assert small.hold(300)
         assert ended == [large]
-        assert memory.strangers_bytes == 300
+        assert memory.unauthenticated_bytes == 300
         assert not small.hold(1001)
         assert small.held_bytes == 300
         # Who is known is counted elsewhere.
         small.admit()
-        assert (memory.strangers_bytes, memory.clients_bytes) == (0, 300)
-        small.ended()
+        assert (memory.unauthenticated_bytes, memory.clients_bytes) == (0, 300)
+        small.release()
         assert small.hold(10_000)
-        assert (memory.strangers_bytes, memory.clients_bytes) == (0, 0)
+        assert (memory.unauthenticated_bytes, memory.clients_bytes) == (0, 0)
 
     run(main)
 
@@ -187,7 +195,7 @@ def test_memory_is_bounded_for_one_client_and_for_all() -> None:
         assert same.hold(400)
         assert not other.hold(501)
         assert other.hold(500)
-        same.ended()
+        same.release()
         assert other.hold(900)
         assert one.client.held_bytes == 600
         assert one.hold(0)
@@ -200,12 +208,12 @@ def test_memory_is_bounded_for_one_client_and_for_all() -> None:
 def test_to_connect_anew_gives_nobody_more_than_his_share() -> None:
     async def main() -> None:
         port, ended = make(10, 10, requests_per_s=1), Ended()
-        place = enter(port, "10.0.0.1", ended)
+        slot = enter(port, "10.0.0.1", ended)
         now_s = asyncio.get_running_loop().time()
-        assert place.client.requests.take(now_s) == 0.0
-        place.ended()
+        assert slot.client.requests.take(now_s) == 0.0
+        slot.release()
         again = enter(port, "10.0.0.1", ended)
-        assert again.client is place.client
+        assert again.client is slot.client
         assert again.client.requests.take(now_s) > 0
 
     run(main)
@@ -213,7 +221,7 @@ def test_to_connect_anew_gives_nobody_more_than_his_share() -> None:
 
 @pytest.mark.parametrize("limit", [128, 200, 256, 1024, 1500, 4096, 20_000, 32_768, 1 << 20])
 def test_all_ports_together_leave_descriptors_in_reserve(limit: int) -> None:
-    shares = Shares.of(limit)
+    shares = DescriptorShares.of(limit)
     assert 2 * shares.client_port + shares.raft_port + shares.reserve <= limit
     assert shares.reserve >= min(128, limit // 2)
     assert shares.client_port >= min(10_000, limit // 8)
@@ -221,8 +229,8 @@ def test_all_ports_together_leave_descriptors_in_reserve(limit: int) -> None:
 
 
 def test_too_few_descriptors_are_refused() -> None:
-    with pytest.raises(ValueError, match="may open 127 files, a node needs 128 at least: raise"):
-        Shares.of(127)
+    with pytest.raises(ValueError, match="may open 127 files, but a node needs at least 128; raise"):
+        DescriptorShares.of(127)
 
 
 def test_a_spare_connection_is_for_administration_alone() -> None:
@@ -241,22 +249,22 @@ def test_a_spare_connection_is_for_administration_alone() -> None:
             assert other.is_spare
             assert enter(port, "10.0.0.1", Ended()) is not None
             assert ended == [one], "the oldest stranger goes"
-            other.ended()
+            other.release()
             assert not enter(port, "10.0.0.1", Ended()).is_known
 
     run(main)
 
 
 def test_a_client_gets_one_line_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    notes = Notes("http")
+    log = RateLimitedLog("http")
     for _ in range(1000):
-        notes.take("10.0.0.1", Ending.BAD_REQUEST, "not a request", 100.0)
-    notes.review(159.0)
+        log.count("10.0.0.1", Ending.BAD_REQUEST, "not a request", 100.0)
+    log.flush(159.0)
     assert capsys.readouterr().out.count("connections ended") == 1
-    notes.review(160.5)
+    log.flush(160.5)
     assert "count=999" in capsys.readouterr().out.replace("\x1b[35m", "").replace("\x1b[0m", "")
-    assert notes.totals[Ending.BAD_REQUEST] == 1000
+    assert log.totals[Ending.BAD_REQUEST] == 1000
     # However many clients there are, so many lines.
     for number in range(5000):
-        notes.take(f"client {number}", Ending.HANDSHAKE, "", 200.0)
+        log.count(f"client {number}", Ending.HANDSHAKE, "", 200.0)
     assert capsys.readouterr().out.count("connections ended") <= 1025

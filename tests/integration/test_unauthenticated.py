@@ -106,13 +106,13 @@ def test_strangers_do_not_use_up_descriptors(node: NodeProcess, port: str) -> No
 
 
 def test_the_oldest_stranger_makes_room_and_is_counted(node: NodeProcess) -> None:
-    before = ended(node, "msgpack_rpc", "strangers_full")
+    before = ended(node, "msgpack_rpc", "unauthenticated_full")
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(connect(node.rpc))
         for _ in range(700):
             stack.enter_context(connect(node.rpc))
         assert end_of(first) == b""
-        assert ended(node, "msgpack_rpc", "strangers_full") > before
+        assert ended(node, "msgpack_rpc", "unauthenticated_full") > before
     # One line tells of all of them.
     assert len(lines_of(node, "connections ended")) < 30
 

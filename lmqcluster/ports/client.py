@@ -1,4 +1,4 @@
-"""One client as a port sees it: an IPv4 address, or the 64 leading bits of an IPv6 address."""
+"""A client of a port: an IPv4 address, or the /64 prefix of an IPv6 address."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .place import Place
+    from .connection_slot import ConnectionSlot
 
 __all__ = ["Client", "client_of"]
 
 BURST_S = 1.0
-"""A client that was quiet may catch up on so many seconds."""
+"""Size of a token bucket, in seconds of its rate: an idle client may send this much at once."""
 
 
 WRONG_SECRETS_PER_S = 20
-"""So many secrets that are not known may a client show."""
+"""Unknown secrets that a client may present a second."""
 
 
-class Bucket:
-    """So much of something a second, and after a pause as much at once as in `BURST_S`."""
+class TokenBucket:
+    """A token bucket: `rate` tokens a second, at most `BURST_S` seconds' worth."""
 
     __slots__ = ("_at_s", "_left", "_rate")
 
@@ -31,14 +31,14 @@ class Bucket:
         self._at_s = 0.0
 
     def wait_s(self, now_s: float) -> float:
-        """Return 0 if one can be taken, or the seconds after which it can."""
+        """Return 0 if a token is available, else the seconds until one is."""
         rate = self._rate
         self._left = min(rate * BURST_S, self._left + (now_s - self._at_s) * rate)
         self._at_s = now_s
         return 0.0 if self._left >= 1.0 else (1.0 - self._left) / rate
 
     def take(self, now_s: float) -> float:
-        """Take one if that can be; return as `wait_s`."""
+        """Take a token if one is available; return the same as `wait_s`."""
         wait_s = self.wait_s(now_s)
         if not wait_s:
             self._left -= 1.0
@@ -46,43 +46,52 @@ class Bucket:
 
 
 class Client:
-    """What one client has on one port.
+    """The state of one client on one port.
 
     Attributes:
-        name: the address, or the prefix, as people write it.
-        connections: how many are open.
-        held_bytes: what is held for those of them that are known.
-        strangers: its connections on which it has not said who it is, the oldest first.
-        requests: what it may ask for.
-        wrong_secrets: how often it may show a secret that is not known.
-        last_wrong: digest of the last such secret; to show it again is no other guess.
+        name: the address or prefix, for people.
+        connections: open connections.
+        held_bytes: memory held for its authenticated connections.
+        unauthenticated: its unauthenticated connections, oldest first.
+        requests: limits its requests.
+        wrong_secrets: limits the unknown secrets that it presents.
+        last_wrong: digest of the last unknown secret; presenting it again is not counted as another guess.
     """
 
-    __slots__ = ("_queue", "connections", "held_bytes", "last_wrong", "name", "requests", "strangers", "wrong_secrets")
+    __slots__ = (
+        "_queue",
+        "connections",
+        "held_bytes",
+        "last_wrong",
+        "name",
+        "requests",
+        "unauthenticated",
+        "wrong_secrets",
+    )
 
     def __init__(self, name: str, rate: int) -> None:
         self.name = name
         self.connections = 0
         self.held_bytes = 0
-        self.strangers: dict[Place, None] = {}
+        self.unauthenticated: dict[ConnectionSlot, None] = {}
         self._queue: deque[asyncio.Future[None]] = deque()
-        self.requests = Bucket(rate)
-        self.wrong_secrets = Bucket(WRONG_SECRETS_PER_S)
+        self.requests = TokenBucket(rate)
+        self.wrong_secrets = TokenBucket(WRONG_SECRETS_PER_S)
         self.last_wrong = b""
 
-    async def freed(self) -> None:
-        """Wait until something that was held for this client is given back; those who wait are woken one after the other."""
+    async def wait_for_release(self) -> None:
+        """Wait until memory held for this client is released. Waiters are woken one at a time, in order."""
         waiter = asyncio.get_running_loop().create_future()
         self._queue.append(waiter)
         try:
             await waiter
         except asyncio.CancelledError:
-            # The turn of one that is gone is the next one's.
+            # Pass the turn of a cancelled waiter on to the next one.
             self.wake()
             raise
 
     def wake(self) -> None:
-        """Something was given back."""
+        """Wake the first waiter, after memory was released."""
         while self._queue:
             waiter = self._queue.popleft()
             if not waiter.done():
@@ -91,7 +100,7 @@ class Client:
 
 
 def client_of(address: object) -> str:
-    """Whose connection this is, by its address as sockets give it. The holder of an IPv6 address has 2^64 of them."""
+    """Return the name of the client at a socket address. All addresses of an IPv6 /64 prefix are one client."""
     host = str(address[0]) if isinstance(address, tuple) and address else ""
     if ":" not in host:
         return host

@@ -1,4 +1,4 @@
-"""How the descriptors of the process are shared out among its ports and its files."""
+"""Divides the file descriptors of the process among its ports and files."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import resource
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ["Shares"]
+__all__ = ["DescriptorShares"]
 
 CLIENT_PORT_MAX = 10_000
 RAFT_PORT_MAX = 256
 RESERVE_MIN, RESERVE_MAX = 128, 1024
 LIMIT_MIN = 128
-"""Half of them are for the node itself: one of three that listens on all ports, and writes and sends snapshots, has used 45."""
+"""Half of them are for the node itself. A node of three that listens on all ports and sends snapshots has used 45."""
 RAFT_PORT_MIN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """A share of its own for each port: who floods one takes nothing from the others, nor from the files.
+class DescriptorShares:
+    """Separate shares of descriptors for each port: flooding one port takes nothing from the others or from files.
 
     Attributes:
-        limit: descriptors that the process may have.
-        reserve: those of them for the journal, snapshots, connections to peers and whatever else is no accepted connection.
+        limit: descriptors that the process may open.
+        reserve: for everything but accepted connections: the journal, snapshots, connections to peers.
         client_port: connections on each client port.
         raft_port: connections on the Raft port.
     """
@@ -34,15 +34,15 @@ class Shares:
 
     @classmethod
     def of(cls, limit: int, client_ports: int = 2) -> Self:
-        """Return the shares for this many descriptors, and so many client ports.
+        """Return the shares for a limit of descriptors and a number of client ports.
 
         Raises:
-            ValueError: they are too few.
+            ValueError: the limit is too low.
         """
         if limit < LIMIT_MIN:
             raise ValueError(
-                f"this process may open {limit} files, a node needs {LIMIT_MIN} at least: raise the hard limit of open files "
-                "(ulimit -Hn; LimitNOFILE of systemd; --ulimit nofile of containers), best to 65536"
+                f"this process may open {limit} files, but a node needs at least {LIMIT_MIN}; raise the hard limit of open files "
+                "(ulimit -Hn; LimitNOFILE of systemd; --ulimit nofile of containers), preferably to 65536"
             )
         reserve = min(max(RESERVE_MIN, limit // 8), RESERVE_MAX, limit // 2)
         free = limit - reserve
@@ -51,6 +51,6 @@ class Shares:
 
     @classmethod
     def of_process(cls, client_ports: int = 2) -> Self:
-        """Return the shares for the limit that this process has now. Raises as `of`."""
+        """Return the shares for the current limit of this process. Raises the errors of `of`."""
         limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         return cls.of((1 << 20) if limit == resource.RLIM_INFINITY else limit, client_ports)
