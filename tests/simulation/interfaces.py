@@ -64,6 +64,9 @@ class Replica(Protocol):
 
     def take_snapshot(self) -> None: ...
 
+    def digest(self) -> bytes:
+        """Return a digest of the whole application state."""
+
     def stop(self) -> None: ...
 
 

@@ -415,6 +415,6 @@ class NodeSubject:
         # A page that was damaged only now has not come from another node yet.
         replicas = {host.id: host.replica for host in simulation.voters() if host.replica and not lacks_pages(host)}
         self._ledger.check({name: replica.contents() for name, replica in replicas.items()})  # type: ignore[attr-defined]
-        digests = {name: replica.digest().hex() for name, replica in replicas.items()}  # type: ignore[attr-defined]
+        digests = {name: replica.digest().hex() for name, replica in replicas.items()}
         if len(set(digests.values())) > 1:
             simulation.checkers.report("states differ", f"{digests}")

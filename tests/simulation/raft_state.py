@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pysyncobj import SyncObj
 
+    from tests.simulation.host import Host
+
 __all__ = ["RaftState"]
 
 LEADER = 2
@@ -16,6 +18,7 @@ class RaftState:
     """The properties of `host.Replica` that the checkers read after every event."""
 
     core: SyncObj
+    _host: Host
 
     @property
     def term(self) -> int:
@@ -37,3 +40,6 @@ class RaftState:
     def members(self) -> list[str]:
         core = self.core
         return sorted([core.selfNode.id, *(node.id for node in core._SyncObj__otherNodes)])
+
+    def digest(self) -> bytes:
+        return self._host.application.digest

@@ -18,7 +18,7 @@ from tests.simulation.network import Network
 from tests.simulation.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.simulation.interfaces import Subject
     from tests.simulation.profiles import Profile
@@ -68,13 +68,21 @@ class Report:
 class Simulation:
     """The machines and what happens to them. Scripted scenarios drive it by hand, `simulate` by a seed."""
 
-    def __init__(self, subject: Subject, profile: Profile, seed: int, *, trace: bool = False) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        profile: Profile,
+        seed: int,
+        *,
+        trace: bool = False,
+        checkers: Callable[..., Checkers] = Checkers,
+    ) -> None:
         self.profile = profile
         self.seed = seed
         self.subject = subject
         self.clock = Clock()
         self.library_rng = random.Random(f"{seed}:library")
-        self.checkers = Checkers(self.clock, retries=subject.retries)
+        self.checkers = checkers(self.clock, retries=subject.retries)
         if trace:
             self.checkers.trace = []
         self.network = Network(self.clock, seed, profile.delay_s, shared_connections=subject.shared_connections)
@@ -219,6 +227,24 @@ class Simulation:
         for name in missing:
             self.checkers.report("stuck", f"{name} carried out no probe within {PROBE_LIMIT_S} s")
 
+    def run(self, *, until_violation: bool) -> None:
+        """Run faults for `profile.duration_s`, then healing, quiet, and the checks of the end."""
+        profile, violations = self.profile, self.checkers.violations
+        self.start_members()
+        nemesis = Nemesis(self, random.Random(f"{self.seed}:nemesis"))
+        nemesis.until = self.workload.until = self.clock.now + profile.duration_s
+        self.workload.start()
+        nemesis.start()
+        self.run_for(profile.duration_s, until_violation=until_violation)
+        if not (until_violation and violations):
+            nemesis.heal()
+            self.rest()
+            self.settle(profile.quiet_s)
+        if not (until_violation and violations):
+            self.probe()
+            self.settle(PROBE_LIMIT_S)
+            self.check_converged()
+
     def report(self) -> Report:
         history = hashlib.blake2b(digest_size=8)
         for index, (command, _) in sorted(self.checkers.history.items()):
@@ -241,22 +267,8 @@ class Simulation:
 def simulate(
     subject: Subject, profile: Profile, seed: int, *, until_violation: bool = True, trace: bool = False
 ) -> Report:
-    """Faults for `profile.duration_s`, then healing, quiet, and the checks of the end."""
+    """Run a whole simulation and return its report."""
     simulation = Simulation(subject, profile, seed, trace=trace)
-    clock, checkers = simulation.clock, simulation.checkers
     with simulation.world():
-        simulation.start_members()
-        nemesis = Nemesis(simulation, random.Random(f"{seed}:nemesis"))
-        nemesis.until = simulation.workload.until = clock.now + profile.duration_s
-        simulation.workload.start()
-        nemesis.start()
-        simulation.run_for(profile.duration_s, until_violation=until_violation)
-        if not (until_violation and checkers.violations):
-            nemesis.heal()
-            simulation.rest()
-            simulation.settle(profile.quiet_s)
-        if not (until_violation and checkers.violations):
-            simulation.probe()
-            simulation.settle(PROBE_LIMIT_S)
-            simulation.check_converged()
+        simulation.run(until_violation=until_violation)
         return simulation.report()
