@@ -51,8 +51,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default_factory=lambda: f"lmq@{socket.gethostname()}",
         metadata=option(
             values.text,
-            "Name of the node, for people: shown in logs, status and statistics.",
-            extremes="Nodes of the same name work but cannot be told apart. At most 100 characters.",
+            "Name of the node, shown in logs, status and statistics.",
+            extremes="At most 100 characters. Nodes with the same name work but look the same.",
             metavar="NAME",
             default="lmq@ and the host name",
         ),
@@ -61,8 +61,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=Path("var/lmq"),
         metadata=option(
             values.path,
-            "Directory of the node's own files; created if absent. Never shared by two nodes.",
-            extremes="A second node in the same directory is refused at start.",
+            "Directory of the node's files; created if absent. Each node needs a separate one.",
+            extremes="A second node in the same directory does not start.",
             metavar="DIR",
             default="var/lmq",
         ),
@@ -71,11 +71,11 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=(),
         metadata=option(
             values.addresses,
-            "Raft addresses of all founding members, own one included or not. "
-            "Without it a fresh node is a cluster of one, which others can join.",
-            extremes="Every founding member needs the same nodes: with others the cluster is not founded, and lmq-admin check "
-            "says why. A node may go by several addresses in these lists, but is named once in each. "
-            "More than seven members slow every write down.",
+            "Raft addresses of all founding members; the node's own address is optional. Without it a fresh node "
+            "is a cluster of one, which other nodes can join.",
+            extremes="Every founding member must name the same nodes, each once; otherwise the cluster does not form, and "
+            "lmq-admin check reports the reason. The lists may use different addresses for a node. More than "
+            "seven members slow every write down.",
             metavar="ADDR,ADDR,...",
             default="none",
         ),
@@ -84,9 +84,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default="off",
         metadata=option(
             values.choice("on", "off"),
-            "on for a fresh node without peers that is to join a cluster: until then it serves nobody, instead of being a "
-            "cluster of its own.",
-            extremes="A node that joined, or was a cluster of its own, before goes on as what it was.",
+            "on for a fresh node that will join a cluster: it refuses clients until it has joined. off: without "
+            "peers it forms a cluster of one.",
+            extremes="A node that already belongs to a cluster ignores this option.",
             metavar="SWITCH",
             default="off",
         ),
@@ -96,7 +96,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.address_or_off,
             "Address of the HTTP interface, or off.",
-            extremes="0.0.0.0 means all interfaces. Clients from elsewhere need a token: see Access control.",
+            extremes="0.0.0.0 listens on all interfaces. Clients on other machines need a token: see Access control.",
             metavar="ADDR",
             default="127.0.0.1:9980",
         ),
@@ -105,10 +105,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=(),
         metadata=option(
             values.hosts,
-            "Further host names by which clients on the node's own machine may address the HTTP interface while no token is "
-            "needed. Always allowed are localhost, loopback addresses, and the hosts of http and advertise_raft.",
-            extremes="Requests for other names are refused with 421: by such a name a web page could reach the node. Whoever can "
-            "change what a name given here resolves to can do everything.",
+            "Further host names of the HTTP interface that the node accepts while no token is needed. It always "
+            "accepts localhost, loopback addresses, and the hosts of http and advertise_raft.",
+            extremes="Requests for other hosts fail with 421, which keeps web pages from using the node. An attacker who "
+            "controls the DNS of a name given here controls the node.",
             metavar="HOST,HOST,...",
             default="none",
         ),
@@ -127,7 +127,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.address_or_off,
-            "Address of the interface for clients of queued (HTTP), or off; such clients expect port 3333.",
+            "Address of the HTTP interface for clients of queued, or off; these clients expect port 3333.",
             extremes="As for http.",
             metavar="ADDR",
             default="off",
@@ -137,8 +137,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=Address("127.0.0.1", 19980),
         metadata=option(
             values.address_or_off,
-            "Address on which peers connect, or off for a node that stays alone.",
-            extremes="Beyond loopback a cluster secret or raft_tls_ca is required. Port 0 is refused: peers must know the port.",
+            "Address on which peers connect, or off for a cluster of one that no node can join.",
+            extremes="Beyond loopback a cluster secret or raft_tls_ca is required. Port 0 is an error, because peers must "
+            "know the port.",
             metavar="ADDR",
             default="127.0.0.1:19980",
         ),
@@ -147,9 +148,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.address,
-            "Raft address that peers dial, where it differs from the one listened on (0.0.0.0, containers, NAT). "
-            "It is the node's identity in the cluster.",
-            extremes="An address that peers cannot reach leaves the node without a leader.",
+            "Raft address that peers dial, if it differs from the listening address (0.0.0.0, containers, NAT). "
+            "It identifies the node in the cluster.",
+            extremes="If peers cannot reach it, the node finds no leader.",
             metavar="ADDR",
             default="the value of raft",
         ),
@@ -158,9 +159,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default="disk",
         metadata=option(
             values.choice(*DURABILITIES),
-            "What an acknowledged write has survived: disk means that a majority of the nodes has synced it to disk, process "
-            "that a majority has handed it to the operating system, memory that a majority holds it in memory.",
-            extremes="With process a power failure, with memory any stop of a majority of the nodes loses what they hold.",
+            "What a majority of the nodes has done with a write before it is acknowledged: disk, synced it to "
+            "disk; process, handed it to the operating system; memory, stored it in memory.",
+            extremes="Acknowledged writes are lost when a majority of the nodes loses power at the same time (process) or "
+            "stops at the same time (memory).",
             metavar="MODE",
             default="disk",
         ),
@@ -170,11 +172,11 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         repr=False,
         metadata=option(
             values.text,
-            "Secret that all nodes of the cluster share; peers prove that they know it before anything else is read, and what "
-            "they say to each other is encrypted with keys made from it. "
-            "As a flag it shows in the process list: prefer the environment or a file.",
-            extremes="At least 16 bytes, drawn at random (openssl rand -hex 32). Without it or raft_tls_ca Raft is confined to "
-            "loopback, and a cluster of several nodes can have no tokens.",
+            "Secret shared by all nodes of the cluster. Peers prove that they know it before a node reads "
+            "anything else, and encrypt their traffic with keys derived from it. A flag is visible in the process"
+            " list: prefer the environment or a file.",
+            extremes="At least 16 random bytes (openssl rand -hex 32). Without it or raft_tls_ca, Raft is confined to "
+            "loopback and a cluster of several nodes cannot have tokens.",
             metavar="TEXT",
             default="none",
         ),
@@ -183,7 +185,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path,
-            "File that holds the cluster secret; white space around it is ignored.",
+            "File that contains the cluster secret; surrounding white space is ignored.",
             extremes="Giving both a secret and a file is an error.",
             metavar="FILE",
             default="none",
@@ -193,8 +195,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path,
-            "File that holds a token with which everything may be done through this node, and with which the first tokens of the "
-            "cluster can be made; white space around it is ignored. Read again on SIGHUP.",
+            "File that contains a token with all permissions on this node, which can create the first tokens of "
+            "the cluster; surrounding white space is ignored. Read again on SIGHUP.",
             extremes="At least 16 bytes. With it, clients on the node's own machine need a token too.",
             metavar="FILE",
             default="none",
@@ -204,9 +206,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path,
-            "File with the certificate of the client ports in PEM, followed by those between it and its authority. With it HTTP "
-            "and MessagePack-RPC speak TLS only, 1.2 or newer. Read again on SIGHUP.",
-            extremes="Needs tls_key. Clients refuse one that has expired: see the metric lmq_tls_certificate_expiry_seconds.",
+            "File with the certificate of the client ports in PEM, followed by its intermediate certificates. "
+            "With it HTTP and MessagePack-RPC accept only TLS 1.2 or newer. Read again on SIGHUP.",
+            extremes="Needs tls_key. Clients refuse an expired certificate: watch the metric "
+            "lmq_tls_certificate_expiry_seconds.",
             metavar="FILE",
             default="none",
         ),
@@ -216,7 +219,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.path,
             "File with the private key of tls_cert in PEM, without a password. Read again on SIGHUP.",
-            extremes="A reader of this file can pass for the node.",
+            extremes="A reader of this file can impersonate the node.",
             metavar="FILE",
             default="none",
         ),
@@ -225,9 +228,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path,
-            "File with the certificate of an authority: clients must show a certificate that it has issued, besides their token. "
-            "Read at the start only.",
-            extremes="Nobody without a certificate gets an answer, those who ask for /livez included.",
+            "File with the certificate of an authority. Clients must present a certificate of that authority in "
+            "addition to their token. Read at the start only.",
+            extremes="A client without a certificate gets no answer, not even from /livez.",
             metavar="FILE",
             default="none",
         ),
@@ -236,9 +239,11 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path,
-            "File with the certificate of the authority of the cluster's nodes. With it peers speak TLS 1.3 and show each other "
-            "certificates of that authority that are marked as a node's (lmq-admin tls init). Read again on SIGHUP.",
-            extremes="Needs raft_tls_cert and raft_tls_key, or tls_cert and tls_key. Nodes without it cannot be peers any more.",
+            "File with the certificate of the authority of the cluster's nodes. Peers then use TLS 1.3, and both "
+            "sides present a certificate of that authority that is marked as a node's (lmq-admin tls init). Read "
+            "again on SIGHUP.",
+            extremes="Needs raft_tls_cert and raft_tls_key, or tls_cert and tls_key. Nodes without it can no longer be "
+            "peers.",
             metavar="FILE",
             default="none",
         ),
@@ -247,8 +252,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path,
-            "File with the certificate that this node shows to its peers, in PEM. Read again on SIGHUP.",
-            extremes="Peers refuse one that has expired.",
+            "File with the certificate that this node presents to its peers, in PEM. Read again on SIGHUP.",
+            extremes="Peers refuse an expired certificate.",
             metavar="FILE",
             default="the value of tls_cert",
         ),
@@ -258,7 +263,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.path,
             "File with the private key of raft_tls_cert, in PEM and without a password. Read again on SIGHUP.",
-            extremes="A reader of this file can pass for the node.",
+            extremes="A reader of this file can impersonate the node.",
             metavar="FILE",
             default="the value of tls_key",
         ),
@@ -267,8 +272,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default="required",
         metadata=option(
             values.choice(*RAFT_TLS),
-            "Whether peers have to speak TLS where raft_tls_ca is given: required, or optional while a cluster changes over.",
-            extremes="optional protects nobody: who stands in between can keep peers from speaking TLS.",
+            "Use of TLS between peers if raft_tls_ca is given: required, or optional while a cluster changes over.",
+            extremes="optional is not secure: an attacker in the network path can downgrade peers to plain TCP.",
             metavar="MODE",
             default="required",
         ),
@@ -279,8 +284,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=MESSAGE_BYTES_MAX,
         metadata=option(
             values.size,
-            "Largest body of one message, in bytes or with KiB, MiB, GiB. A larger push is refused.",
-            extremes="1 to 64MiB. Large messages delay the small ones behind them.",
+            "Largest body of one message, in bytes or with KiB, MiB, GiB. The node refuses a larger push.",
+            extremes="1 to 64MiB. Large messages delay small ones.",
             metavar="SIZE",
             default="64MiB",
         ),
@@ -289,11 +294,11 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=4000,
         metadata=option(
             values.count,
-            "How many connections one client, an IPv4 address or an IPv6 /64, may have on each of the two client ports. Beyond "
-            "that, its oldest connection without a request is closed for a new one; if there is none, the new one is closed, on "
-            "the HTTP port after an answer.",
-            extremes="At least 1. Clients behind one NAT or proxy share an address. A port takes 10,000 in all, or what the open "
-            "files allow.",
+            "Maximum connections of one client, which is an IPv4 address or an IPv6 /64, on each client port. At "
+            "the limit the node closes the client's oldest idle connection in favour of a new one. If none is "
+            "idle, it closes the new one; over HTTP it answers first.",
+            extremes="At least 1. Clients behind one NAT or proxy share an address. A port accepts 10,000 connections in "
+            "total, or fewer if the limit of open files is lower.",
             metavar="COUNT",
             default="4000",
         ),
@@ -302,9 +307,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=0,
         metadata=option(
             values.count,
-            "How many requests a second one client address may send to each of the two client ports; more are refused, over HTTP "
-            "with 429 and Retry-After, over MessagePack-RPC as overloaded. 0 for any number.",
-            extremes="Refused requests cost the node work too. The Python clients turn to another node.",
+            "Maximum requests per second of one client address on each client port; 0 for no limit. The node "
+            "refuses further ones: over HTTP with 429 and Retry-After, over MessagePack-RPC as overloaded.",
+            extremes="Refusals cost the node work too. The Python clients switch to another node.",
             metavar="COUNT",
             default="0",
         ),
@@ -313,9 +318,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=30,
         metadata=option(
             values.count,
-            "Seconds that a request may take to arrive, and one more for every 64 KiB of it; then its connection ends. It also "
-            "ends when nothing comes of a MessagePack-RPC request for 5 s or of an HTTP head within 5 s.",
-            extremes="At least 1. Too few, and large messages over slow lines do not get through.",
+            "Seconds within which a request must arrive, plus one for each 64 KiB of it; then the node closes the"
+            " connection. It also closes it after 5 s without a byte of an unfinished MessagePack-RPC request, "
+            "and if an HTTP head is incomplete after 5 s.",
+            extremes="At least 1. If it is too low, large messages fail on slow networks.",
             metavar="SECONDS",
             default="30",
         ),
@@ -324,9 +330,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=3600,
         metadata=option(
             values.count,
-            "Seconds without a request after which a MessagePack-RPC connection ends, unless a pull waits. HTTP connections "
-            "end after 5 s, and those that have yet to show a token after 10 s or request_seconds_max, whichever is shorter.",
-            extremes="At least 1. The Python clients reconnect when they have to.",
+            "Seconds without a request after which the node closes a MessagePack-RPC connection, unless a pull "
+            "waits. It closes an idle HTTP connection after 5 s, and one that has not presented a token after 10 "
+            "s or request_seconds_max, whichever is shorter.",
+            extremes="At least 1. The Python clients reconnect when needed.",
             metavar="SECONDS",
             default="3600",
         ),
@@ -335,10 +342,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default_factory=lambda: max(values.memory_of_machine() // 2, MEMORY_BYTES_MIN),
         metadata=option(
             values.size,
-            "Memory that queued messages may take on this node, in bytes or with KiB, MiB, GiB. What stands in pages on the disk "
-            "does not count: the middle of long lines, and bodies from 1 KiB on of messages that stay in memory. "
-            "Beyond it this node refuses pushes as overloaded until messages are acknowledged.",
-            extremes="At least 64MiB. Too high, and the kernel ends the process when memory runs out.",
+            "Memory for queued messages on this node, in bytes or with KiB, MiB, GiB. Paged-out data does not "
+            "count: the middle of long queues, and bodies of 1 KiB and more. At the limit the node refuses pushes"
+            " as overloaded until messages are acknowledged.",
+            extremes="At least 64MiB. If it is too high, the kernel kills the process when memory runs out.",
             metavar="SIZE",
             default="half of the machine's memory",
         ),
@@ -347,10 +354,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=0,
         metadata=option(
             values.size,
-            "Bytes that snapshots and pages may have on this node's disk, besides the log. "
-            "Beyond it this node refuses pushes as overloaded. "
-            "0 for what leaves a tenth of the file system free, or 10 GiB if that is less.",
-            extremes="Too high, and the node stops when the disk is full.",
+            "Disk space for snapshots and pages on this node, without the log. At the limit the node refuses "
+            "pushes as overloaded. 0 keeps a tenth of the file system free, or 10 GiB if that is less.",
+            extremes="If it is too high, the node stops when the disk is full.",
             metavar="SIZE",
             default="0",
         ),
@@ -359,10 +365,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=None,
         metadata=option(
             values.path_or_off,
-            "Directory in which the node writes what happens to messages (push, pull, ack and so on), as gzip JSON lines; "
-            "created if absent. Nodes of different names may share it. off for none.",
-            extremes="Costs about 10 bytes of disk and 2 microseconds of processor time for each event. "
-            "When the disk is full or too slow, events are dropped and counted; the node goes on.",
+            "Directory for the event journal, which records the events of messages (push, pull, ack and so on) as"
+            " gzip JSON lines; created if absent. Nodes with different names may share it. off for none.",
+            extremes="Costs about 10 bytes of disk and 2 microseconds of processor time per event. If the disk is full or "
+            "too slow, the node drops and counts events and continues to serve.",
             metavar="DIR",
             default="off",
         ),
@@ -371,8 +377,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=64 * 1024 * 1024,
         metadata=option(
             values.size,
-            "Compressed size at which a file of the event journal is followed by another, in bytes or with KiB, MiB, GiB.",
-            extremes="At least 64KiB. A gzip file cannot be split: large ones keep one reader busy for long.",
+            "Compressed size at which the node starts a new file of the event journal, in bytes or with KiB, MiB, GiB.",
+            extremes="At least 64KiB. A gzip file cannot be split, so one reader must process a large file alone.",
             metavar="SIZE",
             default="64MiB",
         ),
@@ -381,8 +387,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=16,
         metadata=option(
             values.count,
-            "How many files of its event journal a node keeps; the oldest are deleted. Every start of the node begins a file.",
-            extremes="At least 1. Too few, and events are gone before they were evaluated.",
+            "Files of the event journal that a node keeps; it deletes the oldest. Every start of the node begins "
+            "a new file.",
+            extremes="At least 1. If it is too low, events are deleted before you evaluate them.",
             metavar="COUNT",
             default="16",
         ),
@@ -392,7 +399,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.choice(*LOG_LEVELS),
             "Least severe log lines to write: debug, info, warning or error.",
-            extremes="debug also tells what is wrong with single requests. lmq-admin log-level changes it while the node runs.",
+            extremes="debug also reports the errors of single requests. lmq-admin log-level changes it while the node "
+            "runs.",
             metavar="LEVEL",
             default="info",
         ),
@@ -401,8 +409,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default="auto",
         metadata=option(
             values.choice(*LOG_FORMATS),
-            "Form of the log on standard error: human, json, or auto (human on a terminal, else json).",
-            extremes="human lines are for reading, their form may change; json is for machines.",
+            "Format of the log on standard error: human, json, or auto (human on a terminal, otherwise json).",
+            extremes="human is for reading and may change; json is for machines.",
             metavar="FORMAT",
             default="auto",
         ),
@@ -411,8 +419,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default="off",
         metadata=option(
             values.choice("on", "off"),
-            "on to log every request at level info: what was asked for, by whom, and over HTTP its status and duration; or off.",
-            extremes="on costs a busy node most of its speed, and fills disks.",
+            "on to log every request at level info, with the method, the client, and over HTTP the status and "
+            "duration; or off.",
+            extremes="on costs a busy node most of its speed and fills the disk.",
             metavar="SWITCH",
             default="off",
         ),

@@ -23,8 +23,9 @@ def has_thrift() -> bool:
 def _port(protocol: str, usual: int) -> dict[str, Any]:
     return option(
         values.address_or_off,
-        f"Address of the interface for Kestrel's clients over {protocol}, or off; such clients expect port {usual}.",
-        extremes="The protocol knows no tokens. Beyond loopback it speaks TLS and needs tls_cert, or it needs kestrel_insecure.",
+        f"Address of the interface for Kestrel's clients over {protocol}, or off; these clients expect port {usual}.",
+        extremes="The protocol has no tokens. Beyond loopback the port uses TLS and needs tls_cert, unless "
+        "kestrel_insecure is on.",
         metavar="ADDR",
         default="off",
     )
@@ -33,10 +34,10 @@ def _port(protocol: str, usual: int) -> dict[str, Any]:
 def _principal(protocol: str) -> dict[str, Any]:
     return option(
         values.text,
-        f"Name of the token by whose role and queues clients of {protocol} are served; they show none themselves.",
-        extremes="Everybody who can connect has this role. So beyond loopback it needs tls_client_ca, or kestrel_insecure. While "
-        "there is no such token nobody is served there. Without a name, clients on the node's own machine are served as long as "
-        "no token is needed.",
+        f"Name of the token whose role and queues all clients of {protocol} have; they present no token themselves.",
+        extremes="Every client that can connect has this role, so beyond loopback the port needs tls_client_ca, unless"
+        " kestrel_insecure is on. Without such a token the port serves no client. Without a name, it serves "
+        "clients on the node's own machine while no token is needed.",
         metavar="NAME",
         default="none",
     )
@@ -56,9 +57,10 @@ class KestrelOptions:
         default="off",
         metadata=option(
             values.choice("on", "off"),
-            "on to open the ports of memcache, text and thrift beyond loopback without TLS or certificates of clients, and to "
-            "serve clients from elsewhere there like those on the node's own machine.",
-            extremes="A client that reaches such a port can read, change and delete what its clients may.",
+            "on to open the memcache, text and thrift ports beyond loopback without TLS or client certificates, "
+            "and to serve remote clients there like local ones.",
+            extremes="Any client that reaches such a port can read, change and delete messages with the port's "
+            "permissions.",
             metavar="SWITCH",
             default="off",
         ),
@@ -67,7 +69,8 @@ class KestrelOptions:
         default=100,
         metadata=option(
             values.count,
-            "How many open reads a connection of memcache, text or thrift may have on one queue (Kestrel's maxOpenTransactions).",
+            "Maximum open reads of one memcache, text or thrift connection on one queue (Kestrel's "
+            "maxOpenTransactions).",
             extremes="1 to 1000. Clients that read ahead need more than 1.",
             metavar="COUNT",
             default="100",

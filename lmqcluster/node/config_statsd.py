@@ -24,8 +24,8 @@ class StatsdOptions:
         default=None,
         metadata=option(
             values.address_or_off,
-            "Address of a StatsD server, which is sent the counters and gauges that LMQ sent, by UDP; or off.",
-            extremes="Datagrams are lost silently when nothing listens.",
+            "Address of a StatsD server that receives LMQ's counters and gauges over UDP, or off.",
+            extremes="If no server listens, datagrams are lost silently.",
             metavar="ADDR",
             default="off",
         ),
@@ -34,8 +34,8 @@ class StatsdOptions:
         default="lmq",
         metadata=option(
             values.text,
-            "What the names of StatsD's metrics begin with; the queue's name follows.",
-            extremes="Without colons, bars, at signs and white space. At most 100 characters.",
+            "Prefix of the names of StatsD metrics; the queue's name follows.",
+            extremes="At most 100 characters, without colons, bars, at signs and white space.",
             metavar="TEXT",
             default="lmq",
         ),
@@ -44,8 +44,8 @@ class StatsdOptions:
         default=20,
         metadata=option(
             values.count,
-            "Seconds between the gauges of all queues that StatsD is sent; counters are sent every second.",
-            extremes="0 for no gauges. Short intervals and very many queues fill the network.",
+            "Seconds between the StatsD gauges of all queues; counters are sent every second. 0 for no gauges.",
+            extremes="Short intervals with many queues fill the network.",
             metavar="SECONDS",
             default="20",
         ),
@@ -54,8 +54,9 @@ class StatsdOptions:
         default=None,
         metadata=option(
             values.address_or_off,
-            "Address of a StatsD server, which is sent what queued sent, by queue in a tag; or off. The same for all nodes.",
-            extremes="The server has to know tags as DogStatsD writes them.",
+            "Address of a StatsD server that receives queued's metrics, with the queue as a tag, or off. Set the "
+            "same on all nodes.",
+            extremes="The server must understand tags in the format of DogStatsD.",
             metavar="ADDR",
             default="off",
         ),
@@ -64,7 +65,7 @@ class StatsdOptions:
         default="queued",
         metadata=option(
             values.text,
-            "What the names of these metrics begin with.",
+            "Prefix of the names of these metrics.",
             extremes="As for statsd_prefix.",
             metavar="TEXT",
             default="queued",
@@ -75,7 +76,7 @@ class StatsdOptions:
         metadata=option(
             values.tags,
             "Further tags of these metrics.",
-            extremes="Without bars, at signs, number signs and white space. At most 100 characters.",
+            extremes="At most 100 characters in total, without bars, at signs, number signs and white space.",
             metavar="NAME:VALUE,...",
             default="none",
         ),

@@ -149,7 +149,7 @@ class Shell:
 
 
 def _dateless(text: str) -> str:
-    return re.sub(r'"pushed_at":[\d.]+', '"pushed_at":0', re.sub(r"(?im)^date: .*", "date:", text))
+    return re.sub(r'"pushed_at": ?[\d.]+', '"pushed_at":0', re.sub(r"(?im)^date: .*", "date:", text))
 
 
 def _comparable(text: str) -> list[str]:

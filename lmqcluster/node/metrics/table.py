@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -41,82 +42,84 @@ class Section:
     metrics: tuple[Definition, ...]
 
 
-_ONCE_PUSHED: Final = "once something was pushed"
+MARKDOWN_COLUMNS: Final = 100
+_ONCE_PUSHED: Final = "after the first push"
 
 SECTIONS: Final = (
     Section(
         "Queues",
-        "State of the cluster, as this node's replica has it: every node shows the same, so take the median over the nodes, "
-        "`quantile(0.5, ...)`, and not the sum. Counters survive restarts: they are counted again while the log is "
-        "replayed. They do not fall when a queue is deleted.",
+        "State of the cluster. Every replica has the same values: take the median over the nodes, "
+        "`quantile(0.5, ...)`, not the sum. Counters survive restarts, because a node counts again while"
+        " it replays its log. They do not fall when a queue is deleted.",
         (
-            Definition("lmq_queues", "gauge", "Queues that exist."),
+            Definition("lmq_queues", "gauge", "Existing queues."),
             Definition(
                 "lmq_messages",
                 "gauge",
-                "Messages by state: ready to be pulled, delayed (not due yet, accumulating, or held), leased to a consumer.",
+                "Messages by state: ready to be pulled; delayed (not due, accumulating, or held); leased to a "
+                "consumer.",
                 ("state",),
             ),
             Definition(
                 "lmq_messages_held",
                 "gauge",
-                "Delayed messages that are due and wait for the one before them of their group.",
+                "Delayed messages that are due but wait for an earlier message of their group.",
             ),
             Definition(
                 "lmq_groups_busy",
                 "gauge",
-                "Groups with a message that is ready or leased, so that their other messages are held.",
+                "Groups with a ready or leased message, which holds their other messages.",
             ),
             Definition("lmq_message_bytes", "gauge", "Bytes of all bodies."),
             *(Definition(f"lmq_messages_{counter}", "counter", what) for counter, what in COUNTERS.items()),
             Definition(
                 "lmq_oldest_message_age_seconds",
                 "gauge",
-                "For how long the oldest ready message of any queue has been ready; 0 if none is.",
+                "Time for which the oldest ready message of any queue has been ready; 0 if there is none.",
             ),
             Definition(
                 "lmq_time_in_queue_seconds",
                 "histogram",
-                "How long messages were ready before they were pulled: the first message of every pull command that this "
-                "node has applied since its start.",
+                "Time from ready to pulled, for the first message of each pull command that this node has "
+                "applied since its start.",
             ),
-            Definition("lmq_idempotency_keys", "gauge", "Idempotency keys that are remembered."),
-            Definition("lmq_subscriptions", "gauge", "Subscriptions, which hold batch leases."),
-            Definition("lmq_sessions", "gauge", "Open sessions, those of nodes included."),
+            Definition("lmq_idempotency_keys", "gauge", "Remembered idempotency keys."),
+            Definition("lmq_subscriptions", "gauge", "Subscriptions."),
+            Definition("lmq_sessions", "gauge", "Open sessions, including those of nodes."),
             Definition("lmq_locks", "gauge", "Locks that sessions hold."),
             Definition("lmq_pushes_waiting", "gauge", "Pushes that wait for room in a full queue."),
-            Definition("lmq_pushes_waiting_bytes", "gauge", "Approximate memory that they take."),
+            Definition("lmq_pushes_waiting_bytes", "gauge", "Approximate memory of the pushes that wait."),
         ),
     ),
     Section(
         "Requests",
-        "What clients asked of this node: sum over the nodes.",
+        "Requests of clients to this node: take the sum over the nodes.",
         (
             Definition(
                 "lmq_request_duration_seconds",
                 "histogram",
-                "HTTP requests from their head until the answer was complete, waiting pulls included; operation is method "
-                "and route, code the status.",
+                "HTTP requests from their head to the complete answer, including waiting pulls; operation is "
+                "method and route, code the status.",
                 ("protocol", "operation", "code"),
-                "once HTTP was used",
+                "after the first HTTP request",
             ),
-            Definition("lmq_requests_in_flight", "gauge", "HTTP requests that are not answered yet.", ("protocol",)),
+            Definition("lmq_requests_in_flight", "gauge", "HTTP requests without a complete answer.", ("protocol",)),
             Definition(
                 "lmq_operation_duration_seconds",
                 "histogram",
-                "Operations of all protocols from the moment they were taken until they were applied. Operations that were "
-                "replicated in one command count with the time of the first.",
+                "Operations of all protocols from acceptance to application. Operations replicated in one "
+                "command count with the time of the first.",
                 ("operation",),
                 _ONCE_PUSHED,
             ),
-            Definition("lmq_operations_total", "counter", "Operations proposed."),
-            Definition("lmq_empty_pulls_total", "counter", "Pulls whose wait ended without a message."),
+            Definition("lmq_operations_total", "counter", "Proposed operations."),
+            Definition("lmq_empty_pulls_total", "counter", "Pulls that returned no message."),
             Definition("lmq_waiters", "gauge", "Pulls that wait for a message."),
             Definition("lmq_connections", "gauge", "Open connections of clients.", ("protocol",)),
             Definition(
                 "lmq_unauthenticated_connections",
                 "gauge",
-                "Accepted connections, those in their TLS handshake included, that have not authenticated yet.",
+                "Accepted connections that have not authenticated yet, including those in their TLS handshake.",
                 ("port",),
             ),
             Definition(
@@ -129,7 +132,8 @@ SECTIONS: Final = (
             Definition(
                 "lmq_client_memory_bytes",
                 "gauge",
-                "Unfinished requests, decoded values and unread answers: of authenticated clients and of unauthenticated ones.",
+                "Memory of unfinished requests, decoded values and unread answers: of authenticated clients and of "
+                "unauthenticated ones.",
                 ("of",),
             ),
         ),
@@ -139,23 +143,25 @@ SECTIONS: Final = (
         "",
         (
             Definition("lmq_raft_members", "gauge", "Members of the cluster."),
-            Definition("lmq_raft_has_leader", "gauge", "1 if a leader is known and can be reached."),
-            Definition("lmq_raft_is_leader", "gauge", "1 if this node leads."),
-            Definition("lmq_raft_leader_changes_total", "counter", "Leaders that took over, as seen by this node."),
+            Definition("lmq_raft_has_leader", "gauge", "1 if a leader is known and reachable."),
+            Definition("lmq_raft_is_leader", "gauge", "1 if this node is the leader."),
+            Definition("lmq_raft_leader_changes_total", "counter", "Changes of leader, as seen by this node."),
             Definition("lmq_raft_term", "gauge", "Current term."),
             Definition("lmq_raft_commit_index", "gauge", "Highest log index known to be committed."),
             Definition("lmq_raft_applied_index", "gauge", "Highest log index applied here."),
-            Definition("lmq_raft_snapshot_index", "gauge", "Log index of the newest snapshot, 0 without one."),
+            Definition("lmq_raft_snapshot_index", "gauge", "Log index of the newest snapshot; 0 without one."),
             Definition("lmq_raft_log_entries", "gauge", "Entries in the log."),
             Definition("lmq_raft_log_bytes", "gauge", "Bytes of the entries in the log."),
             Definition("lmq_batches_total", "counter", "Batches of operations that this node proposed."),
             Definition(
-                "lmq_batches_resent_total", "counter", "Batches sent again, after a change of leader for example."
+                "lmq_batches_resent_total",
+                "counter",
+                "Batches that this node sent again, for example after a change of leader.",
             ),
             Definition(
                 "lmq_raft_proposals_committed_total",
                 "counter",
-                "Batches of any node that were committed and applied here.",
+                "Committed batches of any node that were applied here.",
             ),
             Definition(
                 "lmq_raft_proposals_pending", "gauge", "Commands and batches of this node that are not applied."
@@ -163,94 +169,98 @@ SECTIONS: Final = (
             Definition(
                 "lmq_raft_proposals_failed_total",
                 "counter",
-                "Operations that were taken and then failed, by error code; unknown_outcome may have been applied.",
+                "Accepted operations that failed, by error code; those with unknown_outcome may have been applied.",
                 ("reason",),
-                "once one failed",
+                "after the first failure",
             ),
             Definition(
                 "lmq_raft_commit_duration_seconds",
                 "histogram",
-                "Batches of this node from when they were made until they were applied here.",
+                "Time from the creation of a batch of this node to its application here.",
             ),
             Definition(
                 "lmq_raft_journal_sync_duration_seconds",
                 "histogram",
-                "Writes of the log to the disk, with their sync. Stays empty with a durability other than disk.",
+                "Writes of the log to disk, including the sync. Empty unless durability is disk.",
             ),
-            Definition("lmq_raft_log_syncs_total", "counter", "Syncs of the log to the disk."),
+            Definition("lmq_raft_log_syncs_total", "counter", "Syncs of the log to disk."),
             Definition(
                 "lmq_raft_snapshot_duration_seconds", "histogram", "Snapshots, from the decision to the durable file."
             ),
             Definition("lmq_raft_snapshots_taken_total", "counter", "Snapshots written."),
-            Definition("lmq_raft_snapshots_failed_total", "counter", "Snapshots that could not be written."),
+            Definition("lmq_raft_snapshots_failed_total", "counter", "Snapshots that failed."),
             Definition(
                 "lmq_raft_snapshots_installed_total", "counter", "Snapshots received from a leader and installed."
             ),
             Definition(
                 "lmq_raft_apply_faults_total",
                 "counter",
-                "Committed commands that could not be carried out, on every node alike. It is a bug: please report it.",
+                "Committed commands that failed to apply, on every node alike. This is a bug: please report it.",
             ),
             Definition(
                 "lmq_raft_peer_connected",
                 "gauge",
                 "1 if this node can send to the member.",
                 ("peer", "peer_name"),
-                "with other members",
+                "if there are other members",
             ),
             Definition(
                 "lmq_raft_peer_match_index",
                 "gauge",
                 "Highest log index that the member is known to have.",
                 ("peer", "peer_name"),
-                "on the leader, with other members",
+                "on a leader with other members",
             ),
             Definition(
                 "lmq_raft_peer_round_trip_seconds",
                 "histogram",
-                "From a message to a member until its answer, the member's sync included, while this node led.",
+                "Time from a message to a member until its answer, including the member's sync, while this node led.",
                 ("peer", "peer_name"),
-                "once this node has led, with other members",
+                "after this node has led, if there are other members",
             ),
         ),
     ),
     Section(
         "The node",
-        "Beside these there are the standard metrics of Prometheus' Python client: `process_*` and `python_*`.",
+        "In addition a node has the standard metrics of Prometheus' Python client: `process_*` and `python_*`.",
         (
             Definition("lmq_build_info", "info", "Version and settings; the value is 1.", ("version", "durability")),
-            Definition("lmq_ready", "gauge", "1 if the node can serve, as /readyz says."),
+            Definition("lmq_ready", "gauge", "1 if the node can serve, as /readyz reports."),
             Definition(
                 "lmq_memory_used_bytes",
                 "gauge",
-                "Memory that the messages and keys stored here take, as counted for the limit.",
+                "Memory of the messages and keys stored here, as counted for the limit.",
             ),
             Definition(
                 "lmq_memory_limit_bytes",
                 "gauge",
-                "The option memory_bytes_max: beyond it pushes are refused as overloaded.",
+                "The option memory_bytes_max; at the limit the node refuses pushes as overloaded.",
             ),
             Definition(
                 "lmq_throttled_seconds_total",
                 "counter",
-                "Seconds in which nothing was applied, because messages filled memory faster than the disk took pages.",
+                "Seconds without progress because messages filled memory faster than the disk accepted pages.",
             ),
             Definition(
                 "lmq_page_wait_seconds_total",
                 "counter",
-                "Seconds in which nothing was applied, because the next operations needed pages that were not in memory.",
+                "Seconds without progress because the next operations needed pages that were not in memory.",
             ),
-            Definition("lmq_paged_messages", "gauge", "Messages of long lines that stand in pages on the disk only."),
+            Definition("lmq_paged_messages", "gauge", "Messages that are paged out."),
             Definition(
                 "lmq_paged_body_bytes",
                 "gauge",
-                "Bodies that stand in pages on the disk only while their messages do not.",
+                "Bytes of paged-out bodies whose messages are in memory.",
             ),
-            Definition("lmq_page_files_bytes", "gauge", "Size of the files of pages."),
+            Definition("lmq_page_files_bytes", "gauge", "Size of the page files."),
             Definition("lmq_pages_written_total", "counter", "Pages written."),
-            Definition("lmq_pages_read_total", "counter", "Pages read before they were needed."),
-            Definition("lmq_pages_read_late_total", "counter", "Pages that had to be read when they were needed."),
-            Definition("lmq_pages_fetched_total", "counter", "Pages that came from other nodes."),
+            Definition("lmq_pages_read_total", "counter", "Pages prefetched from disk."),
+            Definition(
+                "lmq_pages_read_late_total",
+                "counter",
+                "Pages read from disk on demand, because they were not prefetched.",
+            ),
+            Definition("lmq_pages_fetched_total", "counter", "Pages received from other nodes."),
             Definition(
                 "lmq_disk_used_bytes",
                 "gauge",
@@ -259,41 +269,46 @@ SECTIONS: Final = (
             Definition(
                 "lmq_disk_limit_bytes",
                 "gauge",
-                "The option disk_bytes_max, or what may be kept now if it is 0: beyond it pushes are refused as overloaded.",
+                "The option disk_bytes_max, or the space available now if that is 0; at the limit the node "
+                "refuses pushes as overloaded.",
             ),
-            Definition("lmq_disk_free_bytes", "gauge", "Free bytes where the data directory is."),
-            Definition("lmq_disk_size_bytes", "gauge", "Size of the file system where the data directory is."),
+            Definition("lmq_disk_free_bytes", "gauge", "Free bytes in the file system of the data directory."),
+            Definition("lmq_disk_size_bytes", "gauge", "Size of the file system of the data directory."),
             Definition(
                 "lmq_tls_certificate_expiry_seconds",
                 "gauge",
-                "When the certificate of the client ports expires, in seconds since 1970.",
+                "Time at which the certificate of the client ports expires, in seconds since 1970.",
                 when="with TLS",
             ),
             Definition(
                 "lmq_event_loop_lag_seconds",
                 "histogram",
-                "How late a timer fires that runs four times a second.",
+                "Delay of a timer that fires four times a second.",
             ),
             Definition(
                 "lmq_event_loop_slices_total",
                 "counter",
-                "Slices of long work, such as a list of all queues: about a millisecond each, one a turn.",
+                "Slices of long work, such as a list of all queues. A slice takes about a millisecond; the event"
+                " loop runs one per turn.",
             ),
             Definition(
                 "lmq_log_lines_dropped_total",
                 "counter",
-                "Lines of the node's log that were not written, because their reader did not take them in time.",
+                "Log lines that the node dropped because their reader was too slow.",
             ),
             Definition(
                 "lmq_events_written_total", "counter", "Events in the event journal.", when="with an event journal"
             ),
             Definition(
-                "lmq_events_dropped_total", "counter", "Events that the journal has lost.", when="with an event journal"
+                "lmq_events_dropped_total",
+                "counter",
+                "Events that the event journal lost.",
+                when="with an event journal",
             ),
             Definition(
                 "lmq_event_journal_errors_total",
                 "counter",
-                "Attempts to write the event journal that failed.",
+                "Failed attempts to write the event journal.",
                 when="with an event journal",
             ),
             Definition("lmq_statsd_datagrams_sent_total", "counter", "Datagrams sent to StatsD.", when="with StatsD"),
@@ -309,20 +324,21 @@ SECTIONS: Final = (
 
 QUEUE_SECTION: Final = Section(
     "One queue",
-    "State of the cluster, but for `lmq_queue_waiters`: scrape one node, or take the median. The names differ from those of "
-    "`/metrics` so that nothing is counted twice when one job scrapes both.",
+    "State of the cluster, except `lmq_queue_waiters`: scrape one node, or take the median. The "
+    "names differ from those of `/metrics`, so that a job that scrapes both pages counts nothing "
+    "twice.",
     (
-        Definition("lmq_queue_messages", "gauge", "Messages by state, as in lmq_messages.", ("queue", "state")),
-        Definition("lmq_queue_messages_held", "gauge", "As lmq_messages_held.", ("queue",)),
-        Definition("lmq_queue_groups_busy", "gauge", "As lmq_groups_busy.", ("queue",)),
+        Definition("lmq_queue_messages", "gauge", "Messages by state, as for lmq_messages.", ("queue", "state")),
+        Definition("lmq_queue_messages_held", "gauge", "As for lmq_messages_held.", ("queue",)),
+        Definition("lmq_queue_groups_busy", "gauge", "As for lmq_groups_busy.", ("queue",)),
         Definition("lmq_queue_message_bytes", "gauge", "Bytes of its bodies.", ("queue",)),
         Definition(
             "lmq_queue_oldest_message_age_seconds",
             "gauge",
-            "For how long the oldest ready message has been ready; 0 if none is.",
+            "Time for which its oldest ready message has been ready; 0 if there is none.",
             ("queue",),
         ),
-        Definition("lmq_queue_suspended", "gauge", "1 if it hands out nothing until it is resumed.", ("queue",)),
+        Definition("lmq_queue_suspended", "gauge", "1 if the queue is suspended.", ("queue",)),
         Definition("lmq_queue_pushes_waiting", "gauge", "Pushes that wait for room in it.", ("queue",)),
         Definition("lmq_queue_waiters", "gauge", "Pulls that wait for it by name at this node.", ("queue",)),
         *(
@@ -332,7 +348,7 @@ QUEUE_SECTION: Final = Section(
         Definition(
             "lmq_queue_metrics_omitted",
             "gauge",
-            "Queues that were asked for and are not on the page because of its limit: name fewer of them, or raise it.",
+            "Selected queues that are missing on the page because of its limit: select fewer, or raise the limit.",
         ),
     ),
 )
@@ -367,7 +383,7 @@ def _table(title: str, section: Section) -> Iterator[str]:
     yield title
     yield ""
     if section.note:
-        yield section.note
+        yield from textwrap.wrap(section.note, MARKDOWN_COLUMNS, break_on_hyphens=False)
         yield ""
     yield "| Metric | Kind | Meaning |"
     yield "|---|---|---|"
