@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import sys
 import time
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ class _RecordingCheckers(Checkers):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.logs: dict[str, _Log] = {}
+        self.logs: defaultdict[str, _Log] = defaultdict(_Log)
 
     def appended(self, host: Host, command: bytes, index: int, term: int, previous_term: int | None) -> None:
         self._changed(host, b"append %d %d %b" % (index, term, command))
@@ -68,7 +69,7 @@ class _RecordingCheckers(Checkers):
         super().truncated(host, first_index, terms)
 
     def _changed(self, host: Host, line: bytes) -> None:
-        self.logs.setdefault(host.id, _Log()).changed(line)
+        self.logs[host.id].changed(line)
         self.note("log", f"{host.id} {line!r}")
 
 
