@@ -25,19 +25,19 @@ def main() -> int:
     """Exit code 1 if any run broke a promise."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed (default 1)")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds from there (default 1)")
-    parser.add_argument("--profile", default="all", help=f"kinds of runs, with commas: {', '.join(PROFILES)}, all")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds to run (default 1)")
+    parser.add_argument("--profile", default="all", help=f"profiles, separated by commas: {', '.join(PROFILES)}, all")
     parser.add_argument(
         "--subject",
         choices=[*sorted(SUBJECTS), "ours"],
         default="ours",
         help="stock PySyncObj, our Raft core, the whole node, that with clients of all queue features, or all ours (default)",
     )
-    parser.add_argument("--jobs", type=int, default=1, help="how many processes (default 1)")
-    parser.add_argument("--minutes", type=float, default=0.0, help="go on with further seeds for so long")
-    parser.add_argument("--trace", action="store_true", help="print what happened")
-    parser.add_argument("--first", action="store_true", help="end with the first run that breaks a promise")
-    parser.add_argument("--keep-going", action="store_true", help="run to the end after a violation")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes (default 1)")
+    parser.add_argument("--minutes", type=float, default=0.0, help="continue with further seeds for this many seconds")
+    parser.add_argument("--trace", action="store_true", help="print the events of each run")
+    parser.add_argument("--first", action="store_true", help="stop at the first run with a violation")
+    parser.add_argument("--keep-going", action="store_true", help="continue a run after a violation")
     options = parser.parse_args()
     names = OURS if options.subject == "ours" else [options.subject]
     profiles = list(PROFILES) if options.profile == "all" else options.profile.split(",")
@@ -50,10 +50,10 @@ def main() -> int:
     seeds = range(options.seed, options.seed + options.seeds)
     tasks = [Task(*kind, seed, options.keep_going, options.trace) for kind in kinds for seed in seeds]
     results = run_all(tasks, options.jobs)
-    return 1 if _print_all(_to_the_first_guilty(results) if options.first else results) else 0
+    return 1 if _print_all(_to_the_first_violation(results) if options.first else results) else 0
 
 
-def _to_the_first_guilty(results: Iterable[tuple[Report, float]]) -> Iterator[tuple[Report, float]]:
+def _to_the_first_violation(results: Iterable[tuple[Report, float]]) -> Iterator[tuple[Report, float]]:
     for result in results:
         yield result
         if result[0].violations:
@@ -61,24 +61,24 @@ def _to_the_first_guilty(results: Iterable[tuple[Report, float]]) -> Iterator[tu
 
 
 def _soak(kinds: list[tuple[str, str]], options: argparse.Namespace) -> int:
-    """Run one seed after the other under all kinds until the time is over; print what breaks a promise, and how many did."""
+    """Run one seed after the other under all kinds until the time is up; print each violation and their number."""
     deadline_s = time.monotonic() + options.minutes * 60.0
-    runs = guilty = 0
+    runs = violating = 0
     for seed in itertools.count(options.seed):
         for report, _ in run_all([Task(*kind, seed, options.keep_going) for kind in kinds], options.jobs):
             runs += 1
             if report.violations:
-                guilty += 1
+                violating += 1
                 print(report, flush=True)
         if time.monotonic() > deadline_s:
-            print(f"{runs} runs of seeds {options.seed} to {seed}, {guilty} with violations")
-            return guilty
+            print(f"{runs} runs of seeds {options.seed} to {seed}, {violating} with violations")
+            return violating
     raise AssertionError("there is always another seed")
 
 
 def _print_all(results: Iterable[tuple[Report, float]]) -> int:
-    """Print what the runs gave, profile by profile; returns how many broke a promise."""
-    guilty = 0
+    """Print the results of the runs by profile; return the number of runs with violations."""
+    violating = 0
     for _, group in itertools.groupby(results, lambda result: (result[0].subject, result[0].profile)):
         reports: list[Report] = []
         spent_s = 0.0
@@ -89,22 +89,22 @@ def _print_all(results: Iterable[tuple[Report, float]]) -> int:
                 print("\n".join(report.trace))
             if report.violations:
                 print(report, flush=True)
-        guilty += _print_profile(reports, spent_s)
-    return guilty
+        violating += _print_profile(reports, spent_s)
+    return violating
 
 
 def _print_profile(reports: list[Report], spent_s: float) -> int:
-    guilty = [report for report in reports if report.violations]
+    violating = [report for report in reports if report.violations]
     print(
-        f"{reports[0].subject} {reports[0].profile}: {len(reports)} seeds, {len(guilty)} with violations, "
+        f"{reports[0].subject} {reports[0].profile}: {len(reports)} seeds, {len(violating)} with violations, "
         f"{sum(report.elections for report in reports)} elections, "
         f"{sum(report.acknowledged for report in reports)} of {sum(report.proposed for report in reports)} proposals "
         f"acknowledged, {spent_s / len(reports):.2f} s a run",
         flush=True,
     )
-    for kind, count in collections.Counter(kind for report in guilty for kind in report.kinds).most_common():
+    for kind, count in collections.Counter(kind for report in violating for kind in report.kinds).most_common():
         print(f"  {count:4d}  {kind}")
-    return len(guilty)
+    return len(violating)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Faults that come together at the worst moment: with an election, or when few hold what is committed."""
+"""Combined faults at the worst moment: during an election, or while few members hold what is committed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ QUIET_S = 2.5
 
 
 class Ambushes(NetworkFaults, MemberFaults):
-    """What one fault alone meets too rarely. Each is a few faults of the other kinds, at moments that go together."""
+    """Combinations that single faults rarely produce. Each strikes several faults at related moments."""
 
     def _rival(self) -> None:
-        """A leader that is cut off goes on taking commands, and comes back to a shorter log, or to a snapshot of one.
+        """Cut off a leader that continues to accept commands and later rejoins with a shorter log or from a snapshot.
 
-        Of five members, one may stay with it; and it may lead again before anything has broken the link between these two.
+        Of five members, one may stay with it. It may also become leader again before the connection between these two
+        breaks.
         """
         old = self._leader()
         if old is None:
@@ -51,13 +52,13 @@ class Ambushes(NetworkFaults, MemberFaults):
             self._soon(duration_s, self._hand_back, old, HAND_BACK_TRIES)
 
     def _shorten_logs(self, old: Host) -> None:
-        """Let the others cut their logs, so that the one who comes back needs a snapshot."""
+        """Compact the logs of the other members, so that the returning leader needs a snapshot."""
         for host in self._settled_members():
             if host is not old and self._rng.random() < 0.7:
                 self._take_snapshot(host)
 
     def _meet_rival(self, old: Host) -> None:
-        """The one who comes back may die while it takes over the state or the log, and cut its own log soon."""
+        """Perhaps kill the returning leader while it takes over the state or the log; compact its log soon after."""
         if self._rng.random() < 0.5 and old.running and not self._subject.forgets(power=False):
             folder = self._rng.choice([JOURNAL, JOURNAL, SNAPSHOTS])
             old.crash_in_writing(folder, self._rng.randrange(INSTALL_WRITES_MAX), power=False)
@@ -77,7 +78,7 @@ class Ambushes(NetworkFaults, MemberFaults):
             self._soon(self._rng.uniform(*SHORT_S), self._hand_back, old, tries - 1)
 
     def _usurp(self) -> None:
-        """A new leader is cut off as soon as it is elected; one who voted for it forgets, and hears of the old leader first."""
+        """Cut off a new leader right after its election; a voter forgets and hears from the old leader first."""
         old = self._leader()
         if old is None:
             return
@@ -103,7 +104,8 @@ class Ambushes(NetworkFaults, MemberFaults):
         for _ in range(10):
             self._soon(self._rng.uniform(0.2, duration_s), self._burst, old, 1)
         if self._rng.random() < 0.5:
-            # Then it hears of the new one, slowly, and of the old one again before it has got back everything.
+            # The voter then receives messages of the new leader, slowly, and of the old one again before it has
+            # recovered.
             self._when(lambda: _has_heard(voter, old), self._swap, voter, old, new)
 
     def _swap(self, one: Host, old: Host, new: Host) -> None:
@@ -121,7 +123,7 @@ class Ambushes(NetworkFaults, MemberFaults):
         self._network.join(one.id, old.id)
 
     def _witness(self) -> None:
-        """Of what is committed now, only the leader and one other member know; that one forgets, and the leader is cut off."""
+        """Erase one of the two members that hold the committed entries, and cut off the other one, the leader."""
         leader = self._leader()
         members = self._settled_members()
         witnesses = [host for host in members if host is not leader and self._may_forget(host)]
@@ -146,7 +148,7 @@ class Ambushes(NetworkFaults, MemberFaults):
             self._clock.after(self._duration(), self._network.join, host.id, leader.id)
 
     def _late(self) -> None:
-        """What a follower has answered arrives when it has forgotten it, and its leader has heard of its next life."""
+        """Deliver answers of a follower after it forgot them, when its leader already knows its next life."""
         leader = self._leader()
         followers = [host for host in self._settled_members() if host is not leader and self._may_forget(host)]
         if leader is None or not followers:
@@ -163,7 +165,7 @@ class Ambushes(NetworkFaults, MemberFaults):
         )
 
     def _at_election(self) -> None:
-        """Strike the node that is elected next at once: with changes of the members, cuts, a crash, a burst of commands."""
+        """Strike the next elected node at once: with membership changes, cuts, a crash, a burst of commands."""
         pause_s = self._rng.choice([0.0, 0.0, 0.001, 0.01])
         self._checkers.on_election.append(lambda host: self._soon(pause_s, self._strike_new, host))
 
@@ -182,7 +184,7 @@ class Ambushes(NetworkFaults, MemberFaults):
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _soon(self, delay_s: float, strike: Callable[..., None], *arguments: Any) -> None:
-        """Strike after a while, unless the time of faults is over by then."""
+        """Call `strike` after a delay, unless the time of faults has ended."""
         self._clock.after(delay_s, self._strike_in_time, strike, arguments)
 
     def _strike_in_time(self, strike: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -199,7 +201,7 @@ class Ambushes(NetworkFaults, MemberFaults):
                 self._simulation.workload.propose(host, self._rng.randint(*BURST_BYTES))
 
     def _cut_off(self, party: Iterable[Host], duration_s: float) -> None:
-        """Cut some from all others, but not from each other."""
+        """Cut off some members from all others, but not from each other."""
         names = {host.id for host in party}
         self._cut_pairs(
             [(one, other) for one in sorted(names) for other in sorted(self._hosts.keys() - names)], duration_s
@@ -215,7 +217,7 @@ class Ambushes(NetworkFaults, MemberFaults):
             self._soon(LOOK_EVERY_S, self._when_led_by_another, old, strike, passed_s + LOOK_EVERY_S)
 
     def _when(self, is_ready: Callable[[], bool], strike: Callable[..., None], *arguments: Any) -> None:
-        """Strike as soon as something is so, or not at all if that takes too long."""
+        """Call `strike` once `is_ready()` is true, or not at all if that takes too long."""
         self._look(is_ready, strike, arguments, self._clock.now + ELECTION_PATIENCE_S)
 
     def _look(
@@ -227,13 +229,13 @@ class Ambushes(NetworkFaults, MemberFaults):
             self._soon(LOOK_EVERY_S, self._look, is_ready, strike, arguments, until_s)
 
     def _may_forget(self, host: Host) -> bool:
-        """Whether a running member may forget all it holds: with it, those that lack something stay a minority."""
+        """Return whether a running member may forget all it holds and those that lack something remain a minority."""
         members = self._settled_members()
         weak = {one.id for one in self._weak(members)} | {host.id}
         return host in members and host.running and not host.harmed and 2 * len(weak) < len(members)
 
     def _let_forget(self, host: Host) -> None:
-        """End a process in a way that takes along what its durability does not promise to keep, and start it again."""
+        """Kill a process, erase what its durability mode does not guarantee, and restart it."""
         if self._subject.forgets(power=False):
             host.kill()
         elif self._subject.forgets(power=True):
@@ -252,7 +254,7 @@ class Ambushes(NetworkFaults, MemberFaults):
             self._let_forget(host)
 
     def _restart_again(self, host: Host) -> None:
-        """The same process dies once more before it has got back what it lacks."""
+        """Kill the same process again before it has recovered what it lacks."""
         if host.running:
             host.kill()
             self._simulation.revive(host)
@@ -264,10 +266,10 @@ class Ambushes(NetworkFaults, MemberFaults):
 
 
 def _has_heard(host: Host, leader: Host) -> bool:
-    """Whether a member is in the term of a leader."""
+    """Return whether a member is in the term of the leader."""
     return host.replica is not None and leader.replica is not None and host.replica.term == leader.replica.term
 
 
 def _is_trusted(host: Host) -> bool:
-    """Whether a member takes itself to have got back everything."""
+    """Return whether a member considers itself recovered."""
     return host.replica is not None and not host.replica.recovering

@@ -1,7 +1,7 @@
-"""What must hold after every event, checked from outside: from the logs' changes, the roles and what is applied.
+"""Invariants checked after every event, from outside: from log changes, roles and applied commands.
 
-Nothing here knows the replication layer. Each promise of Raft is checked in the form that needs the least memory:
-an entry is named by (index, term), and the first sight of anything fixes what everybody else must see.
+Nothing here knows the replication layer. Each guarantee of Raft is checked in the form that needs the least memory:
+an entry is named by (index, term), and the first observation of a value fixes what all members must see.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Checkers", "Violation"]
 
 VIOLATIONS_KEPT = 200
 MEMBERSHIP = b"\x02"
-"""The first byte of entries that change the members."""
+"""The first byte of entries that change the membership."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken promise: `kind` groups, `detail` tells who and where, `at_s` is virtual time since the start."""
+    """A broken guarantee: `kind` groups, `detail` says who and where, `at_s` is virtual time since the start."""
 
     kind: str
     detail: str
@@ -57,10 +57,10 @@ class _Committed:
 
 
 class Checkers:
-    """Watches all hosts of one run; collects violations and what was applied and acknowledged.
+    """Observes all hosts of one run; collects violations, applied commands and acknowledgements.
 
     Attributes:
-        on_election: called, once each, with the next node that begins to lead.
+        on_election: called once with each node that becomes leader.
     """
 
     def __init__(self, clock: Clock, *, retries: bool) -> None:
@@ -73,7 +73,7 @@ class Checkers:
         self._past_logs: dict[str, list[LogView]] = {}
         self._leaders: dict[int, tuple[str, int]] = {}
         self._entries: dict[tuple[int, int], tuple[bytes, int | None]] = {}
-        # The library's log begins with a no-op of term 0 that nobody has to commit.
+        # The library's log begins with a no-op of term 0 that is never committed.
         self.committed: dict[int, _Committed] = {1: _Committed(0, 0)}
         self.commit_index = 0
         self.history: dict[int, tuple[bytes, bytes]] = {}
@@ -96,7 +96,7 @@ class Checkers:
             self.trace.append(f"{self._clock.now - self._started:9.4f}  {what:10} {detail}")
 
     def begin_again(self) -> None:
-        """All members have lost what was only in their memory; terms and votes are still bound to what they were."""
+        """Reset after all members lost their memory; terms and votes must still match what they were."""
         self._past_logs.clear()
         self._entries.clear()
         self.committed = {1: _Committed(0, 0)}
@@ -119,16 +119,16 @@ class Checkers:
         self.note("start", f"{host.id} life {host.life}")
 
     def life_ends(self, host: Host, replica: Replica) -> None:
-        """What it has held durably still counts as stored by it, even if that died with the process or the disk."""
+        """Keep counting what it held durably as stored by it, even if that was lost with the process or the disk."""
         self._past_logs.setdefault(host.id, []).append(replica.journal.view)
         self.note("kill", host.id)
 
     def reopened(self, host: Host, replica: Replica) -> None:
-        """After a start: unless the process may have forgotten, what was durable before is still there."""
+        """Check after a start that durable data is still there, unless the process may have forgotten it."""
         seen = self._seen[host.id]
         voted_for = replica.journal.getVotedForNodeId()
         if replica.term > seen.term:
-            # The process died when this was on the disk and nothing had shown it.
+            # The process died after this reached the disk and before anything showed it.
             seen.term, seen.voted_for = replica.term, voted_for
         if replica.term == seen.term and seen.voted_for is not None and voted_for != seen.voted_for:
             self.report(
@@ -139,7 +139,7 @@ class Checkers:
             return
         old, new = past[-1], replica.journal.view
         if old.term_at(new.first) not in (None, new.term_at(new.first)):
-            # A snapshot that was installed, or nearly, shows that the log had gone astray.
+            # A snapshot that was installed, or almost, shows that the log had diverged.
             return
         for index in range(max(old.first, new.first + 1), old.durable_last + 1):
             if new.term_at(index) != old.term_at(index):
@@ -159,7 +159,7 @@ class Checkers:
     # The log
 
     def appended(self, host: Host, command: bytes, index: int, term: int, previous_term: int | None) -> None:
-        """Log matching: index and term name one entry and, by induction, everything before it."""
+        """Check log matching: index and term name one entry and, by induction, everything before it."""
         if command[:1] == MEMBERSHIP:
             self._changes_members(host, index, term)
         known = self._entries.get((index, term))
@@ -173,11 +173,11 @@ class Checkers:
             if known_previous is None:
                 self._entries[index, term] = (command, previous_term)
             elif known_previous != previous_term:
-                detail = f"{host.id}: before index {index} term {term} stand terms {known_previous} and {previous_term}"
+                detail = f"{host.id}: the entry before index {index} term {term} has terms {known_previous} and {previous_term}"
                 self.report("log matching", detail)
 
     def _changes_members(self, host: Host, index: int, term: int) -> None:
-        """A leader changes the members only when something of its term is committed (Ongaro, 2015)."""
+        """Check that a leader changes the membership only after an entry of its term is committed (Ongaro, 2015)."""
         replica = host.replica
         if replica is not None and replica.is_leader and replica.term == term:
             log = replica.journal.view
@@ -185,7 +185,7 @@ class Checkers:
                 self.report("members changed too soon", f"{host.id} in term {term} at index {index}")
 
     def truncated(self, host: Host, first_index: int, terms: Sequence[int]) -> None:
-        """An entry leaves a log only if the leader of the node's term does not have it."""
+        """Check that an entry leaves a log only if the leader of the node's term does not have it."""
         if not terms:
             return
         self.note("truncate", f"{host.id} from {first_index}, {len(terms)} entries")
@@ -220,7 +220,7 @@ class Checkers:
     # Roles and commitment
 
     def observe(self, host: Host) -> None:
-        """Compare a process after an event with what it was before."""
+        """Compare a process after an event with its state before."""
         replica = host.replica
         if replica is None:
             return
@@ -241,7 +241,7 @@ class Checkers:
         self._check_base(host, replica)
 
     def _check_base(self, host: Host, replica: Replica) -> None:
-        """What the log does not have is in a snapshot, and what is in a snapshot is applied."""
+        """Check that the snapshot covers what the log lacks, and that everything in the snapshot is applied."""
         kept = replica.kept()
         if kept is None:
             return
@@ -252,7 +252,7 @@ class Checkers:
             self.report("snapshot not applied", f"{host.id} keeps one of index {latest}, applied is {applied}")
 
     def _leads(self, host: Host, replica: Replica, term: int) -> None:
-        """One leader per term, and it has everything that leaders before it committed."""
+        """Check that a term has one leader, and that it has everything that earlier leaders committed."""
         if self._leaders.setdefault(term, (host.id, host.life)) != (host.id, host.life):
             self.report("two leaders in a term", f"{self._leaders[term][0]} and {host.id} in term {term}")
             return
@@ -268,7 +268,7 @@ class Checkers:
             strike(host)
 
     def _commits(self, host: Host, replica: Replica, first: int, last: int, *, led: bool) -> None:
-        """A leader commits what a majority holds; the others only what a leader has committed."""
+        """Check that a leader commits what a majority holds, and that others commit only what a leader committed."""
         log = replica.journal.view
         if last > log.last:
             self.report("commit behind the log", f"{host.id}: commit {last}, log ends at {log.last}")
@@ -311,7 +311,7 @@ class Checkers:
     # What is applied
 
     def awaits(self, host: Host, command: bytes) -> None:
-        """`host` was asked for `command`: its applying it there is the acknowledgement."""
+        """Note that `host` was asked for `command`: applying it there is the acknowledgement."""
         self.awaited[host.id].add(command)
 
     def applied(self, host: Host, index: int, command: bytes) -> None:
@@ -335,25 +335,25 @@ class Checkers:
                 "applied differs", f"{host.id} applies {command[:12]!r} at index {index}, not {known[0][:12]!r}"
             )
         elif known[1] != digest:
-            self.report("applied differs", f"{host.id} came to index {index} by another history")
+            self.report("applied differs", f"{host.id} reached index {index} with another history")
         if command in self.awaited[host.id]:
             self.awaited[host.id].discard(command)
             self.acknowledged[command] = index
 
     def state(self, host: Host, index: int, digest: bytes) -> None:
-        """`digest` is of the whole state after the entry `index`, on any replica, be it applied or restored."""
+        """Record the digest of the whole state after the entry `index`, on any replica, applied or restored."""
         known = self._states.setdefault(index, digest)
         if known != digest:
             self.report("states differ", f"{host.id} after index {index}")
 
     def restored_up_to(self, host: Host, index: int) -> None:
-        """A snapshot of the state after the entry `index`, which may be no command, replaced the application's state."""
+        """Note that a snapshot after the entry `index`, which may be no command, replaced the application's state."""
         position = bisect.bisect_right(self._indexes, index)
         last = self._indexes[position - 1] if position else 0
         self.restored(host, last, self.history[last][1] if last else b"")
 
     def restored(self, host: Host, index: int, digest: bytes) -> None:
-        """A snapshot replaced the application's state."""
+        """Note that a snapshot replaced the application's state."""
         self.note("restored", f"{host.id} at index {index}")
         if index < host.application.index:
             self.report("snapshot goes back", f"{host.id} from index {host.application.index} to {index}")
@@ -364,9 +364,9 @@ class Checkers:
 
 
 def _members_since(replica: Replica, index: int) -> Iterator[Sequence[str]]:
-    """The lists of members by which a leader may have committed the entry: the present one, and those since the entry was added.
+    """Return the lists of members by which a leader may have committed the entry: the current one and those since then.
 
-    In one event a change may be committed and the next one be accepted.
+    One event may commit a change and accept the next one.
     """
     yield replica.members
     core = getattr(replica, "core", None)

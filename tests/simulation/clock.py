@@ -25,10 +25,10 @@ class Clock:
         self._scheduled = 0
 
     def time(self) -> float:
-        """Seconds; the replacement of the library's monotonic clock.
+        """Return the time in seconds; replaces the library's monotonic clock.
 
-        It stands still within an event, until the event has read it so often that it must be a loop which waits for time to
-        pass: the library's way of limiting what it sends at once.
+        The time does not change within an event, until the event has read it so often that it must be a loop that waits
+        for time to pass: the library limits in this way how much it sends at once.
         """
         self._reads += 1
         return self.now if self._reads < READS_STILL else self.now + (self._reads - READS_STILL) * READ_S
@@ -38,7 +38,7 @@ class Clock:
         self.at(self.now + delay_s, callback, *arguments)
 
     def at(self, moment: float, callback: Callable[..., None], *arguments: Any) -> None:
-        """Run `callback` at `moment`, or next if that is past."""
+        """Run `callback` at `moment`, or next if `moment` is in the past."""
         self._scheduled += 1
         heapq.heappush(self._queue, (max(moment, self.now), self._scheduled, callback, arguments))
 

@@ -1,4 +1,4 @@
-"""What the tests of the simulator share."""
+"""Fixtures of the simulator's tests."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tests.simulation.tasks import silence_nodes
 
 @pytest.fixture(scope="module", autouse=True)
 def _silent_nodes() -> Iterator[None]:
-    """A failed test prints the violations, not the log of every simulated node."""
+    """Print only the violations of a failed test, not the log of every simulated node."""
     before = structlog.get_config()
     silence_nodes()
     yield

@@ -17,7 +17,7 @@ __all__ = ["InlineSnapshots"]
 
 
 class _Receiver:
-    """Writes what it takes at once."""
+    """Writes each received block immediately."""
 
     def __init__(self, incoming: snapshot_store.SnapshotReceiver) -> None:
         self.incoming = incoming
@@ -46,7 +46,7 @@ class InlineSnapshots:
     """A `SnapshotPort` whose state is the index and digest of the host's application.
 
     Attributes:
-        in_use: gives the snapshots that are being sent.
+        in_use: returns the snapshots that are being sent.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""A disk in memory that forgets what real ones may forget.
+"""An in-memory disk that loses what real disks may lose.
 
-It keeps what is durable apart from what was only written. A crash of the process loses nothing that was written; a power failure
-keeps of each sector some version since the last sync, and of the folder's changes some that may have reached the disk.
-A sync of a file that fails takes the written pages for clean: they can be read until the power fails, but no later sync
-writes them.
+It keeps durable data apart from data that was only written. A crash of the process loses nothing that was written. A
+power failure keeps of each sector some version since the last sync, and of the directory changes some that may have
+reached the disk. A failed sync of a file marks the written pages as clean: they can be read until the power fails, but
+no later sync writes them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from collections.abc import Callable
 __all__ = ["SECTOR", "PowerCut", "SimDisk"]
 
 SECTOR = 512
-"""Bytes that a disk writes as a whole or not at all."""
+"""Bytes that a disk writes atomically."""
 _PAGE = 4096
 _NO_PAGE = bytes(_PAGE)
 
 
 class PowerCut(BaseException):
-    """The process ends here; no handler of ordinary exceptions may stop it."""
+    """Ends the process; no handler of ordinary exceptions may catch it."""
 
 
 class _Content:
-    """One file: what a reader sees, what is durable, and the writes between the two, in order. Absent pages are zeros."""
+    """One file: what a reader sees, what is durable, and the writes between the two, in order. Absent pages
+    are zeros.
+    """
 
     __slots__ = ("durable", "durable_size", "pages", "size", "unsynced")
 
@@ -62,11 +64,13 @@ class _Content:
         self.durable_size = self.size
 
     def sync_failed(self) -> None:
-        """What was written counts as clean from now on, though it has not reached the disk."""
+        """Treat the writes as clean from now on, though they have not reached the disk."""
         self.unsynced.clear()
 
     def lose_power(self, rng: random.Random) -> None:
-        """Keep of each sector the durable version or a later one; a sector's versions come in the order of its writes."""
+        """Keep of each sector the durable version or a later one; a sector's versions come in the order of
+        its writes.
+        """
         pages = {page: bytearray(content) for page, content in self.durable.items()}
         size = self.durable_size
         kept_whole = rng.choice((0, 0, len(self.unsynced), rng.randint(0, len(self.unsynced))))
@@ -89,13 +93,13 @@ class _Content:
         self.settle()
 
     def settle(self) -> None:
-        """All that is seen is durable."""
+        """Make everything visible durable."""
         self.durable = {page: bytes(content) for page, content in self.pages.items()}
         self.durable_size = self.size
         self.unsynced.clear()
 
     def cut(self, size: int) -> None:
-        """Shorten."""
+        """Truncate to `size`."""
         kept = self.read(0, size)
         self.pages.clear()
         _put(self.pages, 0, kept)
@@ -182,7 +186,7 @@ class SimDisk:
     # --- failures -------------------------------------------------------------------------------------------------
 
     def process_crash(self) -> None:
-        """All that was written is still there, but open files are gone. It may still be lost by a power failure."""
+        """Keep all writes and invalidate open files. A power failure may still lose the writes."""
         self._begin_life()
 
     def power_failure(self, rng: random.Random | None = None) -> None:
@@ -194,7 +198,7 @@ class SimDisk:
         self._begin_life()
 
     def _lose_names(self, rng: random.Random) -> None:
-        """Changes of one name come in their order; those of different names may overtake one another in some cases."""
+        """Keep changes of one name in order; changes of different names may be reordered."""
         kept = rng.randint(0, len(self._folder_changes))
         chance = rng.choice((0.0, 0.0, 0.5))
         names = dict(self._durable_names)
@@ -218,16 +222,18 @@ class SimDisk:
         self.full = False
 
     def fail_after(self, calls: int, error: Callable[[], BaseException] = PowerCut) -> None:
-        """Let `calls` more mutating calls pass; the next one raises `error`, having written some of its sectors if it writes."""
+        """Allow `calls` more mutating calls; the next one raises `error`, after writing some sectors if it is
+        a write.
+        """
         self._calls_left = calls
         self._error = error
 
     def never_fail(self) -> None:
-        """Take `fail_after` back."""
+        """Cancel `fail_after`."""
         self._calls_left = None
 
     def flip_bit(self, name: str, rng: random.Random, offset: int | None = None) -> int:
-        """Flip one bit of a file, durably; returns the offset of its byte."""
+        """Flip one bit of a file durably; return the offset of its byte."""
         content = self._names[name]
         if offset is None:
             offset = rng.randrange(content.size)
@@ -237,19 +243,19 @@ class SimDisk:
         return offset
 
     def truncate(self, name: str, rng: random.Random) -> int:
-        """Cut a file shorter, durably; returns its new size."""
+        """Truncate a file durably; return its new size."""
         content = self._names[name]
         size = rng.randrange(content.size)
         content.cut(size)
         return size
 
     def lose(self, name: str) -> None:
-        """Remove a file, durably, as if by hand."""
+        """Remove a file durably, as if by hand."""
         del self._names[name]
         self._durable_names.pop(name, None)
 
     def copy(self) -> SimDisk:
-        """A disk with the same files, all durable."""
+        """Return a disk with the same files, all durable."""
         twin = SimDisk(self._rng)
         for name, content in self._names.items():
             other = _Content()
@@ -261,7 +267,7 @@ class SimDisk:
         return twin
 
     def content(self, name: str) -> bytes:
-        """What a reader sees in a file."""
+        """Return the visible contents of a file."""
         content = self._names[name]
         return content.read(0, content.size)
 
@@ -293,7 +299,7 @@ class _SimFile:
         try:
             self._disk._count()
         except BaseException:
-            # A write that was under way reaches the file up to some sector.
+            # An interrupted write reaches the file up to some sector.
             stop = (offset // SECTOR + self._disk._rng.randint(0, len(data) // SECTOR + 1)) * SECTOR
             if stop > offset:
                 self._content.write(offset, data[: stop - offset])

@@ -21,10 +21,12 @@ PAGES_DAMAGED_MAX = 4
 
 
 class DiskFaults(FaultBase):
-    """Everything that a process or its disk suffers."""
+    """Faults of processes and their disks."""
 
     def _strike(self, *, power: bool) -> Host | None:
-        """Whom to let die so: anybody who will remember, or one of a minority of those who forget."""
+        """Return a victim for this kind of death: a member that remembers, or one of a minority of those that
+        forget.
+        """
         if self._subject.forgets(power=power):
             return self._expendable()
         host = self._hosts[self._leader_or_any()]
@@ -38,24 +40,24 @@ class DiskFaults(FaultBase):
             self._later(host)
 
     def _crash_in_writing(self) -> None:
-        """The same between two writes, or within one."""
+        """Kill a process between two writes, or within one, and restart it."""
         self._crash_at_a_write(power=False)
 
     def _power(self) -> None:
-        """A machine loses its power."""
+        """Cut the power of a machine and restart it."""
         host = self._strike(power=True)
         if host is not None:
             host.kill(power=True)
             self._later(host)
 
     def _power_in_writing(self) -> None:
-        """The same between two writes, or within one."""
+        """Cut the power between two writes, or within one, and restart the machine."""
         self._crash_at_a_write(power=True)
 
     def _crash_at_a_write(self, *, power: bool) -> None:
         host = self._strike(power=power)
         if host is None or (self._subject.forgets(power=power) and not self._subject.forgets(power=False)):
-            # When it strikes, others may have become weak.
+            # Other members may have become weak before the fault strikes.
             return
         folder = self._rng.choice(sorted(host.disks))
         writes = self._rng.randrange(WRITES_MAX)
@@ -63,7 +65,7 @@ class DiskFaults(FaultBase):
         host.crash_in_writing(folder, writes, power=power)
 
     def _crash_in_opening(self) -> None:
-        """A process dies, and its successor does while it opens the files."""
+        """Kill a process, and its successor while it opens the files."""
         host = self._strike(power=True)
         if host is not None:
             host.kill(power=self._rng.random() < 0.5)
@@ -74,7 +76,7 @@ class DiskFaults(FaultBase):
             self._later(host)
 
     def _bad_write(self) -> None:
-        """A write fails, though there is room."""
+        """Fail a write although there is room."""
         host = self._hosts[self._leader_or_any()]
         if host.running:
             folder = self._rng.choice(sorted(host.disks))
@@ -83,14 +85,14 @@ class DiskFaults(FaultBase):
             host.fail_in_writing(folder, writes)
 
     def _power_all(self) -> None:
-        """All machines lose their power at once; they come back one after the other."""
+        """Cut the power of all machines at once; restart them one after the other."""
         for host in self._hosts.values():
             if host.running:
                 host.kill(power=True)
                 self._later(host)
 
     def _restart_all(self) -> None:
-        """All processes end at once; machines whose clocks may have jumped start them again one after the other."""
+        """End all processes at once; restart them one after the other, perhaps with changed clocks."""
         for host in self._hosts.values():
             if host.running:
                 host.kill()
@@ -99,7 +101,7 @@ class DiskFaults(FaultBase):
                 self._later(host)
 
     def _full(self) -> None:
-        """The disk takes nothing new for a while."""
+        """Fill the disk for a while."""
         host = self._hosts[self._leader_or_any()]
         self._checkers.note("full", host.id)
         host.full = True
@@ -115,7 +117,7 @@ class DiskFaults(FaultBase):
         self._clock.after(self._duration(), setattr, host, "disk_s", DISK_S)
 
     def _damage(self) -> None:
-        """While the process does not run, a bit of a file changes, or its end is gone, or all of it."""
+        """While the process is down, flip a bit of a file, cut off its end, or remove it."""
         host = self._expendable()
         if host is None or self._weak(self._settled_members()):
             return
@@ -127,7 +129,7 @@ class DiskFaults(FaultBase):
         if not disk.content(name):
             how = "lose"
         if folder == "":
-            # Without one of the two copies nothing is missed; without a word of both there is no node.
+            # One lost copy of the two does no harm; without a readable copy there is no node.
             how = "flip"
         self._checkers.note("damage", f"{host.id} {how} {folder}/{name}")
         host.harmed = host.may_forget = host.lacking = True
@@ -140,7 +142,7 @@ class DiskFaults(FaultBase):
         self._later(host)
 
     def _damage_pages(self) -> None:
-        """While the process does not run, bits of some of its page files change, or their ends are gone, or all of them."""
+        """While the process is down, flip bits of some of its page files, cut off their ends, or remove them."""
         host = self._expendable()
         if host is None or self._weak(self._settled_members()):
             return
@@ -162,7 +164,7 @@ class DiskFaults(FaultBase):
         self._later(host)
 
     def _lose_disk(self) -> None:
-        """A founder comes back with an empty disk and the list of members that it was founded with."""
+        """Restart a founder with an empty disk and its original list of members."""
         host = self._expendable()
         if host is None or host.id not in self._simulation.members or self._weak(self._settled_members()):
             return

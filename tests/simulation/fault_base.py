@@ -1,4 +1,4 @@
-"""What all faults need: where to strike, for how long, and who must be spared."""
+"""Common base of all faults: where to strike, for how long, and which members to spare."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["FaultBase"]
 
 
 class FaultBase:
-    """Draws from the run's seed.
+    """Draws faults from the run's seed.
 
     Attributes:
-        is_over: nothing may strike any more.
+        is_over: no further fault may strike.
     """
 
     def __init__(self, simulation: Simulation, rng: random.Random) -> None:
@@ -34,7 +34,7 @@ class FaultBase:
         self.is_over = False
 
     def _duration(self) -> float:
-        """Mostly around a second, sometimes long enough for elections and lost connections."""
+        """Return a duration of about a second, sometimes long enough for elections and lost connections."""
         return min(self._rng.lognormvariate(0.2, 0.9), 10.0)
 
     def _two(self) -> tuple[str, str]:
@@ -48,16 +48,17 @@ class FaultBase:
         return [host for host in self._hosts.values() if host.replica is not None and host.replica.is_leader]
 
     def _leader_or_any(self) -> str:
-        """Faults at the leader tell most, so half of them go there."""
+        """Return the leader in half of the cases, where faults reveal most, else any member."""
         leaders = [host.id for host in self._leaders()]
         if leaders and self._rng.random() < 0.5:
             return self._rng.choice(sorted(leaders))
         return self._rng.choice(sorted(self._hosts))
 
     def _settled_members(self) -> list[Host]:
-        """The members, if all that run agree who they are; none during a change and while there is no leader.
+        """Return the members if all running members agree on them; none during a change or without a leader.
 
-        A cluster that is changing its members, or has just two, stands no failure; Raft does not promise that it does.
+        A cluster that is changing its members, or has only two, tolerates no failure; Raft does not promise that it
+        does.
         """
         leaders = self._leaders()
         members = self._simulation.voters()
@@ -67,13 +68,13 @@ class FaultBase:
 
     @staticmethod
     def _weak(members: list[Host]) -> list[Host]:
-        """Those that lack, or may lack, what they have acknowledged."""
+        """Return the members that lack, or may lack, what they have acknowledged."""
         return [host for host in members if (host.lacking if host.replica is None else host.replica.recovering)]
 
     def _expendable(self) -> Host | None:
-        """A running member that may forget all it holds: with it, those that lack something stay a minority."""
+        """Return a running member that may forget all it holds while those that lack something remain a minority."""
         members = self._settled_members()
-        # Who does not run will come back, but cannot tell yet whether it has forgotten.
+        # A stopped member will return, and it is not known yet whether it has forgotten.
         weak = {host.id for host in self._weak(members)}
         if not members or 2 * (len(weak) + 1) >= len(members):
             return None
@@ -81,5 +82,5 @@ class FaultBase:
         return None if host.replica is None or host.id in weak else host
 
     def _later(self, host: Host) -> None:
-        """Start the process again, at once or after a while."""
+        """Restart the process, at once or after a while."""
         self._clock.after(self._rng.choice([0.0, 0.3, 3.0]) * self._rng.random(), self._simulation.revive, host)

@@ -1,4 +1,4 @@
-"""The nemesis: draws faults from the run's seed, applies them and takes each back after a while."""
+"""The nemesis: draws faults from the run's seed, applies them and reverts each after a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Nemesis"]
 
 
 class Nemesis(DiskFaults, Ambushes):
-    """One fault about every `profile.fault_every_s`, of the kinds and weights of `profile.faults`, until `until`."""
+    """Applies a fault about every `profile.fault_every_s`, drawn from `profile.faults`, until `until`."""
 
     def __init__(self, simulation: Simulation, rng: random.Random) -> None:
         super().__init__(simulation, rng)

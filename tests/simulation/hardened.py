@@ -1,4 +1,6 @@
-"""lmqcluster's `RaftCore` over its real storage, with as much around it as a node has: forwarding to the leader, compaction."""
+"""lmqcluster's `RaftCore` over its real storage, with as much around it as a node has: forwarding to the leader,
+compaction.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,16 @@ __all__ = ["CoreReplica", "CoreSubject", "PeerTransport", "core_settings", "open
 
 FORWARD = "forward"
 ENTRY_BYTES = 400
-"""About what an entry of the workload costs in the journal's count."""
+"""Approximate size of a workload entry in the journal."""
 COMMAND_BYTES = 250
 SEGMENT_BYTES = 4096
 ADMISSION_LAG = 20
 
 
 class PeerTransport(SimTransport):
-    """As the real one: sends on connections of its own, hears every authenticated peer, passes each message through the
-    wire's codec, and holds promises back until the journal is synced."""
+    """Behaves as the real transport: sends on its own connections, receives from every authenticated peer, passes each
+    message through the wire codec, and withholds promises until the journal is synced.
+    """
 
     def __init__(self, host: Host, peers: Sequence[PeerNode]) -> None:
         super().__init__(host, peers)
@@ -56,7 +59,7 @@ class PeerTransport(SimTransport):
 
     def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
         if node.id not in self._nodes:
-            # A leader that is not known as a member yet has told its address when it connected.
+            # A leader that is not a known member yet announced its address when it connected.
             self.addNode(PeerNode(node.id, node.id))
         if self._host.session(node.id) is None:
             return False
@@ -81,7 +84,7 @@ class PeerTransport(SimTransport):
         super().connection_lost(peer)
 
     def _forget(self, peer: str) -> None:
-        """A new connection carries nothing of the old one."""
+        """Discard the messages of the old connection; a new one carries none of them."""
         self._outbox = [each for each in self._outbox if each[0] != peer]
         self._held = [each for each in self._held if each[0] != peer]
 
@@ -95,7 +98,7 @@ class PeerTransport(SimTransport):
 
 
 def open_storage(host: Host, peers: Sequence[str], durability: str, *, joining: bool) -> NodeStorage:
-    """The node's files on the host's disk, for a member by the list `peers`, or one that is to join them."""
+    """Open the node's files on the host's disk, for a member of the list `peers`, or one that is to join them."""
     members = {peer: peer for peer in peers}
     founders = {host.id: host.id} if joining else members
     storage = NodeStorage.open(host.disk, host.id, founders, durability, segment_bytes=SEGMENT_BYTES)
@@ -113,7 +116,7 @@ class CoreReplica(RaftState):
         self._settings = settings
         meta = storage.meta
         if meta.founding and not host.untrusted:
-            # Telling founders from those that have lost their disk takes a whole node.
+            # Only a whole node can tell founders from members that have lost their disk.
             storage.recovering = storage.forgetful = False
         self._meta = meta
         members = meta.members if storage.latest is None else dict(storage.latest.members)
@@ -203,7 +206,7 @@ class CoreReplica(RaftState):
 
 
 def core_settings(log_entries: int | None, quorum_lost_s: float | None = None) -> RaftSettings:
-    """The settings of production, but for sizes, which are scaled down as the commands are."""
+    """Return the production settings with sizes scaled down, as the commands are."""
     soft = ENTRY_BYTES * log_entries if log_entries else 1 << 40
     settings = RaftSettings(
         append_bytes_max=1024,
@@ -217,7 +220,7 @@ def core_settings(log_entries: int | None, quorum_lost_s: float | None = None) -
 
 
 class CoreSubject:
-    """A `RaftCore` and no more."""
+    """A `RaftCore` without the rest of a node."""
 
     name = "core"
     tick_s = 0.05
@@ -239,10 +242,10 @@ class CoreSubject:
         return storage_world(simulation.clock)
 
     def begin_again(self) -> None:
-        """Nothing is remembered here."""
+        """Do nothing: this subject keeps no data itself."""
 
     def check_end(self, simulation: Simulation) -> None:
-        """The checkers have seen all."""
+        """Do nothing: the checkers have seen everything."""
 
     def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> Replica:
         storage = open_storage(host, peers, self._durability, joining=joining)

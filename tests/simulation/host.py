@@ -30,7 +30,7 @@ __all__ = ["DISK_S", "Host", "SimTransport"]
 
 DISK_S = (0.0001, 0.003)
 STEP_DELAY_S = 0.0002
-"""From an input to the step that handles it, so that inputs of one moment share a step."""
+"""Delay between an input and the step that handles it, so that simultaneous inputs share a step."""
 
 
 class SimTransport(Transport):
@@ -73,23 +73,23 @@ class SimTransport(Transport):
 
 
 class Host:
-    """Everything of one node that outlives its process, and the process if it runs.
+    """The part of a node that outlives its process, and the process if it runs.
 
     Attributes:
-        acting: the host whose process runs just now, for what the code under test asks the operating system.
-        boots: how often the machine was switched on.
-        wall_offset_s: by how much its wall clock is wrong.
-        program: the newest machine version that its program understands, None if it is the one under test.
-        disk_s: how long a piece of work takes that goes to the disk.
-        fragile: the next crash out of the disk is a power failure, not only the end of the process.
+        acting: the host whose process is running now, for what the code under test asks the operating system.
+        boots: number of times the machine was switched on.
+        wall_offset_s: error of its wall clock.
+        program: the newest machine version that its program understands, None for the one under test.
+        disk_s: duration of a disk operation.
+        fragile: the next crash during a disk call is a power failure, not only the end of the process.
         harmed: its files were damaged; it may refuse to run.
         refused: it has refused to start.
-        may_forget: the last life's log may not be there any more, and rightly so.
-        disk_lost: nor anything else.
-        untrusted: its disk was lost, and no life since then has got back what was acknowledged.
-        lacking: the last life had not yet got back, or the next one will not have, what was acknowledged.
+        may_forget: the log of the last life may legitimately be lost.
+        disk_lost: all other files may be lost too.
+        untrusted: its disk was lost, and no life since then has recovered what was acknowledged.
+        lacking: the last life had not recovered, or the next one will not have, what was acknowledged.
         retired: it is not started again.
-        on_death: is told that the process has ended by itself, or could not be started.
+        on_death: called when the process has ended by itself or failed to start.
     """
 
     acting: ClassVar[Host | None] = None
@@ -167,28 +167,28 @@ class Host:
         self.replica = replica
         self.checkers.reopened(self, replica)
         self.may_forget = False
-        # Until the member is trusted again, it is not told from one that has lost its disk.
+        # Until the member has recovered, it is indistinguishable from one that has lost its disk.
         self.disk_lost = self.disk_lost and replica.recovering
         self.checkers.observe(self)
         self._clock.after(self.rng.uniform(0.0, self._subject.tick_s), self._tick, self.life)
 
     def fail(self, error: Exception) -> None:
-        """The code under test has stopped for good, and ends its process."""
+        """End the process because the code under test has stopped for good."""
         if not self._expects(error):
             self.checkers.exception(self, error, is_violation=True)
-        # The next start would end like this one.
+        # The next start would fail in the same way.
         self.refused = isinstance(error, DamagedFileError)
         self._dying = True
         self._clock.after(0.0, self._die, self.life)
 
     def answer_failed(self, error: Exception) -> None:
-        """An answer could not be given, after which the code under test goes on."""
+        """Report that an answer failed; the code under test continues."""
         if not isinstance(error, ConnectionError) and not self._expects(error):
             self.checkers.exception(self, error, is_violation=True)
 
     def _expects(self, error: Exception) -> bool:
         if isinstance(error, (PageError, MissingPagesError)):
-            # Others have the page, or a state that does not need it.
+            # Other members have the page, or a state that does not need it.
             return False
         return (isinstance(error, (DamagedFileError, JudgeNeedsPageError)) and self.harmed) or (
             isinstance(error, OSError) and (self._full or self._faulty)
@@ -201,12 +201,12 @@ class Host:
             self._on_death(self)
 
     def kill(self, *, power: bool = False) -> None:
-        """The process ends without a word, maybe with its machine; its connections break, which peers notice soon."""
+        """End the process abruptly, perhaps with its machine; peers soon notice the broken connections."""
         replica, self.replica = self.replica, None
         self.paused = False
         if replica is not None:
             self.checkers.life_ends(self, replica)
-            # A page that another machine has just sent is durable with the next snapshot only.
+            # A page received from another machine is durable only with the next snapshot.
             self.untrusted = self.untrusted and replica.recovering
             self.lacking = replica.recovering or (self.harmed and (power or self.fragile))
             self._disconnect()
@@ -230,7 +230,7 @@ class Host:
         self.lacking = self.lacking or self._disk_lacks()
 
     def _disk_lacks(self) -> bool:
-        """Whether the next life will have to be given back what this one had not got back, as the disk knows it."""
+        """Return whether the next life must recover what this one had not recovered, according to the disk."""
         meta = NodeMeta.read(self._disks[""]) if "" in self._disks else None
         return meta is not None and (meta.recovering or meta.founding)
 
@@ -245,7 +245,7 @@ class Host:
     # The disks
 
     def disk(self, folder: str) -> SimDisk:
-        """A folder of the machine's disk."""
+        """Return the machine's disk for a folder."""
         if folder not in self._disks:
             self._disks[folder] = SimDisk(self.rng)
             self._disks[folder].full = self._full
@@ -253,18 +253,18 @@ class Host:
 
     @property
     def disks(self) -> dict[str, SimDisk]:
-        """All folders by name."""
+        """Return the disks of all folders by name."""
         return self._disks
 
     def lose_disk(self) -> None:
-        """An empty one takes its place; no process may run."""
+        """Replace the disk by an empty one; no process may run."""
         self._disks.clear()
         self.may_forget = self.disk_lost = self.untrusted = self.lacking = True
         self.checkers.note("disk lost", self.id)
 
     @property
     def full(self) -> bool:
-        """Whether the disk takes nothing new."""
+        """Return whether the disk rejects new data."""
         return self._full
 
     @full.setter
@@ -279,12 +279,12 @@ class Host:
         self.disk(folder).fail_after(writes)
 
     def fail_in_writing(self, folder: str, writes: int) -> None:
-        """Let one of the next writes to a folder fail."""
+        """Fail one of the next writes to a folder."""
         self._faulty = True
         self.disk(folder).fail_after(writes, lambda: OSError(errno.EIO, "Input/output error"))
 
     def spare_the_disk(self) -> None:
-        """Take disk faults back that have not struck."""
+        """Cancel disk faults that have not struck yet."""
         self.full = self.fragile = self._faulty = False
         self.disk_s = DISK_S
         for disk in self._disks.values():
@@ -294,7 +294,7 @@ class Host:
         self.paused = True
 
     def resume(self) -> None:
-        """What came in meanwhile is handled now, before or after the overdue timers."""
+        """Handle the input that arrived during the pause now, before or after the overdue timers."""
         if not self.paused:
             return
         self.paused = False
@@ -327,7 +327,7 @@ class Host:
             self._guarded(self.replica.step)
 
     def input(self, handler: Callable[..., None], *arguments: Any) -> None:
-        """Run `handler` in this process, after its pause if it is paused; lost if it is dead."""
+        """Run `handler` in this process, after its pause if it is paused; drop it if the process is dead."""
         if self.replica is None:
             return
         if self.paused:
@@ -352,7 +352,7 @@ class Host:
                 self.fail(error)
             else:
                 self.checkers.exception(self, error, is_violation=self._subject.fail_stop)
-        # A process that ends because it could not store its term or vote has shown them to nobody.
+        # A process that ends because it could not store its term or vote has not shown them to any peer.
         if not self._dying:
             self.checkers.observe(self)
 
@@ -380,7 +380,7 @@ class Host:
         self.input(self._on_disconnected, peer, generation)
 
     def _on_message(self, peer: str, generation: int, message: Any) -> None:
-        """Take `message` if it came on the newest connection known."""
+        """Handle `message` if it arrived on the newest known connection."""
         assert self.transport is not None
         if self._subject.shared_connections:
             newest = self._sessions.get(peer)
@@ -407,12 +407,12 @@ class Host:
         return self._network.send(self.id, peer, message)
 
     def hang_up(self, peer: str) -> None:
-        """The process closes its connection with `peer`."""
+        """Close the process's connection with `peer`."""
         if self._sessions.pop(peer, None) is not None:
             self._network.close(self.id, peer, notice_s=(0.0, 0.1))
 
     def apply(self, index: int, command: bytes) -> None:
-        """The replica applies `command`, which it says has `index`."""
+        """Apply `command` of the replica; `index` is the index that the replica reports."""
         self.checkers.applied(self, index, command)
 
     # The log's calls (see journal.LogWatcher)

@@ -1,4 +1,4 @@
-"""What the simulator and the code under test want of each other."""
+"""Interfaces between the simulator and the code under test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Application", "JudgeNeedsPageError", "Replica", "Subject"]
 
 
 class JudgeNeedsPageError(Exception):
-    """A judge wants to see a body whose page is damaged, which the code under test does not need."""
+    """A judge needs a body whose page is damaged, which the code under test does not need."""
 
 
 class Replica(Protocol):
@@ -35,21 +35,23 @@ class Replica(Protocol):
     def commit_index(self) -> int: ...
 
     def kept(self) -> tuple[int, int] | None:
-        """Index of the latest snapshot (0 without one), and of what is applied; None if the log is not kept on a disk."""
+        """Return the indexes of the latest snapshot (0 without one) and of the last applied entry; None without a log
+        on disk.
+        """
 
     @property
     def members(self) -> list[str]:
-        """Ids of the voters as this node counts them, its own included, sorted."""
+        """Return the sorted ids of the voters that this node knows, its own included."""
 
     @property
     def recovering(self) -> bool:
-        """Whether the process knows that it lacks what it held in an earlier life."""
+        """Return whether the process knows that it lacks what it held in an earlier life."""
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Handle the passage of time."""
 
     def step(self) -> None:
-        """Input has arrived since the last step or tick."""
+        """Handle the input that arrived since the last step or tick."""
 
     def propose(self, command: bytes) -> None: ...
 
@@ -57,10 +59,10 @@ class Replica(Protocol):
         """Ask this node to propose the change, whether or not it is wise."""
 
     def admit(self, member: str) -> None:
-        """Ask this node to let `member` learn and then to add it; to be repeated until that is done."""
+        """Ask this node to make `member` a learner and then a voter; repeat until that is done."""
 
     def transfer(self, member: str | None) -> None:
-        """Ask this node to give its leadership away."""
+        """Ask this node to transfer its leadership."""
 
     def take_snapshot(self) -> None: ...
 
@@ -71,37 +73,37 @@ class Replica(Protocol):
 
 
 class Subject(Protocol):
-    """The kind of replica a run is about."""
+    """The kind of replica that a run tests."""
 
     name: str
     tick_s: float
     shared_connections: bool
-    """Whether one connection serves a pair in both directions (see network.py)."""
+    """True if one connection serves a pair in both directions (see network.py)."""
     fail_stop: bool
-    """Whether an exception out of the replica is a violation (else the process logs it and goes on)."""
+    """True if an exception of the replica is a violation (else the process logs it and continues)."""
     retries: bool
-    """Whether a command may be in the log more than once."""
+    """True if the log may contain a command more than once."""
     wants_steps: bool
-    """Whether `Replica.step` is to be called after input."""
+    """True if `Replica.step` must be called after input."""
 
     def forgets(self, *, power: bool) -> bool:
-        """Whether a process that dies so takes its log with it."""
+        """Return whether a process that dies in this way loses its log."""
 
     def world(self, simulation: Simulation) -> AbstractContextManager[None]:
-        """What has to be replaced in the modules under test for the length of a run."""
+        """Return the replacements in the modules under test for the duration of a run."""
 
     def begin_again(self) -> None:
-        """All data of the cluster is lost, and rightly so: forget what clients were told."""
+        """Forget the answers to clients, because all data of the cluster is legitimately lost."""
 
     def check_end(self, simulation: Simulation) -> None:
-        """Report what only this subject can tell once all has settled."""
+        """Report violations that only this subject can detect after the cluster has settled."""
 
     def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> Replica:
-        """Begin a process on `host`; `peers` are the members it is told of, and `joining` whether it is to become one."""
+        """Begin a process on `host`; `peers` are the members it knows, `joining` says whether it is to join them."""
 
 
 class Application:
-    """What the replicated commands do: a chain of digests, so equal values mean equal histories."""
+    """Executes the replicated commands as a chain of digests: equal values mean equal histories."""
 
     def __init__(self) -> None:
         self.index = 0

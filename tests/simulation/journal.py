@@ -1,4 +1,6 @@
-"""A journal that reports every change of the log to the checkers before the log forgets it, and what of it is durable."""
+"""A journal that reports every change of the log to the checkers, and how much of it is durable, before the log forgets
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "LogView", "LogWatcher", "WatchedJournal"]
 
 Entry = tuple[bytes, int, int]
-"""Command, index, term: the library's order."""
+"""Command, index and term, in the library's order."""
 
 
 class LogWatcher(Protocol):
-    """Who hears of the changes of one log."""
+    """Receives the changes of one log."""
 
     def log_appended(self, command: bytes, index: int, term: int, previous_term: int | None) -> None: ...
 
@@ -31,8 +33,8 @@ class LogWatcher(Protocol):
 class LogView:
     """Index and term of every entry of one log, for the checkers: `terms[i]` is the term at `first + i`.
 
-    `durable_last` is the end of what outlives the process, or a power failure if the log is synced; entries that a
-    newer leader had removed before they were written are not counted.
+    `durable_last` is the last entry that outlives the process, or a power failure if the log is synced. Entries that a
+    newer leader removed before they were written do not count.
     """
 
     __slots__ = ("durable_last", "first", "terms")
@@ -47,20 +49,20 @@ class LogView:
         return self.first + len(self.terms) - 1
 
     def term_at(self, index: int) -> int | None:
-        """None below the first entry and behind the last."""
+        """Return the term at `index`, None below the first entry and beyond the last."""
         position = index - self.first
         return self.terms[position] if 0 <= position < len(self.terms) else None
 
     def durable_term_at(self, index: int) -> int | None:
-        """As `term_at`, None also behind what is durable."""
+        """Return the term at `index`, None also beyond the durable end."""
         return self.term_at(index) if index <= self.durable_last else None
 
 
 class WatchedJournal(Journal):
-    """Carries out the library's calls on `inner` (any journal) and keeps a `LogView` of its own beside it."""
+    """Carries out the library's calls on `inner` (any journal) and keeps a `LogView` beside it."""
 
     def __init__(self, inner: Journal, watcher: LogWatcher, *, durable: bool = False) -> None:
-        """Without `durable`, whatever is in the log counts as stored at once."""
+        """Wrap `inner`; without `durable`, every entry in the log counts as stored at once."""
         self._inner = inner
         self._watcher = watcher
         self._durable = durable
@@ -68,17 +70,17 @@ class WatchedJournal(Journal):
         self.view = LogView()
         entries = inner[0:]
         if entries:
-            # The base's own command may be gone.
+            # The command of the base entry may be lost.
             self.view.first, self.view.terms = entries[0][1], [entries[0][2]]
         for command, index, term in entries[1:]:
             self._note(command, index, term)
         self.view.durable_last = self.view.last
 
     def __getattr__(self, name: str) -> Any:
-        # What lmqcluster's journals offer for reading and syncing changes nothing that is checked.
+        # lmqcluster's additional calls for reading and syncing change nothing that is checked.
         return getattr(self._inner, name)
 
-    # The same without a detour, for those that are read all the time.
+    # Direct access to the methods that are read most often.
 
     @property
     def first_index(self) -> int:
@@ -114,7 +116,7 @@ class WatchedJournal(Journal):
         self._watcher.log_appended(bytes(command), index, term, previous)
 
     def clear(self) -> None:
-        # Only a snapshot empties a log: what it covers is not removed but replaced by the snapshot.
+        # Only a snapshot empties a log: what it covers is replaced by the snapshot.
         self.view.terms.clear()
         self._inner.clear()
 
@@ -129,7 +131,7 @@ class WatchedJournal(Journal):
         self.view.first += entryTo
         self._inner.deleteEntriesTo(entryTo)
 
-    # The changes by which lmqcluster's journals are more than the library's.
+    # Changes that lmqcluster's journals offer beyond the library's.
 
     def truncate_from(self, index: int) -> None:
         position = index - self.view.first
@@ -144,7 +146,7 @@ class WatchedJournal(Journal):
         return self._inner.drop_before(index)
 
     def reset(self, index: int, term: int) -> None:
-        """A snapshot takes the place of the whole log."""
+        """Replace the whole log by a snapshot."""
         self.view.first, self.view.terms = index, [term]
         # The snapshot is durable, and opening the log aligns it with that.
         self.view.durable_last = self._syncing_to = index
@@ -169,7 +171,7 @@ class WatchedJournal(Journal):
             self.take_work()()
             self._inner.written()
 
-    # What is only passed on.
+    # Calls that are only forwarded.
 
     def __getitem__(self, item: Any) -> Any:
         return self._inner[item]

@@ -1,4 +1,4 @@
-"""Clients that go away while their pulls are answered, and the judge of what becomes of the messages."""
+"""Clients that disconnect while their pulls are answered, and the judge of what happens to the messages."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Life = tuple[str, int]
 
 
 class LeavingJudge:
-    """A node that applies a pull of its own hands each message to a client that is there, or puts it back.
+    """Checks that a node that applies its own pull delivers each message to a connected client or returns it.
 
-    It need not if its process ends, or if the cluster takes nothing from it for long.
+    A node need not do so if its process ends, or if the cluster accepts nothing from it for long.
     """
 
     def __init__(self, checkers: Checkers) -> None:
@@ -39,35 +39,35 @@ class LeavingJudge:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The cluster has lost everything."""
+        """Start over after the cluster has lost everything."""
         self._owed: dict[Life, set[int]] = collections.defaultdict(set)
 
     def own_applied(self, life: Life, commands: list[Any], results: list[Any]) -> None:
-        """A node has applied a batch of its own, whose results it has not seen yet."""
+        """Note that a node has applied a batch that it proposed, whose results it has not seen yet."""
         for command, result in zip(commands, results, strict=True):
             if command[0] == Op.PULL and command[1] == LEFT:
                 self._owed[life].update(number for _queue, number, _remaining, _message in result or ())
 
     def applied(self, commands: list[Any]) -> None:
-        """A replica has applied an entry."""
+        """Note that a replica has applied an entry."""
         for command in commands:
             if command[0] == Op.PUT_BACK and command[1] == LEFT:
                 for owed in self._owed.values():
                     owed.difference_update(command[2])
 
     def settled(self, life: Life, numbers: list[int]) -> None:
-        """Deliveries have reached their client, or their node could not put them back."""
+        """Note deliveries that reached their client, or that their node could not return."""
         self._owed[life].difference_update(numbers)
 
     def check(self, lives: list[Life]) -> None:
-        """`lives` are the processes that run in the end, when all pulls have been answered."""
+        """Check the processes `lives`, which run at the end, when all pulls have been answered."""
         for life in lives:
             if owed := self._owed[life]:
                 self._checkers.report("not put back", f"{life[0]}: deliveries {sorted(owed)[:5]}")
 
 
 class _Leaver:
-    """One pull of a client that may be gone when its messages come; a `Puller` of the node's pulls."""
+    """One pull of a client that may disconnect before its messages arrive; a `Puller` of the node's pulls."""
 
     place = None
 
@@ -83,11 +83,11 @@ class _Leaver:
         self._taken([number for _queue, number, _remaining, _message in delivered])
 
     def pull_failed(self, token: Any, error: LmqError) -> None:
-        """It does not ask again."""
+        """Do not pull again."""
 
 
 class _Returns(Silent):
-    """Takes the outcomes of what the node puts back."""
+    """Receives the outcomes of the messages that the node returns."""
 
     def __init__(self, given_up: Callable[[list[int]], None]) -> None:
         self._given_up = given_up
@@ -97,14 +97,14 @@ class _Returns(Silent):
 
 
 class LeavingClient:
-    """Pushes and pulls at one node; it acknowledges what it gets, and is often gone before that."""
+    """Pushes and pulls at one node; acknowledges what it receives, and often disconnects before that."""
 
     def __init__(self, host: Host, replica: Any, requests: Requests, judge: LeavingJudge, seed: int) -> None:
         self._replica = replica
         self._requests = requests
         self._judge = judge
         self._life = host.id, host.life
-        # Its own numbers, so that those of the other clients of the node stay what they were.
+        # A separate generator, so that the numbers of the node's other clients do not change.
         self._rng = random.Random(f"{seed}:{host.id}:{host.life}:leaving")
         replica.node.service.pulls._returns = _Returns(lambda numbers: judge.settled(self._life, numbers))
         self._later(PAUSE_S, self._act)

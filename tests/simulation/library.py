@@ -1,4 +1,4 @@
-"""What has to be replaced in PySyncObj for a run to be a function of its seed."""
+"""Replacements in PySyncObj that make a run a function of its seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["deterministic_library"]
 
 
 class _NoPoller:
-    """Nothing to poll: the simulated network calls the library."""
+    """Polls nothing: the simulated network calls the library."""
 
     def poll(self, timeout: float) -> None:
         pass
@@ -43,8 +43,9 @@ def _no_poller(_kind: str) -> Any:
 
 @contextlib.contextmanager
 def deterministic_library(clock: Clock, rng: random.Random) -> Iterator[None]:
-    """Virtual clock, seeded random numbers, no sockets, and an iteration order of node sets that is the same in
-    every process (the library keeps peers in sets, and strings hash differently in each interpreter)."""
+    """Install a virtual clock, seeded random numbers, no sockets, and an iteration order of node sets that is the same
+    in every process (the library keeps peers in sets, and strings hash differently in each interpreter).
+    """
     library = pysyncobj.syncobj
     log_level = library.logger.level
     library.logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""What log time may do beside virtual time: it never runs faster, and stands still while no machine runs."""
+"""The relation of log time to virtual time: log time never runs faster, and stops while no machine runs."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ class LogTimeJudge:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The cluster has no log yet, or has lost it, and log time with it."""
-        # By stamp, how far it was ahead of virtual time, and how far it might have been.
+        """Start over: the cluster has no log yet, or has lost it and its log time."""
+        # By stamp, how far it was ahead of virtual time, and how far it could have been.
         self._given: dict[int, tuple[int, int | None]] = {}
         self._index = self._latest_us = 0
-        # Nothing may be further ahead; None as long as no entry shows where log time began.
+        # The largest permitted advance; None until an entry shows where log time began.
         self._limit_us: int | None = None
 
     def starts(self, now_us: int) -> None:
-        """A process starts at a virtual time; if no other runs, no time has passed for the log since its latest stamp."""
+        """Note the start of a process; if no other runs, no log time has passed since the latest stamp."""
         is_alone = not any(host.running for host in self._checkers.hosts.values())
         if self._limit_us is not None and is_alone:
             self._limit_us = min(self._limit_us, self._latest_us - now_us)
 
     def stamped(self, stamp_us: int, now_us: int) -> None:
-        """A leader stamps a batch at a virtual time."""
-        # Where time stood still, a later leader may give a stamp again that is in no log.
+        """Note that a leader stamps a batch at a virtual time."""
+        # If time was stopped, a later leader may repeat a stamp that is in no log.
         self._given[stamp_us] = stamp_us - now_us, self._limit_us
         self._latest_us = max(self._latest_us, stamp_us)
 
     def applied(self, host: Host, index: int, stamp_us: int) -> None:
-        """A replica has applied the entry `index`, stamped so."""
+        """Check the stamp of entry `index`, which a replica has applied."""
         if index <= self._index or stamp_us not in self._given:
             return
         self._index = index

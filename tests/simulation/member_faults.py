@@ -1,4 +1,4 @@
-"""Changes of the members, of the leader, and restarts of all one after the other."""
+"""Membership changes, leadership transfers, and rolling restarts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ JOIN_PATIENCE_S = 20.0
 RETIRE_AFTER_S = 3.0
 ROLL_EVERY_S = 2.5
 FORGETTING = {"usurp", "witness", "late"}
-"""Faults after which a member lacks what it has acknowledged, whatever its durability."""
+"""Faults after which a member lacks what it has acknowledged, in every durability mode."""
 
 
 class MemberFaults(FaultBase):
-    """What operators do."""
+    """Actions of operators."""
 
     def _membership(self) -> None:
         """Ask the leader to add or remove a node, or for two changes at once, without asking whether that is wise."""
@@ -56,7 +56,7 @@ class MemberFaults(FaultBase):
             self._simulation.revive(host)
 
     def _join(self) -> None:
-        """A node that has never run joins: it learns first, then it is added."""
+        """Add a node that has never run: it becomes a learner and then a voter."""
         leaders = self._leaders()
         fresh = [host for host in self._hosts.values() if host.life == 0]
         if leaders and fresh:
@@ -77,7 +77,7 @@ class MemberFaults(FaultBase):
         self._clock.after(ASK_EVERY_S, self._ask_for, host, until)
 
     def _leave(self) -> None:
-        """A member goes for good; if it leads, it hands over first."""
+        """Remove a member permanently; a leader transfers its leadership first."""
         members = self._settled_members()
         if len(members) <= self._profile.nodes - 1 or self._weak(members):
             return
@@ -94,7 +94,7 @@ class MemberFaults(FaultBase):
         self._clock.after(RETIRE_AFTER_S, self._retire, host)
 
     def _retire(self, host: Host) -> None:
-        """Switch it off, once it is out and all know it."""
+        """Stop a host once it is removed and all members know it."""
         if host not in self._settled_members() and self._settled_members() and host.running:
             host.retired = True
             host.kill()
@@ -108,13 +108,13 @@ class MemberFaults(FaultBase):
             leader.input(leader.replica.transfer, target)
 
     def _rolling(self) -> None:
-        """All members are started again one after the other; the leader hands over first."""
+        """Restart all members one after the other; the leader transfers its leadership first."""
         for nth, host in enumerate(self._simulation.voters()):
             self._clock.after(nth * ROLL_EVERY_S, self._hand_over, host)
             self._clock.after(nth * ROLL_EVERY_S + 0.3, self._roll, host)
 
     def _renew(self) -> None:
-        """A machine gets the program under test instead of an older one."""
+        """Upgrade a machine from an older program to the program under test."""
         old = [host for host in self._hosts.values() if host.running and host.program is not None]
         if old and not self._subject.forgets(power=False):
             host = self._rng.choice(old)

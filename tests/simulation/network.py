@@ -1,12 +1,12 @@
 """The simulated network: paths between machines, and the connections that processes open over them.
 
-A connection has generations; data of a generation arrives in order, and is lost when it breaks. Each side learns of
-the break in its own time. A blocked path holds data back, as TCP does when packets are dropped, until it opens again or
-until the connection is given up after `IDLE_LIMIT_S`.
+A connection has generations; data of a generation arrives in order, and is lost when it breaks. Each side notices
+the break at its own time. A blocked path delays data, as TCP does when packets are dropped, until it opens again or
+until the connection is closed after `IDLE_LIMIT_S`.
 
-Either one connection serves a pair in both directions (PySyncObj's own transport), or each side opens one of its own
-to send on (lmqcluster's): then what a process sent shortly before it died may still arrive after its successor is
-connected, until that one's first message supersedes it.
+Either one connection serves a pair in both directions (PySyncObj's own transport), or each side opens a connection
+to send on (lmqcluster's). In the second case, data that a process sent shortly before it died may still arrive after
+its successor has connected, until the successor's first message supersedes it.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["IDLE_LIMIT_S", "Connection", "Endpoint", "Network", "Path"]
 
 IDLE_LIMIT_S = 4.0
-"""A connection that carries nothing for so long is given up."""
+"""A connection without traffic is closed after this time."""
 
 RETRY_S = (0.1, 0.5)
-"""Pause between two attempts to connect, drawn each time."""
+"""Range of the pause between two attempts to connect."""
 
 
 class Endpoint(Protocol):
-    """One node as the network sees it. The network's calls may be queued by the endpoint while it is paused."""
+    """One node as the network sees it. While it is paused, the endpoint may queue the network's calls."""
 
     id: str
 
     def dials(self, peer: str) -> bool:
-        """Whether the process wants a connection with `peer` and believes that it has none."""
+        """Return whether the process wants a connection with `peer` and believes that it has none."""
 
     def accepts(self, peer: str) -> bool:
-        """Whether the process would accept `peer`'s connection."""
+        """Return whether the process would accept `peer`'s connection."""
 
     def session(self, peer: str) -> int | None:
-        """The generation on which this side believes that it can send to `peer`."""
+        """Return the generation on which this side believes that it can send to `peer`."""
 
     def arrived(self, peer: str, generation: int, message: Any) -> None: ...
 
@@ -49,7 +49,7 @@ class Endpoint(Protocol):
 
 
 class Path:
-    """One way from machine to machine. Draws of one path do not depend on what happens on another."""
+    """One direction between two machines. Random draws of one path do not depend on events on another."""
 
     __slots__ = ("blocked", "delay_s", "rng")
 
@@ -60,7 +60,7 @@ class Path:
 
 
 class _Stream:
-    """One direction of a connection: what keeps it in order."""
+    """One direction of a connection; keeps data in order."""
 
     __slots__ = ("connection", "held", "last_arrival", "path", "receiver", "sender")
 
@@ -74,7 +74,7 @@ class _Stream:
 
 
 class Connection:
-    """`generation` is None while there is none; `lingering` are broken ones whose data is still on its way."""
+    """`generation` is None while disconnected; `lingering` are broken generations whose data is still in flight."""
 
     __slots__ = ("dialer", "forbidden", "generation", "lingering", "listener", "lossless", "rng", "streams", "two_way")
 
@@ -106,7 +106,7 @@ class Network:
         self.messages_sent = 0
 
     def attach(self, endpoint: Endpoint) -> None:
-        """Add an endpoint, and from now on try to connect it with every other."""
+        """Add an endpoint and connect it with every other one."""
         for other in self._endpoints:
             low, high = sorted((other, endpoint), key=lambda each: each.id)
             for sender, receiver in ((low, high), (high, low)):
@@ -129,7 +129,7 @@ class Network:
         return connection
 
     def send(self, sender: str, receiver: str, message: Any) -> bool:
-        """False if the sender knows that it has no connection. True promises nothing."""
+        """Return False if the sender knows that it has no connection. True guarantees nothing."""
         stream = self._streams.get((sender, receiver))
         if stream is None:
             return False
@@ -138,7 +138,7 @@ class Network:
             return False
         self.messages_sent += 1
         if generation != stream.connection.generation:
-            return True  # Into a connection that is dead, which this side has not noticed yet.
+            return True  # The connection is dead, but this side has not noticed it yet.
         low, high = stream.path.delay_s
         arrival = max(self._clock.now + low + (high - low) * stream.path.rng.random(), stream.last_arrival)
         stream.last_arrival = arrival
@@ -155,7 +155,7 @@ class Network:
             stream.receiver.arrived(stream.sender.id, generation, message)
 
     def _dial(self, connection: Connection) -> None:
-        """Try to connect, again and again for ever."""
+        """Try to connect, repeatedly and without end."""
         self._clock.after(connection.rng.uniform(*RETRY_S), self._dial, connection)
         dialer, listener = connection.dialer, connection.listener
         if connection.forbidden or connection.generation is not None or not dialer.dials(listener.id):
@@ -192,20 +192,20 @@ class Network:
             self._clock.after(delay_s, stream.sender.disconnected, stream.receiver.id, generation)
 
     def close(self, closer: str, peer: str, *, notice_s: tuple[float, float]) -> None:
-        """`closer` closes its connections with `peer`, or its process dies.
+        """Close the connections of `closer` with `peer`, because it chose to or its process died.
 
-        What it sent on a connection of its own is in the hands of its kernel and may still arrive.
+        Data that it sent on its own connection is in its kernel's buffers and may still arrive.
         """
         for connection in self.connections(closer, peer):
             own = not self._shared and connection.dialer.id == closer
             linger = own and (connection.lossless or connection.rng.random() < 0.7)
             if not own:
-                # Nobody is left to read what a process that died before has sent.
+                # The process that died first has no successor that could read what was sent to it.
                 connection.lingering = set()
             self._hang_up(connection, notice_s, linger=linger)
 
     def break_off(self, one: str, other: str, *, notice_s: tuple[float, float]) -> None:
-        """Reset the pair's connections; what is in flight is lost."""
+        """Reset the pair's connections; data in flight is lost."""
         for connection in self.connections(one, other):
             connection.lingering = set()
             self._hang_up(connection, notice_s)
@@ -228,22 +228,22 @@ class Network:
                 self._hang_up(connection, (0.0, 0.0))
 
     def keep_in_flight(self, sender: str, receiver: str) -> None:
-        """What `sender` has sent on a connection of its own will arrive even if its process dies now."""
+        """Deliver what `sender` has sent on its own connection even if its process dies now."""
         for connection in self.connections(sender, receiver):
             connection.lossless = connection.lossless or connection.dialer.id == sender
 
     def generations(self, one: str, other: str) -> list[int | None]:
-        """The present state of the pair's connections, for `expire`."""
+        """Return the current state of the pair's connections, for `expire`."""
         return [connection.generation for connection in self.connections(one, other)]
 
     def expire(self, one: str, other: str, generations: list[int | None]) -> None:
-        """The peers give up those connections that are still of `generations`."""
+        """Close the connections that are still of `generations`, on both sides."""
         for connection, generation in zip(self.connections(one, other), generations, strict=True):
             if generation == connection.generation:
                 self._hang_up(connection, (0.0, 1.0))
 
     def block(self, sender: str, receiver: str) -> None:
-        """Hold one way back. Without confirmations the other way is given up as well, if that lasts too long."""
+        """Block one direction. Without confirmations the other direction is closed too if the block lasts too long."""
         path = self.path(sender, receiver)
         if not path.blocked:
             path.blocked = True
@@ -255,7 +255,7 @@ class Network:
             self.expire(sender, receiver, generations)
 
     def unblock(self, sender: str, receiver: str) -> None:
-        """What was held back arrives at once, in order."""
+        """Deliver the delayed data at once, in order."""
         self.path(sender, receiver).blocked = False
         stream = self._streams[sender, receiver]
         while stream.held:
@@ -265,7 +265,7 @@ class Network:
         self.path(sender, receiver).delay_s = delay_s
 
     def heal(self) -> None:
-        """No cut, no block, the delays of the beginning."""
+        """Remove all cuts and blocks and restore the initial delays."""
         for connections in self._connections.values():
             for connection in connections:
                 connection.forbidden = False

@@ -1,4 +1,4 @@
-"""Faults of the network, and processes that stop for a while."""
+"""Faults of the network, and paused processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NetworkFaults(FaultBase):
     """Slow, cut and one-way links, and pauses."""
 
     def _slow(self) -> None:
-        """Each pair's two directions get delays of their own: a steady part and a smaller random one."""
+        """Give each direction of a pair its own delay: a constant part and a smaller random one."""
         low_s, high_s = self._profile.slow_s
         sender, receiver = self._two()
         base = self._rng.uniform(low_s, high_s)
@@ -41,7 +41,7 @@ class NetworkFaults(FaultBase):
         self._cut_pairs([(one, other) for one in ids[:half] for other in ids[half:]], self._duration())
 
     def _flap(self) -> None:
-        """The same connection breaks again and again."""
+        """Break the same connection repeatedly."""
         one, other = self._two()
         for nth in range(self._rng.randint(3, 8)):
             self._clock.after(nth * self._rng.uniform(0.2, 0.6), self._break_off, one, other)
@@ -58,7 +58,7 @@ class NetworkFaults(FaultBase):
             self._clock.after(duration_s, self._network.join, one, other)
 
     def _one_way(self) -> None:
-        """One direction of a pair, or all of one node's, carries nothing for a while."""
+        """Block one direction of a pair, or of all pairs of one node, for a while."""
         if self._rng.random() < 0.5:
             ways = [self._two()]
         else:

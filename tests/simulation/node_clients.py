@@ -1,4 +1,4 @@
-"""Clients of the simulated nodes and the book that is kept of what they were told."""
+"""Clients of the simulated nodes, and the ledger of the answers that they received."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ ANSWERED_AFTER_S = UNKNOWN_AFTER_S + 1.0
 LEASE_S = 5
 RETRIES = 1_000_000
 PAUSE_S = 0.3
-"""Between two pulls of a consumer, on average."""
+"""Mean time between two pulls of a consumer."""
 
 
 class Ledger:
-    """Pushes and deliveries by the number of the message; says at the end what does not add up."""
+    """Records pushes and deliveries by message number; reports contradictions at the end."""
 
     def __init__(self, checkers: Checkers, is_at_rest: Callable[[], bool]) -> None:
-        """`is_at_rest` tells whether consumers shall begin nothing more."""
+        """Create a ledger; when `is_at_rest()` is true, consumers start nothing more."""
         self._checkers = checkers
         self.is_at_rest = is_at_rest
         self._stored: set[bytes] = set()
@@ -50,15 +50,15 @@ class Ledger:
         self._leases: dict[bytes, list[_Lease]] = collections.defaultdict(list)
         self._leased_us: dict[int, int] = {}
         self._batches: dict[str, dict[bytes, tuple[int, int]]] = collections.defaultdict(dict)
-        # By entry, the names of the queues that came and went with it.
+        # By entry, the names of the queues that it created and deleted.
         self._came_and_went: dict[int, tuple[list[bytes], list[bytes]]] = {}
-        # By queue, the first entry that sets its properties; and what was pushed before that, which has few deliveries.
+        # By queue, the first entry that sets its properties. Earlier pushes have few deliveries.
         self._set_at: dict[bytes, int] = {}
         self._mortal: set[bytes] = set()
         self.log_time = LogTimeJudge(checkers)
 
     def begin_again(self) -> None:
-        """Forget all messages; the cluster has lost them."""
+        """Forget all messages because the cluster has lost them."""
         self.log_time.begin_again()
         for book in (
             self._stored,
@@ -78,7 +78,7 @@ class Ledger:
     # Batches
 
     def batch_applied(self, host: Host, origin: bytes, incarnation: int, sequence: int) -> None:
-        """Each node's batches are applied once and in order, on every replica."""
+        """Check that each node's batches are applied once and in order on every replica."""
         batches = self._batches[f"{host.id}.{host.life}"]
         known, last = batches.get(origin, (0, 0))
         if incarnation < known or sequence != (last + 1 if incarnation == known else 1):
@@ -90,7 +90,7 @@ class Ledger:
         self._batches[f"{host.id}.{host.life}"] = {row[0]: (row[1], row[2]) for row in sessions}
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
-        """A replica has applied an entry at this log time."""
+        """Note that a replica has applied an entry at this log time."""
         changed = [queue.name for queue in applied.created], [queue.name for queue in applied.deleted]
         known = self._came_and_went.setdefault(index, changed)
         if known != changed:
@@ -102,14 +102,14 @@ class Ledger:
                 self._mortal.update(content[:NUMBER_BYTES] for content in command[3])
 
     def own_applied(self, host: Host, commands: list[Any], applied: Applied) -> None:
-        """A node has applied a batch of its own, and its clients will have their answers next."""
+        """Note that a node has applied a batch that it proposed, whose clients will be answered next."""
 
     def leased(self, stamp_us: int, deliveries: list[int]) -> None:
-        """A replica has applied a pull, at this log time."""
+        """Note that a replica has applied a pull at this log time."""
         for delivery in deliveries:
             self._leased_us.setdefault(delivery, stamp_us)
 
-    # What clients are told
+    # Answers to clients
 
     def push_stored(self, host: Host, command: bytes) -> None:
         number = command[:NUMBER_BYTES]
@@ -134,7 +134,7 @@ class Ledger:
         where = f"{host.id} message {number.decode()}"
         if delivery in self._deliveries:
             self._checkers.report("delivered twice", f"delivery {delivery}: {self._deliveries[delivery]}, {where}")
-        # A node that lags learns late of what happened before the ack; the log's order counts.
+        # A lagging node learns late what happened before the ack; the order of the log counts.
         if self._consumed.get(number, host.application.index) < host.application.index:
             self._checkers.report("delivered after ack", where)
         self._deliveries[delivery] = where
@@ -142,17 +142,17 @@ class Ledger:
         self._leases[number].append(_Lease(self._leased_us[delivery], delivery))
 
     def nacking(self, number: bytes, delivery: int) -> None:
-        """A client gives a message back; it may come again at once."""
+        """Note that a client nacks a message, which may be redelivered at once."""
         for lease in self._leases[number]:
             if lease.delivery == delivery:
                 lease.given_back = True
 
     def settling(self, number: bytes) -> None:
-        """A client acks a message; it may never hear whether that worked."""
+        """Note that a client acks a message; it may never learn the result."""
         self._settling[number] += 1
 
     def not_consumed(self, number: bytes) -> None:
-        """The ack came too late and changed nothing."""
+        """Note that the ack came too late and changed nothing."""
         self._settling[number] -= 1
 
     def consumed(self, host: Host, number: bytes) -> None:
@@ -163,7 +163,7 @@ class Ledger:
     # The end
 
     def check(self, contents: dict[str, list[bytes]]) -> None:
-        """`contents` are the numbers each replica holds."""
+        """Check `contents`, the numbers that each replica holds."""
         report = self._checkers.report
         self._check_leases()
         for name, numbers in contents.items():
@@ -182,7 +182,7 @@ class Ledger:
             report("replicas differ", f"{ {name: len(numbers) for name, numbers in contents.items()} } messages")
 
     def _check_leases(self) -> None:
-        """Nobody gets a message as long as somebody else has it."""
+        """Check that a message is not delivered while another consumer holds its lease."""
         for number, leases in self._leases.items():
             leases.sort(key=lambda lease: lease.stamp_us)
             for lease, following in itertools.pairwise(leases):
@@ -201,7 +201,7 @@ class _Lease:
 class Push:
     """A client that waits for its push; a sink of the proposer.
 
-    As long as the process lives the client has an answer within the deadline, whatever happens to the others.
+    While the process lives, the client gets an answer within the deadline, whatever happens to the other nodes.
     """
 
     def __init__(self, host: Host, ledger: Ledger, command: bytes, loop: HostLoop) -> None:
@@ -225,7 +225,7 @@ class Push:
 
 
 def body_of(content: Content) -> bytes:
-    """The body of a message, wherever it is; nobody pushes compound messages here."""
+    """Return the body of a message, wherever it is stored; no client here pushes compound messages."""
     body = loaded(content)
     assert isinstance(body, bytes)
     return body
@@ -235,7 +235,7 @@ def look_at_bodies(results: Iterable[Any]) -> None:
     """Read all bodies that the results of a batch deliver.
 
     Raises:
-        JudgeNeedsPageError: one is damaged; another machine has to show the batch.
+        JudgeNeedsPageError: a page is damaged; another machine has to show the batch.
     """
     for result in results:
         for one in result if type(result) is list else ():
@@ -247,26 +247,26 @@ def look_at_bodies(results: Iterable[Any]) -> None:
 
 
 class Silent:
-    """A client that does not care."""
+    """A client that ignores its results."""
 
     def completed(self, group: Group, result: Any) -> None:
-        """Ignored."""
+        """Ignore the result."""
 
     def failed(self, group: Group, error: LmqError) -> None:
-        """Ignored."""
+        """Ignore the error."""
 
 
 class Raising(Silent):
-    """A client that is gone when its answer comes."""
+    """A client that has disconnected when its answer arrives."""
 
     def completed(self, group: Group, result: Any) -> None:
         raise ConnectionError("the client is gone")
 
 
 class Consumer:
-    """Pulls one message after the other at one node, waiting if there is none; acks most, nacks some, forgets some.
+    """Pulls messages one by one at one node, waiting if the queue is empty; acks most, nacks some, forgets some.
 
-    It is a `Puller` of the node's pulls, and a sink for what it settles.
+    It is a `Puller` of the node's pulls, and a sink for its acks and nacks.
     """
 
     closed = False
@@ -279,7 +279,7 @@ class Consumer:
         self._ledger = ledger
         self._rng = host.rng
         self.waiting: set[Any] = set()
-        # The node's first command. It precedes whatever is pushed through this node, unless it fails.
+        # The node's first command. It precedes every push through this node, unless it fails.
         self._set_properties()
 
     def _set_properties(self) -> None:
@@ -310,10 +310,10 @@ class Consumer:
         self._replica.loop.call_later(0.2, self.next)
 
     def completed(self, group: Group, result: Any) -> None:
-        """The queue's properties are set."""
+        """Continue after the queue's properties are set."""
 
     def failed(self, group: Group, error: LmqError) -> None:
-        """They may not be, where the cluster had no leader for long."""
+        """Continue although they may not be set, because the cluster had no leader for long."""
         self._replica.loop.call_later(PAUSE_S, self._set_properties)
 
 
@@ -337,4 +337,4 @@ class _Settled:
             self._ledger.not_consumed(self._number)
 
     def failed(self, group: Group, error: LmqError) -> None:
-        """Unknown: the message may come again."""
+        """Treat the outcome as unknown: the message may be redelivered."""

@@ -1,4 +1,4 @@
-"""The parts of the outside world that a node's own code looks up: event loop, threads, clocks, logger."""
+"""The parts of the environment that a node's own code uses: event loop, threads, clocks, logger."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["HostLoop", "SimWorker", "node_world", "storage_world"]
 
 TURN_S = 0.00005
-"""From one turn of a process's event loop to the next."""
+"""Duration of one turn of a process's event loop."""
 
 JOURNAL_DEFAULTS = DiskJournal.open.__func__.__kwdefaults__  # type: ignore[attr-defined]
 CACHE_BYTES = 4000
-"""Of the journal's commands in memory: the rest is read back."""
+"""Size of the cache of journal commands; others are read back."""
 BLOCK_BYTES = 600
-"""Of snapshots, so small that one needs many of them."""
+"""Size of a snapshot block, small enough that a snapshot has many."""
 
 TICK_S = 0.05
 """Longer than in production, because most ticks of a run are idle."""
@@ -55,7 +55,7 @@ EPOCH_S = 1_700_000_000
 
 
 class _Timer:
-    """What `call_later` returns."""
+    """The result of `call_later`."""
 
     __slots__ = ("cancelled",)
 
@@ -67,7 +67,9 @@ class _Timer:
 
 
 class HostLoop:
-    """As much of asyncio's event loop as the node's synchronous parts use, on virtual time, for one life of a process."""
+    """The part of asyncio's event loop that the node's synchronous code uses, on virtual time, for one life
+    of a process.
+    """
 
     def __init__(self, host: Host, clock: Clock) -> None:
         self._host = host
@@ -90,13 +92,13 @@ class HostLoop:
             self._host.input(self._run, timer, callback, arguments)
 
     def _run(self, timer: _Timer, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        # It may have been cancelled while the process was paused.
+        # The timer may have been cancelled while the process was paused.
         if not timer.cancelled:
             callback(*arguments)
 
 
 class SimWorker:
-    """A `Worker` that carries out each piece of work after a delay of the disk, and reports it a moment later."""
+    """A `Worker` that executes each piece of work after a delay of the disk, and reports it a moment later."""
 
     def __init__(self, host: Host, loop: HostLoop) -> None:
         self._host = host
@@ -123,7 +125,7 @@ class SimWorker:
         error: Exception | None = None
         try:
             work()
-        except Exception as exc:  # noqa: BLE001 - it is handed to whoever gave the work
+        except Exception as exc:  # noqa: BLE001 - the caller receives it
             error = exc
         self._loop.call_soon(done, error)
         self._busy = False
@@ -132,14 +134,14 @@ class SimWorker:
 
 
 class _Silence:
-    """A logger that nobody reads."""
+    """A logger without output."""
 
     def __getattr__(self, _level: str) -> Callable[..., None]:
         return lambda *_arguments, **_fields: None
 
 
 class _ProposerLog(_Silence):
-    """Tells the host what is raised while an answer is given, because the node itself goes on."""
+    """Reports to the host the exceptions raised while an answer is given, because the node itself continues."""
 
     def exception(self, _event: str, **_fields: Any) -> None:
         error = sys.exc_info()[1]
@@ -152,19 +154,19 @@ def _boot() -> str:
 
 
 def _token(size_bytes: int) -> str:
-    """What tells one data directory from another; not drawn, so that it does not change what else is."""
+    """Return the identity of a data directory; not drawn, so that it does not change other draws."""
     host = Host.acting
     name = "" if host is None else f"{host.id} {host.life}"
     return hashlib.blake2b(name.encode(), digest_size=size_bytes).hexdigest()
 
 
 def _below(limit: int) -> int:
-    """Likewise what tells one life from another."""
+    """Return the identity of a life, likewise not drawn."""
     return int(_token(8), 16) % limit
 
 
 def _clocks(clock: Clock) -> types.SimpleNamespace:
-    """The module `time`, as the process that runs just now sees it."""
+    """Return the module `time` as the running process sees it."""
 
     def wall_s() -> float:
         return EPOCH_S + clock.now + (0.0 if Host.acting is None else Host.acting.wall_offset_s)
@@ -179,7 +181,7 @@ def _clocks(clock: Clock) -> types.SimpleNamespace:
 
 @contextlib.contextmanager
 def storage_world(clock: Clock) -> Iterator[None]:
-    """What the storage modules look up."""
+    """Return the replacements for the storage modules."""
     replication = lmqcluster.replication
     with contextlib.ExitStack() as patches, mock.patch.dict(JOURNAL_DEFAULTS, cache_bytes=CACHE_BYTES):
         for module, name, value in (
@@ -196,16 +198,16 @@ def storage_world(clock: Clock) -> Iterator[None]:
 
 
 PATIENCE_S = 0.1
-"""So that entries often come in time, and often do not, in networks that are much slower than real ones."""
+"""Short enough that in networks much slower than real ones entries often arrive in time and often do not."""
 CHUNK_SIZES = ChunkSizes(head_messages=4, messages=3, body=1, gather_bytes=0, gather_bytes_all=0)
-"""Lines in the simulation are short."""
+"""Small, because queues in the simulation are short."""
 UNWRITTEN_MAX = 2
-"""So that disks are often too slow for what comes."""
+"""Low, so that disks are often too slow for the load."""
 
 
 @contextlib.contextmanager
 def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
-    """Clocks of the node's modules on virtual time, seeded randomness, no log lines."""
+    """Return the replacements for the node's modules: virtual clocks, seeded random numbers, no logs."""
     time = _clocks(clock)
     randomness = types.SimpleNamespace(Random=lambda: rng)
     silence = _Silence()

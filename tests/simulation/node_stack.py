@@ -68,7 +68,7 @@ class _Transport(PeerTransport):
 
 
 class _Failure:
-    """What a node makes known when its replication has stopped: here its process ends."""
+    """The future that a node resolves when its replication has stopped; here the process ends."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -104,21 +104,21 @@ class _SimNode(Node):
         return made
 
     def _check_version(self) -> None:
-        """An older program could not go on, and its node would stop."""
+        """Stop the node if its older program cannot continue."""
         version = self.replica.machine.version
         if version > self._about.machine_version:
             self._host.checkers.report(
-                "upgraded too soon", f"{self._host.id} has to go on as machine version {version}"
+                "upgraded too soon", f"{self._host.id} must continue as machine version {version}"
             )
 
     def _upgrade(self) -> None:
-        """As `PeriodicWork.tend_cluster`, on the simulated loop, and from the first moment on."""
+        """Do the work of `PeriodicWork.tend_cluster` on the simulated loop, from the start."""
         self._own_commands.tend(self.replica, self.service.proposer)
         self.digests.tend(self.replica, self.service.proposer)
         self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
 
     def _expire(self) -> None:
-        """As `PeriodicWork.let_time_pass`, on the simulated loop."""
+        """Do the work of `PeriodicWork.let_time_pass` on the simulated loop."""
         self._own_commands.let_time_pass(self.replica, self.service.proposer)
         self._loop.call_later(EXPIRY_PERIOD_S, self._expire)
 
@@ -147,7 +147,7 @@ class _SimNode(Node):
 
 
 class _WatchedReplica(Replica):
-    """Shows the checkers what it applies, and the states of its snapshots."""
+    """Shows the checkers the entries that it applies and the states of its snapshots."""
 
     def __init__(self, storage: NodeStorage, *arguments: Any) -> None:
         super().__init__(storage, *arguments)
@@ -162,12 +162,12 @@ class _WatchedReplica(Replica):
         self._entry = index, bytes(command)
         applied = super()._apply(index, command)
         if applied and self.host.application.index < index:
-            # It is no batch.
+            # The command is not a batch.
             self.show_applied()
         return applied
 
     def show_applied(self) -> None:
-        """The entry that was tried last has been applied."""
+        """Report the application of the entry that was tried last."""
         self.host.apply(*self._entry)
 
     def _propose(self, batch: bytes) -> bool:
@@ -179,7 +179,7 @@ class _WatchedReplica(Replica):
         return super()._propose(batch)
 
     def _check_log_time(self) -> None:
-        """As long as one node leads, log time runs at least as fast as time."""
+        """Check that log time runs at least as fast as virtual time while one node leads."""
         ahead_us = self.clock.now_us() - int(self.loop.time() * 1e6)
         term, furthest_us = self._ahead
         if term != self.core.term():
@@ -193,7 +193,7 @@ class _WatchedReplica(Replica):
         return super().position()
 
     def snapshot_taken(self, info: SnapshotInfo) -> None:
-        """The file holds the state and the members of its index."""
+        """Check that the file holds the state and the members of its index."""
         restoration = Restoration(Machine(compile_pattern))
         for record in self.storage.snapshots.records(info):
             restoration.take(record)
@@ -220,7 +220,7 @@ class _WatchedReplica(Replica):
         try:
             digest = _digest(machine)
         except PageError:
-            # It is damaged, and may yet come from another node.
+            # The state is damaged, and may still arrive from another node.
             if not self.host.harmed:
                 raise
         else:
@@ -257,7 +257,7 @@ class NodeReplica(RaftState):
         loop.call_later(1.0, self._consumer.next)
 
     def _build(self, storage: NodeStorage) -> None:
-        """Build the node with our loop, transport and workers, and an apply that the checkers see."""
+        """Build the node with the simulated loop, transport and workers, and an apply that the checkers see."""
         host = self._host
 
         def transport(_me: Any, _secret: bytes, on_frame: Any, _on_ask: Any) -> _Transport:
@@ -286,22 +286,22 @@ class NodeReplica(RaftState):
 
     @property
     def recovering(self) -> bool:
-        # Whoever lacks pages may yet have to give up everything.
+        # A node that lacks pages may have to discard its whole state.
         return self.core.is_recovering() or lacks_pages(self._host)
 
     def tick(self) -> None:
-        """The node sets its own timers."""
+        """Do nothing: the node sets its own timers."""
 
     def step(self) -> None:
-        """The node schedules its own steps."""
+        """Do nothing: the node schedules its own steps."""
 
     def propose(self, command: bytes) -> None:
-        """A client pushes `command`."""
+        """Push `command` as a client."""
         push = Push(self._host, self._ledger, command, self.loop)
         self.submit([Op.PUSH, QUEUE, None, [command], None, 0], push)
 
     def propose_poison(self) -> None:
-        """An entry that is no batch, and a batch with a command that does not exist."""
+        """Propose an entry that is not a batch, and a batch with an unknown command."""
         self.node.replica._propose(b"\xc1poison")
         self.submit([250, b"poison"], Silent())
 
@@ -316,7 +316,7 @@ class NodeReplica(RaftState):
         self.node.replica.wake()
 
     def admit(self, member: str) -> None:
-        """As `Replica.answer` does it for a node that joins, without waiting."""
+        """Admit a node as `Replica.answer` does for a joining node, without waiting."""
         lag = self.core.learn(member, member)
         if lag is not None and lag <= self._settings.learner_lag_max:
             self.change_members(True, member)
@@ -334,12 +334,12 @@ class NodeReplica(RaftState):
         self.node.replica.in_step(self.node.replica.snapshots.request)
 
     def contents(self) -> list[bytes]:
-        """The commands that this replica's queues hold, as their numbers, by what its snapshot says."""
+        """Return the numbers of the messages that this replica's queues hold, read from its snapshot."""
         packed = b"".join(msgpack.packb(record) for record in self.node.replica.machine.snapshot())
         return NUMBER.findall(packed)
 
     def digest(self) -> bytes:
-        """Of the whole state."""
+        """Return the digest of the whole state."""
         return _digest(self.node.replica.machine)
 
     def stop(self) -> None:
@@ -347,7 +347,7 @@ class NodeReplica(RaftState):
 
 
 def lacks_pages(host: Host) -> bool:
-    """Whether pages of a machine whose files were damaged have not come from another one yet."""
+    """Return whether a machine with damaged files still waits for pages from another one."""
     if not host.harmed or not isinstance(host.replica, NodeReplica):
         return False
     try:
@@ -358,7 +358,7 @@ def lacks_pages(host: Host) -> bool:
 
 
 class NodeSubject:
-    """Nodes with the settings of production, but for sizes."""
+    """Nodes with production settings, except for sizes."""
 
     name = "node"
     tick_s = 1.0
@@ -392,12 +392,12 @@ class NodeSubject:
         storage = open_storage(host, peers, self._durability, joining=joining)
         meta = storage.meta
         if meta.founding and not (joining or meta.restarted or meta.joining) and (members := self._cluster_of(host)):
-            # As `Founding` does it after a node there has answered.
+            # `Founding` does this after a node there has answered.
             storage.begin_again(host.id, members, joining=True, founding=True)
         return NodeReplica(host, storage, self._ledger, HostLoop(host, self._clock), self._settings)
 
     def _cluster_of(self, host: Host) -> dict[str, str]:
-        """The members of the cluster to which a node belongs already, by what the others say; none if nobody knows."""
+        """Return the members of the cluster to which a node already belongs, as the others report; empty if unknown."""
         for other in self._simulation.hosts.values():
             replica = other.replica
             if other is not host and isinstance(replica, NodeReplica) and not replica.node.replica.meta.founding:
@@ -412,7 +412,7 @@ class NodeSubject:
 
     def check_end(self, simulation: Simulation) -> None:
         assert self._ledger is not None
-        # A page that was damaged only now has not come from another node yet.
+        # A page that was damaged recently has not arrived from another node yet.
         replicas = {host.id: host.replica for host in simulation.voters() if host.replica and not lacks_pages(host)}
         self._ledger.check({name: replica.contents() for name, replica in replicas.items()})  # type: ignore[attr-defined]
         digests = {name: replica.digest().hex() for name, replica in replicas.items()}

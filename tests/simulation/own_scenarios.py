@@ -1,6 +1,6 @@
-"""Scripted runs for what random ones meet too rarely: each breaks a promise if one of our own rules is switched off.
+"""Scripted runs for what random ones rarely reach: each violates a guarantee if one of our own rules is switched off.
 
-They reach into our Raft core, so stock PySyncObj is not compared.
+They use internals of our Raft core, so stock PySyncObj is not compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["OWN_SCENARIOS"]
 
 FLOOD_CHUNKS_MAX = 360
-"""What a batch makes of two groups of 512 messages, and a few that wait for the disk."""
+"""The number of chunks that a batch makes of two groups of 512 messages, and a few that wait for the disk."""
 
 
 def back_up_a_long_term(subject: Subject) -> set[str]:
@@ -70,7 +70,7 @@ def snapshot_refused(subject: Subject) -> set[str]:
 
 
 def snapshot_behind_the_log(subject: Subject) -> set[str]:
-    """D5: a snapshot that comes late must not replace the longer log that a follower has acknowledged meanwhile."""
+    """D5: a snapshot that arrives late must not replace the longer log that a follower has acknowledged since."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (behind, other) = stage.elect()
@@ -100,7 +100,7 @@ def snapshot_behind_the_log(subject: Subject) -> set[str]:
 
 
 def _snapshot_messages(leader: Host) -> list[dict[str, Any]]:
-    """The latest snapshot as its leader sends it."""
+    """Return the messages in which the leader sends its latest snapshot."""
     core = leader.replica.core
     info = core._snapshots.latest()
     return [
@@ -120,7 +120,7 @@ def _snapshot_messages(leader: Host) -> list[dict[str, Any]]:
 
 
 def candidate_cut_off(subject: Subject) -> set[str]:
-    """D22: a node that nobody heard campaigning has a newer term than the leader, who must hear of it."""
+    """D22: a node whose campaign reached no peer has a newer term than the leader, which must learn of it."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (candidate, other) = stage.elect()
@@ -134,7 +134,7 @@ def candidate_cut_off(subject: Subject) -> set[str]:
 
 
 def deaf_follower(subject: Subject) -> set[str]:
-    """D23: a follower that does not hear the leader for a while, but is heard, must not unseat it."""
+    """D23: a follower that misses the leader's messages for a while, but can still send, must not unseat it."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (deaf, _) = stage.elect()
@@ -149,7 +149,9 @@ def deaf_follower(subject: Subject) -> set[str]:
 
 
 def joiner_that_cannot_catch_up(subject: Subject) -> set[str]:
-    """Learners: a node that gets nothing must not count, or the cluster, which lacks a member, stands still."""
+    """Learners: a node that receives nothing must not count, or the cluster, which lacks a member, loses its
+    majority.
+    """
     stage = Stage(subject, 3, spares=1)
     with stage.simulation.world():
         leader, (dead, other) = stage.elect()
@@ -168,7 +170,7 @@ def joiner_that_cannot_catch_up(subject: Subject) -> set[str]:
         for host in (leader, other):
             stage.network.unblock(host.id, joiner.id)
         stage.simulation.revive(dead)
-        return ({"stands still"} if stands else set()) | stage.finish()
+        return ({"no progress"} if stands else set()) | stage.finish()
 
 
 def founders_that_differ(subject: Subject) -> set[str]:
@@ -213,9 +215,11 @@ def two_changes_at_once(subject: Subject) -> set[str]:
 
 
 def disk_lost_behind_a_stale_leader(subject: Subject) -> set[str]:
-    """A member that has lost its disk, its term and vote included, meets a leader that does not know yet that it is none.
+    """A member that has lost its disk, with its term and vote, meets a leader that does not know yet that it was
+    deposed.
 
-    What it says must not count for that one, whose newest entries and whose next ones the real leader does not have.
+    The stale leader must not count its replies: the real leader lacks the newest entries of the stale one, and its next
+    ones.
     """
     kinds: set[str] = set()
     for uncommitted in (3, 0):
@@ -224,7 +228,7 @@ def disk_lost_behind_a_stale_leader(subject: Subject) -> set[str]:
 
 
 def _disk_lost_behind_a_stale_leader(subject: Subject, uncommitted: int) -> set[str]:
-    # No promise may depend on how soon a leader notices that it is none.
+    # No guarantee may depend on how soon a leader notices that it was deposed.
     subject._settings = dataclasses.replace(subject._settings, quorum_lost_s=5.0)  # type: ignore[attr-defined]
     stage = Stage(subject, 3)
     with stage.simulation.world():
@@ -256,7 +260,7 @@ def _disk_lost_behind_a_stale_leader(subject: Subject, uncommitted: int) -> set[
 
 
 def follower_lost_in_transfer(subject: Subject) -> set[str]:
-    """A follower that dies while it is sent a snapshot must not keep the leader's log from being cut."""
+    """A follower that dies while it receives a snapshot must not prevent the compaction of the leader's log."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (follower, other) = stage.elect()
@@ -280,7 +284,9 @@ def follower_lost_in_transfer(subject: Subject) -> set[str]:
 
 
 def snapshot_under_load(subject: Subject) -> set[str]:
-    """A follower that needs a snapshot gets one that the log goes on from, and catches up, however long the snapshot takes."""
+    """A follower that needs a snapshot gets one that the log continues, and catches up, however long the
+    snapshot takes.
+    """
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (follower, other) = stage.elect()
@@ -295,14 +301,14 @@ def snapshot_under_load(subject: Subject) -> set[str]:
             stage.run_for(0.05)
         behind = follower.replica.journal.view.last + 20 < leader.replica.journal.view.last
         taken = leader.replica.node.replica.snapshots.taken_total
-        # So slow a disk holds back what the leader applies.
+        # A disk this slow delays the application of entries on the leader.
         leader.disk_s = well
         kinds = {"not caught up"} if behind else set()
         return kinds | ({"useless snapshots"} if taken > 2 else set()) | stage.finish()
 
 
 def flood_on_a_slow_disk(subject: Subject) -> set[str]:
-    """What comes faster than the disk of a node takes it does not fill the node's memory, and costs the leader nothing."""
+    """Messages that arrive faster than a node's disk takes them do not fill its memory, and cost the leader nothing."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, _followers = stage.elect()
@@ -319,7 +325,7 @@ def flood_on_a_slow_disk(subject: Subject) -> set[str]:
 
 
 def flood_on_a_full_disk(subject: Subject) -> set[str]:
-    """A disk that takes no pages does not hold back a node for ever: what it cannot take stays in memory."""
+    """A disk that takes no pages does not block a node forever: what it cannot take stays in memory."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, _followers = stage.elect()
@@ -329,15 +335,15 @@ def flood_on_a_full_disk(subject: Subject) -> set[str]:
             stage.run_for(0.05)
         stage.run_for(2.0)
         core = leader.replica.core
-        kinds = {"stands still"} if core.applied_index() < core.commit_index() - 5 else set()
+        kinds = {"no progress"} if core.applied_index() < core.commit_index() - 5 else set()
         leader.disks[PAGES].full = False
         return kinds | stage.finish()
 
 
 def damaged_snapshot(subject: Subject) -> set[str]:
-    """D18: a node whose snapshot is damaged does not begin without it, but gets everything from its peers.
+    """D18: a node with a damaged snapshot does not start without it, but gets everything from its peers.
 
-    Several times: if the leader has just cut its log, the node gets a snapshot whatever it begins with.
+    This is repeated: if the leader has just compacted its log, the node gets a snapshot in any case.
     """
     stage = Stage(subject, 3)
     with stage.simulation.world():
@@ -358,7 +364,7 @@ def damaged_snapshot(subject: Subject) -> set[str]:
 
 
 def power_of_all_in_process(subject: Subject) -> set[str]:
-    """Durability process: after a power failure of all, numbers of deliveries may come again, but not under the same salt."""
+    """Durability process: after a power failure of all, delivery numbers may repeat, but not under the same salt."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, others = stage.elect()
@@ -366,7 +372,7 @@ def power_of_all_in_process(subject: Subject) -> set[str]:
         stage.run_for(2.0)
         hosts = [leader, *others]
         first = _salts(hosts)
-        # A member alone gets back what it has forgotten.
+        # A member that is alone recovers what it has forgotten.
         others[0].kill(power=True)
         stage.simulation.revive(others[0])
         stage.run_for(5.0)
@@ -381,7 +387,7 @@ def power_of_all_in_process(subject: Subject) -> set[str]:
         kinds = {"salt renewed in vain"} if second != first else set()
         if len(third) != 1 or third == first:
             kinds.add("salt not renewed")
-        # What else may be lost then is not judged: the checkers take a new beginning for one without any logs.
+        # Other losses are not judged: the checkers take a new beginning for one without any logs.
         return kinds
 
 

@@ -1,4 +1,4 @@
-"""Scripted runs in which pages are damaged that are needed, here or by others."""
+"""Scripted runs in which pages are damaged that this node or another one needs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["PAGE_SCENARIOS"]
 
 MESSAGES = 60
-"""So many that pages are needed still when they are damaged."""
+"""Enough messages that damaged pages are still needed."""
 
 
 def page_damaged_in_use(subject: Subject) -> set[str]:
-    """Bits of the pages of running nodes flip, one node after the other: each goes on with what the others have."""
+    """Flip bits in the pages of running nodes, one node after the other: each continues with the pages of the
+    others.
+    """
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, followers = stage.elect()
@@ -31,7 +33,7 @@ def page_damaged_in_use(subject: Subject) -> set[str]:
 
 
 def page_left_behind(subject: Subject) -> set[str]:
-    """What a node needs that was away is damaged there and of no use to the others any more: it gets a newer state."""
+    """A returning node needs pages that are damaged there and that the others no longer need: it gets a newer state."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (away, other) = stage.elect()
@@ -47,7 +49,7 @@ def page_left_behind(subject: Subject) -> set[str]:
 
 
 def newer_state_refused(subject: Subject) -> set[str]:
-    """A newer state that was asked for is not needed any more when it has been loaded: it leaves nothing behind."""
+    """A newer state that was requested is no longer needed once it is loaded: it leaves nothing behind."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (away, other) = stage.elect()
@@ -62,7 +64,7 @@ def newer_state_refused(subject: Subject) -> set[str]:
         while not (core.needs_snapshot and core.is_installing()):
             assert stage.simulation.clock.now < deadline_s
             stage.run_for(0.0005)
-        # As if the pages had come.
+        # Simulates the arrival of the pages.
         in_vain = requests._in_vain
         requests.end()
         while core.is_installing():
@@ -73,7 +75,7 @@ def newer_state_refused(subject: Subject) -> set[str]:
 
 
 def page_missing_at_the_start(subject: Subject) -> set[str]:
-    """The same with a node that is started without a page that its snapshot names."""
+    """Repeat this with a node that starts without a page that its snapshot names."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (away, other) = stage.elect()
@@ -92,8 +94,10 @@ def page_missing_at_the_start(subject: Subject) -> set[str]:
         return ({"stopped for a page"} if away.life != 2 else set()) | stage.finish()
 
 
-def page_of_a_snapshot_that_nobody_has(subject: Subject) -> set[str]:
-    """A leader's snapshot names what is damaged there and gone elsewhere: whoever joins gets a new snapshot."""
+def page_of_a_snapshot_that_no_member_has(subject: Subject) -> set[str]:
+    """A leader's snapshot names pages that are damaged there and missing elsewhere: a joining node gets a new
+    snapshot.
+    """
     stage = Stage(subject, 3, spares=1)
     with stage.simulation.world():
         leader, others = stage.elect()
@@ -128,8 +132,8 @@ def _damage_pages(host: Host) -> None:
 
 
 def _leave_behind(stage: Stage, hosts: list[Host]) -> None:
-    """Let so many messages be consumed that no page is needed, and have snapshots taken that name none."""
-    # Clients that fall silent take the same messages again and again.
+    """Consume enough messages that no page is needed, and take snapshots that name none."""
+    # Clients that stop answering pull the same messages again and again.
     deadline_s = stage.simulation.clock.now + 600.0
     while any(set(host.replica.node.replica.machine.backlogs.pages()) for host in hosts):
         assert stage.simulation.clock.now < deadline_s
@@ -150,6 +154,6 @@ PAGE_SCENARIOS = {
         ("page left behind", page_left_behind),
         ("newer state refused", newer_state_refused),
         ("page missing at the start", page_missing_at_the_start),
-        ("page of a snapshot that nobody has", page_of_a_snapshot_that_nobody_has),
+        ("page of a snapshot that no member has", page_of_a_snapshot_that_no_member_has),
     )
 }

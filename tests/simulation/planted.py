@@ -1,4 +1,6 @@
-"""Bugs that a review planted and no test of then convicted. Each is a patch for the length of a run, as in `switches`."""
+"""Bugs that a review planted and that no test caught then. Each is a patch for the duration of a run, as in
+`switches`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ LATE_S = 0.05
 
 
 def _freezing_late(self: SnapshotKeeper) -> None:
-    """The index is read now, the state a moment later."""
+    """Read the index now and the state a moment later."""
     position = self._owner.position()
     self._loop.call_later(LATE_S, _request_at, self, position)
 
@@ -109,11 +111,11 @@ def _version_heard_so_far(self: Replica) -> int:
     return min([self._about.machine_version, *heard])
 
 
-def _throttled_by_what_nobody_writes(_self: Throttle, backlogs: Backlogs) -> bool:
+def _throttled_by_unwritten_pages(_self: Throttle, backlogs: Backlogs) -> bool:
     return backlogs.is_flooded()
 
 
-def _asking_nobody(_self: SnapshotRequests, in_vain: Callable[[], None]) -> None:
+def _asking_no_member(_self: SnapshotRequests, in_vain: Callable[[], None]) -> None:
     in_vain()
 
 
@@ -130,11 +132,11 @@ PLANTED = {
     "no replica judges the digests": switch([(ReplicaDigests, "_judge", lambda *_arguments: None)]),
     "version of the members heard so far": switch([(Replica, "common_machine_version", _version_heard_so_far)]),
     "nothing is throttled": switch([(Throttle, "update", lambda _self, _backlogs: False)]),
-    "throttled by pages that nobody writes": switch([(Throttle, "update", _throttled_by_what_nobody_writes)]),
+    "throttled by pages that are never written": switch([(Throttle, "update", _throttled_by_unwritten_pages)]),
     "pages are not waited for": switch([(PageWait, "may_apply", lambda *_arguments: True)]),
-    "no newer state is asked for": switch([(SnapshotRequests, "begin", _asking_nobody)]),
+    "no newer state is asked for": switch([(SnapshotRequests, "begin", _asking_no_member)]),
     "log cut up to what is applied": switch([(RaftCore, "compact", _compacting_what_is_applied)]),
     "a refused snapshot is kept": switch([(SnapshotKeeper, "_swap", _adopting_first)]),
     "a snapshot without its pages is kept": switch([(SnapshotKeeper, "_denied", lambda _self, _page: None)]),
 }
-"""By name, what to enter for the length of a run."""
+"""By name, the context manager of each bug."""

@@ -1,4 +1,4 @@
-"""Bugs in what queues can do beyond push, pull and ack. Each is a patch for the length of a run, as in `switches`."""
+"""Bugs in queue features beyond push, pull and ack. Each is a patch for the duration of a run, as in `switches`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _all_in_line(self: RichLines, message: RichMessage) -> None:
 
 
 def _last_of_group(self: RichLines, message: RichMessage, now_us: int, pre_images: Any) -> bool:
-    """The turn goes to the message of the group that came last."""
+    """Give the turn to the message of the group that arrived last."""
     group = message.traits.group
     held = list(self.held.between((group, 0, 0), (group, 1 << 62, 0)))
     if len(held) > 1 and self.current.get(group) == message.sequence:
@@ -108,4 +108,4 @@ PLANTED_QUEUES = {
         [(RichLines, "lines", lambda self: [("waiting", self.waiting), ("held", self.held)])]
     ),
 }
-"""By name, what to enter for the length of a run."""
+"""By name, the context manager of each bug."""

@@ -1,4 +1,4 @@
-"""Bugs in sessions, locks and waiting pushes. Each is a patch for the length of a run, as in `switches`."""
+"""Bugs in sessions, locks and waiting pushes. Each is a patch for the duration of a run, as in `switches`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _to_the_tail(self: Queue, now_us: int, numbers: list[int]) -> None:
 
 
 def _confirming(self: Queue, now_us: int, numbers: list[int]) -> list[bool]:
-    """Whoever has had the message may confirm it."""
+    """Accept the confirmation of every consumer that has had the message."""
     results = _ack(self, now_us, numbers)
     return [True] * len(numbers) if self.name == HELD else results
 
@@ -49,7 +49,7 @@ def _late(self: Sessions, now_us: int, limit: int | None) -> int:
 
 
 def _by_lock(self: Locks, name: bytes) -> None:
-    """Each lock counts for itself, and begins anew when it has been free."""
+    """Count per lock, starting again when the lock has been free."""
     self._tokens[name] = 1
 
 
@@ -70,7 +70,7 @@ def _last_in_line(self: WaitingPushes, queue: bytes) -> WaitingPush | None:
 
 
 def _passing(self: WaitingPushCommands, queue: Queue, push: WaitingPush) -> Any:
-    """A push does not look at those that wait already."""
+    """Store a push without regard to earlier waiting pushes."""
     waiting, queue.pushes_waiting = queue.pushes_waiting, 0
     try:
         return _stored(self, queue, push)
@@ -90,6 +90,6 @@ PLANTED_SESSIONS = {
     "turns taken by the newest": switch([(Claims, "holder", _newest_first)]),
     "last waiting push first": switch([(WaitingPushes, "first", _last_in_line)]),
     "pushes pass those that wait": switch([(WaitingPushCommands, "_stored", _passing)]),
-    "free places wake nobody": switch([(WaitingPushes, "note", lambda *_: None)]),
+    "free places wake no push": switch([(WaitingPushes, "note", lambda *_: None)]),
 }
-"""By name, what to enter for the length of a run."""
+"""By name, the context manager of each bug."""

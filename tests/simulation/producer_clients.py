@@ -1,4 +1,4 @@
-"""Producers, which number their pushes and send those again that were refused, and their judge."""
+"""Producers, which number their pushes and resend refused ones, and their judge."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ AGAIN_S = 0.2
 
 
 class ProducerJudge:
-    """What a producer pushes is stored once and in order, and whatever it was told to be stored is."""
+    """Checks that a producer's pushes are stored once and in order, and that confirmed pushes are stored."""
 
     def __init__(self, checkers: Checkers) -> None:
         self._checkers = checkers
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The cluster has lost everything."""
+        """Start over after the cluster has lost everything."""
         self._stored: set[bytes] = set()
 
     def stored(self, content: bytes) -> None:
-        """A client was told that its message is stored."""
+        """Note that a client received the confirmation of its message."""
         self._stored.add(content)
 
     def check(self, contents: dict[str, Iterable[bytes]]) -> None:
-        """`contents` are the messages that each replica holds, in their order; nobody takes any."""
+        """Check `contents`, the messages that each replica holds, in order; no client consumes them."""
         for host, bodies in contents.items():
             last: dict[bytes, int] = {}
             held: set[bytes] = set()
@@ -54,14 +54,14 @@ class ProducerJudge:
 
 
 class ProducerClient:
-    """Pushes at one node under growing numbers. When some have failed and all others are answered, it sends those again."""
+    """Pushes at one node with increasing numbers. Once all others are answered, it resends those that failed."""
 
     def __init__(self, host: Host, replica: Any, requests: Requests, judge: ProducerJudge, seed: int) -> None:
         self._replica = replica
         self._requests = requests
         self._judge = judge
         self._producer = b"%s.%d" % (host.id.encode(), host.life)
-        # Its own numbers, so that those of the other clients of the node stay what they were.
+        # A separate generator, so that the numbers of the node's other clients do not change.
         self._rng = random.Random(f"{seed}:{host.id}:{host.life}:producer")
         self._last = 0
         self._unanswered: set[int] = set()
@@ -85,15 +85,15 @@ class ProducerClient:
         self._replica.submit([Op.PUSH, NUMBERED, None, [content], self._producer, number], _Asked(self, number))
 
     def answered(self, number: int) -> None:
-        """A push is stored, now or before."""
+        """Note that a push is stored, now or before."""
         self._judge.stored(b"%s %d" % (self._producer, number))
-        # After an unknown outcome the answer may come late.
+        # After an unknown outcome the answer may arrive late.
         self._failed.discard(number)
         self._unanswered.discard(number)
         self._go_on()
 
     def failed(self, number: int) -> None:
-        """A push was refused, or its outcome is unknown."""
+        """Note that a push was refused, or that its outcome is unknown."""
         self._unanswered.discard(number)
         self._failed.add(number)
         self._go_on()

@@ -16,13 +16,13 @@ NET_FAULTS = {
     "flap": 1.0,
     "pause": 2.0,
 }
-# Fewer, so that more of the other kinds is done while there is a leader.
+# Lower weights, so that more faults of the other kinds happen while there is a leader.
 SOME_NET_FAULTS = {kind: weight / 4 for kind, weight in NET_FAULTS.items()}
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Times in virtual seconds. `faults` maps the nemesis' methods to weights."""
+    """Times are in virtual seconds. `faults` maps the nemesis' methods to weights."""
 
     name: str
     nodes: int = 3
@@ -35,18 +35,20 @@ class Profile:
     propose_every_s: float = 0.044
     command_bytes: tuple[int, int] = (10, 600)
     log_entries: int | None = None
-    """Keep about so many entries and a snapshot instead of older ones; None: keep all."""
+    """Number of entries to keep before a snapshot replaces them; None keeps all."""
     durability: str = "memory"
     spares: int = 0
     """Machines that are not members at first."""
     program: int | None = None
-    """The newest machine version that the programs understand with which all machines begin; None: that of this program."""
+    """The newest machine version that the programs understand with which all machines begin; None for that of
+    this program.
+    """
     quorum_lost_s: float | None = None
-    """How long a leader goes on without a majority; None: as in production. No promise may depend on it."""
+    """Time that a leader continues without a majority; None as in production. No guarantee may depend on it."""
 
 
 def _on_disk(name: str, faults: dict[str, float], **options: Any) -> Profile:
-    """A profile of durability ``disk``, in which snapshots are taken and the log is cut all the time."""
+    """Return a profile of durability ``disk`` that takes snapshots and compacts the log all the time."""
     return Profile(name, faults={**SOME_NET_FAULTS, **faults}, durability="disk", log_entries=60, **options)
 
 
@@ -55,36 +57,36 @@ POWER = {"power": 2.0, "power_in_writing": 3.0}
 PROFILES = {
     profile.name: profile
     for profile in (
-        # In durability memory.
+        # Durability memory.
         Profile("calm", faults={"slow": 1.0}, fault_every_s=0.5),
         Profile("net", faults=NET_FAULTS),
         Profile("net5", nodes=5, faults=NET_FAULTS, fault_every_s=0.6),
-        # Every link 50 ms longer, each way, and nothing else: the cluster has to elect and to go on.
+        # Every link is 50 ms slower in each direction, without other faults: elections and commits must still work.
         Profile("delay50", delay_s=(0.05, 0.06)),
         Profile("snapshot", faults=NET_FAULTS, log_entries=30),
         Profile("restart", faults={**NET_FAULTS, "restart": 5.0}),
         Profile("member", faults={**NET_FAULTS, "membership": 8.0}, spares=2),
         Profile("churn", faults={**NET_FAULTS, "membership": 5.0, "restart": 4.0}, spares=2, log_entries=60),
-        # In durability process: the log survives the end of the process, but not that of the machine.
+        # Durability process: the log survives the end of the process, but not that of the machine.
         Profile(
             "process",
             faults={**SOME_NET_FAULTS, "restart": 3.0, "crash_in_writing": 2.0, "power": 3.0, "witness": 3.0},
             durability="process",
             log_entries=60,
         ),
-        # The same without any snapshot, as every cluster is at first.
+        # The same without any snapshot, as in every new cluster.
         Profile(
             "clockall",
             faults={**SOME_NET_FAULTS, "clock_jump": 2.0, "restart_all": 2.0, "restart": 1.0},
             durability="process",
         ),
-        # Leaders that do not notice for long that they are none, slow answers, and members that forget, several at once.
+        # Leaders that notice late that they were deposed, slow answers, and members that forget, several at once.
         Profile(
             "forgetful",
             faults={"slow": 1.0, "late": 4.0, "usurp": 2.0, "witness": 4.0, "at_election": 2.0, "restart": 1.0},
             quorum_lost_s=6.0,
         ),
-        # In durability disk.
+        # Durability disk.
         _on_disk("disk", NET_FAULTS),
         _on_disk("crash", CRASHES),
         _on_disk("power", POWER),
@@ -92,15 +94,15 @@ PROFILES = {
         _on_disk("full", {"full": 4.0, "bad_write": 3.0, "restart": 0.5, "power": 1.0}),
         _on_disk("slowdisk", {"slow_disk": 5.0, "power": 1.0, "restart": 1.0}),
         _on_disk("damage", {"damage": 4.0, "crash_in_opening": 1.0, "crash_in_writing": 1.0, "power_in_writing": 1.0}),
-        # What stands in pages: files are damaged, several at a time, while crashes and power failures go on.
+        # Pages: files are damaged, several at a time, amid crashes and power failures.
         _on_disk("paging", {"damage_pages": 5.0, **CRASHES, **POWER, "slow_disk": 1.0, "full": 1.0, "snapshot": 1.0}),
         _on_disk("lostdisk", {"lose_disk": 4.0, "crash_in_opening": 1.0, "power_in_writing": 2.0}),
-        # A lost disk takes along what told a life from those before it; a wrong clock does not.
+        # A lost disk loses the identity of its lives; a wrong clock does not.
         _on_disk("lostclock", {"lose_disk": 4.0, "clock_jump": 4.0, "power_in_writing": 1.0}),
         _on_disk("clock", {"clock_jump": 4.0, "restart": 2.0, "restart_all": 1.0, "transfer": 2.0, "power": 1.0}),
         _on_disk("join", {"join": 5.0, "leave": 4.0, "crash_in_writing": 2.0, "snapshot": 1.0}, spares=5),
         _on_disk("members", {"membership": 6.0, **CRASHES, **POWER}, spares=2),
-        # Logs that conflict over many entries, and changes, crashes and lost disks at the moments that matter.
+        # Logs that conflict over many entries, and changes, crashes and lost disks at critical moments.
         Profile(
             "rivals",
             faults={
@@ -118,7 +120,7 @@ PROFILES = {
         ),
         _on_disk("transfer", {"transfer": 6.0, "snapshot": 2.0, "crash_in_writing": 1.0}),
         _on_disk("rolling", {"rolling": 1.0, "snapshot": 1.0}, fault_every_s=2.0),
-        # Machines get a newer program one after the other, while others are down or cannot be reached.
+        # Machines are upgraded one after the other, while others are down or unreachable.
         _on_disk("upgrade", {"renew": 1.0, "restart": 2.0, "restart_all": 2.0}, program=2),
         _on_disk(
             "five",
@@ -150,11 +152,11 @@ NODE_LOAD = 1 / 3
 
 
 def profile_for(subject: str, name: str) -> Profile:
-    """The profile `name` as `subject` runs it.
+    """Return the profile `name` as `subject` runs it.
 
-    A whole node costs several times as much as its Raft core. So its runs have the same number of faults in less time, and
-    fewer proposals on a network that is slower by as much: what is under way when a fault strikes is the same. Its log is
-    shorter in the same measure.
+    A whole node costs several times as much as its Raft core. Its runs therefore have the same number of faults in less
+    time, and fewer proposals on a network that is slower in proportion: a fault strikes the same amount of work in
+    flight. Its log is shorter in the same proportion.
     """
     profile = PROFILES[name]
     if subject not in {"node", "queues"}:

@@ -1,4 +1,4 @@
-"""Clients that use all that queues can do beyond push, pull and ack, and the queues they use."""
+"""Clients that use the queue features beyond push, pull and ack, and the queues they use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUEUES: dict[bytes, list[list[Any]]] = {
 """By name, the properties."""
 PULLED = tuple(QUEUES)
 IDLE, IDLE_PARENT, IDLE_CHILD = (b"idle-1", b"idle-2", b"idle-3"), b"idle", b"idle+child"
-"""Queues that end by their age, and one that inherits its age: whether they end must not depend on snapshots."""
+"""Queues that expire when idle, and one that inherits this: their end must not depend on snapshots."""
 
 
 class Requests:
@@ -55,13 +55,13 @@ class Requests:
         self._pushed = 0
 
     def content(self) -> bytes:
-        """The next message."""
+        """Return the next message."""
         self._pushed += 1
         return b"#%07d#" % self._pushed
 
 
 class QueueClient:
-    """Does something every now and then at one node, and pulls all the time; a `Puller` of the node's pulls.
+    """Performs a random action from time to time at one node, and pulls all the time; a `Puller` of the node's pulls.
 
     It begins when the node has machine version 3.
     """
@@ -92,7 +92,7 @@ class QueueClient:
     def _send(self, command: list[Any], sink: Any = None) -> None:
         self._replica.submit(command, sink or Silent())
 
-    # --- what it does every now and then ----------------------------------------------------------------------------
+    # --- occasional actions -------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
         if self._requests.is_at_rest():
@@ -110,7 +110,7 @@ class QueueClient:
         return [self._requests.content(), None, [], None, traits]
 
     def _traits(self, queue: bytes) -> list[Any]:
-        """Delay, due time, ttl, priority, label and group."""
+        """Return the delay, due time, ttl, priority, label and group."""
         rng = self._rng
         if queue == GROUPED:
             return [-1, 0, 0, 0, b"", rng.choice(GROUPS)]
@@ -188,7 +188,9 @@ class QueueClient:
             self._send([Op.EXTEND_BY, queue, [number], 4 * SECOND_US])
 
     def _replace(self, number: int) -> None:
-        """Ack a message and push another one elsewhere in one step; some of these steps cannot be done."""
+        """Ack a message and push another one elsewhere in one transaction; some of these transactions cannot
+        be applied.
+        """
         row = self._row([])
         operations: list[list[Any]] = [[Op.PUSH_TRAITS, MADE, row], [Op.ACK, TAKEN, number]]
         flaw = self._rng.random()
@@ -201,7 +203,7 @@ class QueueClient:
 
 
 class _Asked:
-    """Waits for the answer to a push or a transaction, which comes within the deadline as long as the process lives."""
+    """Waits for the answer to a push or a transaction, which arrives within the deadline while the process lives."""
 
     def __init__(self, replica: Any, judge: QueueJudge, tag: bytes) -> None:
         self._judge = judge

@@ -1,4 +1,4 @@
-"""What is known of the messages in queues from the log alone: a plain list of copies, searched from the front."""
+"""The messages in queues as derived from the log alone: a plain list of copies, searched from the front."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Copy:
     """A message in one queue.
 
     Attributes:
-        arrival: the order in which it came to this queue.
+        arrival: the order in which it reached this queue.
         expires_us: 0 for never.
-        origin: the queue that gave it up, empty if a client pushed it.
-        delivery: the number under which somebody holds it, 0 if nobody does.
-        until_us: when that ends.
+        origin: the queue that dropped it, empty if a client pushed it.
+        delivery: the number of its current lease, 0 without one.
+        until_us: the deadline of the lease.
     """
 
     number: bytes
@@ -62,14 +62,14 @@ class Copies:
         return [copy for copy in self.of(queue) if not copy.delivery]
 
     def live(self, queue: bytes, delivery: int) -> Copy | None:
-        """What is held under that number."""
+        """Return the copy that is leased under this number."""
         copy = self.held.get(delivery)
         return copy if copy is not None and copy.queue == queue else None
 
-    # --- coming and going -----------------------------------------------------------------------------------------
+    # --- arrival and removal ------------------------------------------------------------------------------------------
 
     def advance(self, now_us: int) -> None:
-        """Let happen what happens by time alone: first leases end, then messages expire."""
+        """Apply what happens by time alone: leases expire first, then messages."""
         self.now_us = max(self.now_us, now_us)
         ended = [copy for copy in self.held.values() if copy.until_us <= self.now_us]
         for copy in sorted(ended, key=lambda copy: (copy.until_us, copy.delivery)):
@@ -81,7 +81,7 @@ class Copies:
         return 0 < copy.expires_us <= self.now_us
 
     def push(self, queue: bytes, number: bytes, traits: list[Any]) -> None:
-        """Store a message there and in the queues that are bound to it."""
+        """Store a message in the queue and in the queues that are bound to it."""
         delay_us, _due_us, ttl_us, priority, label, group = traits or [-1, 0, 0, 0, b"", b""]
         targets = sorted(target for source, target in self.bound if source == queue)
         for name in (queue, *targets):
@@ -106,14 +106,14 @@ class Copies:
         self.held.pop(copy.delivery, None)
 
     def give_up(self, copy: Copy, reason: bytes) -> None:
-        """The copy goes to the queue that the property `reason` of its own names, or nowhere."""
+        """Move the copy to the queue that its queue's property `reason` names, or remove it."""
         self.remove(copy)
         target = self.value(copy.queue, reason, b"")
         if target:
             self._take_over(copy, target).origin = copy.queue
 
     def send_back(self, copy: Copy) -> None:
-        """The copy goes to the queue where it was."""
+        """Move the copy back to the queue it came from."""
         self.remove(copy)
         self._take_over(copy, copy.origin)
 
@@ -122,10 +122,10 @@ class Copies:
         new.priority, new.label, new.group = copy.priority, copy.label, copy.group
         return new
 
-    # --- coming back ----------------------------------------------------------------------------------------------
+    # --- return -------------------------------------------------------------------------------------------------------
 
     def come_back(self, copy: Copy, due_us: int) -> None:
-        """Nobody holds the copy any more."""
+        """Make the copy ready again, without a lease."""
         self.held.pop(copy.delivery)
         copy.delivery = 0
         if copy.remaining <= 0:
@@ -146,6 +146,6 @@ class Copies:
         self.come_back(copy, due_us)
 
     def put_back(self, copy: Copy) -> None:
-        """The delivery reached nobody."""
+        """Undo a delivery that reached no client."""
         copy.remaining += 1
         self.come_back(copy, copy.ready_us)

@@ -1,8 +1,9 @@
-"""What must hold of queues in the order of the log, whatever happens to nodes and network.
+"""Invariants of queues in log order, under any faults of nodes and network.
 
-The log is one history of commands and results. Each result is judged by what the commands before it did, once, when the first
-replica applies it. A client's answer must be the result that the log gave, and what it was told not to be applied must never
-be. So all operations, transactions included, take effect at one moment between request and answer, as a whole or not at all.
+The log is one history of commands and results. Each result is judged by the effects of the commands before it, once,
+when the first replica applies it. A client's answer must be the result in the log, and a command reported as not
+applied must never be applied. So all operations, transactions included, take effect at one moment between request and
+answer, entirely or not at all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PUSHES = (Op.PUSH_TRAITS, Op.TRANSACTION)
 
 
 class QueueJudge:
-    """Follows the queues with the names that it is told; reports what does not add up."""
+    """Follows the queues `names`; reports contradictions."""
 
     def __init__(self, checkers: Checkers, names: frozenset[bytes]) -> None:
         self._checkers = checkers
@@ -33,7 +34,7 @@ class QueueJudge:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The cluster has lost everything."""
+        """Start over after the cluster has lost everything."""
         self._index = 0
         self._copies = Copies()
         self._deliveries: set[int] = set()
@@ -43,15 +44,15 @@ class QueueJudge:
     def _report(self, kind: str, detail: Any) -> None:
         self._checkers.report(kind, f"{detail}, log time {self._copies.now_us}")
 
-    # --- what clients are told ------------------------------------------------------------------------------------
+    # --- answers to clients -------------------------------------------------------------------------------------------
 
     def answered(self, tag: bytes, result: Any) -> None:
-        """A client has the result of the command whose first message is `tag`."""
+        """Note that a client has the result of the command whose first message is `tag`."""
         if tag not in self._results or self._results[tag] != result:
             self._report("answer not in the log", f"{tag!r}: {result}, not {self._results.get(tag)}")
 
     def refused(self, tag: bytes) -> None:
-        """A client was told that nothing of the command was done, nor will be."""
+        """Note that a client's command was refused: it was not and will never be applied."""
         self._refused.add(tag)
 
     def unanswered(self, tag: bytes) -> None:
@@ -60,7 +61,7 @@ class QueueJudge:
     # --- the log --------------------------------------------------------------------------------------------------
 
     def applied(self, index: int, now_us: int, commands: list[Any], results: list[Any]) -> None:
-        """A replica has applied the entry; only the first one counts."""
+        """Judge an entry that a replica has applied; only the first replica counts."""
         if index <= self._index:
             return
         look_at_bodies(results)
@@ -221,7 +222,7 @@ class QueueJudge:
                 self._settle(op, copy, rest)
 
     def _can(self, operations: list[Any]) -> bool:
-        """Whether all of these can be done one after the other."""
+        """Return whether all operations can be applied one after the other."""
         pushes: collections.Counter[bytes] = collections.Counter()
         used: set[int] = set()
         for op, queue, argument, *_ in operations:
@@ -238,7 +239,7 @@ class QueueJudge:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def check(self, contents: dict[str, dict[bytes, collections.Counter[bytes]]]) -> None:
-        """`contents` are the numbers that each replica holds, by queue."""
+        """Check `contents`, the numbers that each replica holds, by queue."""
         expected: dict[bytes, collections.Counter[bytes]] = {name: collections.Counter() for name in self._names}
         for copy in self._copies.copies:
             expected[copy.queue][copy.number] += 1
@@ -254,5 +255,5 @@ class QueueJudge:
 
 
 def number_of(content: bytes) -> bytes:
-    """What tells a message from all others."""
+    """Return the part of the content that identifies the message."""
     return content[:9]

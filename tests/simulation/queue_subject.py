@@ -1,4 +1,4 @@
-"""The whole node, driven also by clients that use all that queues can do."""
+"""The whole node, driven also by clients that use the queue features beyond push, pull and ack."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Ledger(Ledger):
 
 
 class QueueSubject(NodeSubject):
-    """As `NodeSubject`, with four clients more at each node."""
+    """A `NodeSubject` with four more clients at each node."""
 
     name = "queues"
 
@@ -85,7 +85,7 @@ class QueueSubject(NodeSubject):
 
 
 def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collections.Counter[bytes]]:
-    """The numbers of the messages by queue."""
+    """Return the numbers of the messages by queue."""
     found: dict[bytes, collections.Counter[bytes]] = {}
     for name in names:
         if name in machine.queues:
@@ -94,7 +94,7 @@ def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collectio
 
 
 def _numbered(machine: Machine) -> list[bytes]:
-    """What producers have pushed."""
+    """Return the messages that producers have pushed."""
     return [body_of(content) for content in (_bodies(machine, NUMBERED) if NUMBERED in machine.queues else ())]
 
 

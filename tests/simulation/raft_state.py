@@ -1,4 +1,4 @@
-"""Raft's state read from PySyncObj's private attributes, which all subjects share because all are its objects."""
+"""Raft's state read from PySyncObj's private attributes, which all subjects share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class RaftState:
         return self.core._SyncObj__raftCommitIndex
 
     def kept(self) -> tuple[int, int] | None:
-        """Index of the latest snapshot (0 without one), and of what is applied; None if the log is not kept on a disk."""
+        """Return the indexes of the latest snapshot (0 without one) and of the last applied entry; None
+        without a log on disk.
+        """
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""Scripted runs for Raft's own rules and for those of upgrades: each breaks a promise if the rule is left out."""
+"""Scripted runs for Raft's own rules and for those of upgrades: each violates a guarantee if the rule is left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RULE_SCENARIOS"]
 
 
 def snapshot_shorter_than_a_conflicting_log(subject: Subject) -> set[str]:
-    """A follower whose log is longer than the leader's snapshot, but of a lost term, needs the snapshot all the same."""
+    """A follower whose log is longer than the leader's snapshot, but of a lost term, still needs the snapshot."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         old, others = stage.elect()
@@ -36,12 +36,12 @@ def snapshot_shorter_than_a_conflicting_log(subject: Subject) -> set[str]:
 
 
 def change_before_an_entry_of_the_term(subject: Subject) -> set[str]:
-    """A new leader takes no change of the members before an entry of its own term is committed (Ongaro, 2015)."""
+    """A new leader accepts no membership change before an entry of its term is committed (Ongaro, 2015)."""
     stage = Stage(subject, 3, spares=1)
     with stage.simulation.world():
         old, others = stage.elect()
         for host in others:
-            # Votes arrive, but nobody confirms the entry with which the term begins.
+            # Votes arrive, but no member confirms the entry with which the term begins.
             for other in others:
                 if host is not other:
                     stage.network.slow(host.id, other.id, (0.05, 0.05))
@@ -67,7 +67,7 @@ def earlier_term_on_a_majority(subject: Subject) -> set[str]:
     stage = Stage(subject, 3)
     with stage.simulation.world():
         first, (second, third) = stage.elect()
-        # An entry that only its leader has, and that leader again, in a later term.
+        # Only its leader has the entry; it becomes leader again in a later term.
         stage.cut([first], [second, third])
         stage.propose(first, 1, size_bytes=900)
         stage.run_for(0.2)
@@ -79,7 +79,7 @@ def earlier_term_on_a_majority(subject: Subject) -> set[str]:
         first.input(core._SyncObj__onBecomeLeader)
         term = first.replica.term
         matched = core._SyncObj__raftMatchIndex
-        # Its followers hold all but the entry with which its term begins.
+        # Its followers hold everything except the entry with which its term begins.
         for node in core._SyncObj__otherNodes:
             matched[node] = position
             core._SyncObj__lastResponseTime[node] = stage.simulation.clock.now
@@ -90,13 +90,15 @@ def earlier_term_on_a_majority(subject: Subject) -> set[str]:
 
 
 def upgrade_while_a_member_is_unknown(subject: Subject) -> set[str]:
-    """The machine version rises only when all members were heard; one that is down may have the old program."""
+    """The machine version rises only after all members have reported theirs; one that is down may have the
+    old program.
+    """
     stage = Stage(subject, 3)
     with stage.simulation.world():
         hosts = list(stage.simulation.hosts.values())
         stage.simulation.start_members()
         for host in hosts:
-            # What the old program tells of itself.
+            # The version that the old program reports.
             host.replica.node._about.machine_version = 1
         stage.run_for(5.0)
         versions = {host.replica.node.replica.machine.version for host in hosts}
@@ -113,7 +115,9 @@ def upgrade_while_a_member_is_unknown(subject: Subject) -> set[str]:
 
 
 def change_that_was_truncated(subject: Subject) -> set[str]:
-    """A change that its leader lost, with the log behind it, does not keep that node from making changes when it leads again."""
+    """A membership change that a leader lost with a truncated log does not prevent further changes when it
+    leads again.
+    """
     stage = Stage(subject, 3, spares=1)
     with stage.simulation.world():
         first, others = stage.elect()
@@ -137,7 +141,7 @@ def change_that_was_truncated(subject: Subject) -> set[str]:
 
 
 def call_to_lead_that_cannot_be_followed(subject: Subject) -> set[str]:
-    """A node that is asked to take over and cannot forgets that: it must not campaign out of turn some time later."""
+    """A node that is asked to take over and cannot must forget the request and not campaign out of turn later."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (follower, _) = stage.elect()
@@ -153,7 +157,7 @@ def call_to_lead_that_cannot_be_followed(subject: Subject) -> set[str]:
 
 
 def replica_that_differs(subject: Subject) -> set[str]:
-    """A replica whose state differs from that of a majority stops itself, and the others do not."""
+    """A replica whose state differs from that of a majority stops itself; the others continue."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, others = stage.elect()
@@ -165,7 +169,7 @@ def replica_that_differs(subject: Subject) -> set[str]:
         lives = [host.life for host in (leader, *others)]
         reasons = [violation.detail for violation in stage.simulation.checkers.violations]
         if lives != [1, 2, 1] or not any(odd.id in reason and "lmq repair" in reason for reason in reasons):
-            return {"odd one goes on"}
+            return {"divergent replica continues"}
         return set()
 
 

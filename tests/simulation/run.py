@@ -31,7 +31,7 @@ SETTLE_STEP_S = 1.0
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome; equal seeds give equal reports."""
+    """The outcome of a run; equal seeds give equal reports."""
 
     subject: str
     profile: str
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def command(self) -> str:
-        """Replays the run."""
+        """Return the command that replays the run."""
         return f"python -m tests.simulation --seed {self.seed} --profile {self.profile} --subject {self.subject}"
 
     @property
@@ -66,7 +66,7 @@ class Report:
 
 
 class Simulation:
-    """The machines and what happens to them. Scripted scenarios drive it by hand, `simulate` by a seed."""
+    """The machines and their events. Scripted scenarios drive it by hand, `simulate` by a seed."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Simulation:
 
     @contextlib.contextmanager
     def world(self) -> Iterator[None]:
-        """Everything that belongs to the run happens within; the processes end with it."""
+        """Enter the context in which the whole run happens; the processes end with it."""
         with deterministic_library(self.clock, self.library_rng), self.subject.world(self):
             yield
             for host in self.hosts.values():
@@ -124,29 +124,33 @@ class Simulation:
         self.subject.begin_again()
 
     def is_at_rest(self) -> bool:
-        """Whether the time of faults and of load is over."""
+        """Return whether the time of faults and of load is over."""
         return self._at_rest
 
     def rest(self) -> None:
-        """No more load."""
+        """End the load."""
         self._at_rest = True
 
     def _died(self, host: Host) -> None:
-        """A process has ended by itself: its supervisor starts it again, and an operator repairs what refuses to start."""
+        """Handle a process that ended by itself: a supervisor restarts it, and an operator repairs a node that refuses
+        to start.
+        """
         self.clock.after(self._rng.uniform(0.1, 1.5), self.revive, host)
 
     def revive(self, host: Host) -> None:
-        """Start a dead member's process again."""
+        """Restart a dead member's process."""
         if host.running or host.retired:
             return
         if host.refused and not self._repair(host):
             self._died(host)
             return
-        # What has no data yet when it is started is given the list of members, or joins again.
+        # A node without data gets the list of members when it starts, or joins again.
         host.start(self.members, joining=host.id not in self.members)
 
     def _repair(self, host: Host) -> bool:
-        """As `lmq repair` does: give up log and snapshots, and have them sent by the leader; False if the disk is full."""
+        """Discard log and snapshots as `lmq repair` does, so that the leader sends them; return False if the
+        disk is full.
+        """
         self.checkers.note("repair", host.id)
         meta = NodeMeta.read(host.disk(""))
         assert meta is not None
@@ -163,7 +167,7 @@ class Simulation:
         self.clock.run_until(self.clock.now + duration_s, lambda: until_violation and bool(violations))
 
     def voters(self) -> list[Host]:
-        """The machines that count now: running members, as the leader with the highest term sees it."""
+        """Return the machines that count: running members in the view of the leader with the highest term."""
         leaders = [host.replica for host in self.hosts.values() if host.replica is not None and host.replica.is_leader]
         if not leaders:
             return [self.hosts[name] for name in self.members]
@@ -171,7 +175,7 @@ class Simulation:
         return [self.hosts[name] for name in members]
 
     def divergence(self) -> list[str]:
-        """What still differs among those that count: leaders, logs, commit indexes."""
+        """Yield the remaining differences among those that count: leaders, logs, commit indexes."""
         found = []
         hosts = self.voters()
         leaders = [host.id for host in hosts if host.replica is not None and host.replica.is_leader]
@@ -190,7 +194,7 @@ class Simulation:
         return found
 
     def settle(self, limit_s: float) -> None:
-        """Run without faults until all agree and nothing is under way, at most `limit_s`."""
+        """Run without faults until all agree and nothing is in flight, at most `limit_s`."""
         deadline = self.clock.now + limit_s
         while self.clock.now < deadline:
             self.run_for(SETTLE_STEP_S)
@@ -198,7 +202,7 @@ class Simulation:
                 break
 
     def check_converged(self) -> None:
-        """After healing and quiet: the same log, the same commit index, the same history with all acknowledged."""
+        """Check after healing that all have the same log, commit index and history with everything acknowledged."""
         report = self.checkers.report
         for difference in self.divergence():
             report("not converged", difference)
@@ -213,7 +217,7 @@ class Simulation:
         self.subject.check_end(self)
 
     def probe(self) -> None:
-        """Each node that counts must carry out a proposal, be it the first it is given or a later one."""
+        """Check that each node that counts carries out a proposal, its first or a later one."""
         acknowledged = self.checkers.acknowledged
         probes: dict[str, list[bytes]] = {host.id: [] for host in self.voters()}
         deadline = self.clock.now + PROBE_LIMIT_S

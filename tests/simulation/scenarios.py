@@ -1,6 +1,6 @@
-"""Scripted runs, one per defect of PySyncObj that is mended: what the audit describes, step by step.
+"""Scripted runs, one per mended defect of PySyncObj: each follows the description in the audit.
 
-Each takes a subject and returns the kinds of violations that the run ended with.
+Each takes a subject and returns the kinds of violations with which the run ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SCENARIOS"]
 
 
 def overlap(subject: Subject) -> set[str]:
-    """D1: entries that were sent again over a slow link must not truncate what already matches."""
+    """D1: entries that are resent over a slow link must not truncate entries that already match."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, others = stage.elect()
@@ -28,14 +28,14 @@ def overlap(subject: Subject) -> set[str]:
             stage.propose(leader, 2)
             stage.run_for(0.05)
         stage.run_for(10.0)
-        # Over slow links something is always under way.
+        # On slow links, messages are always in flight.
         for other in others:
             stage.network.slow(leader.id, other.id, FAST_S)
         return stage.finish()
 
 
 def commit_unverified(subject: Subject) -> set[str]:
-    """D2: a leader that was cut off comes back over a slow link and is told a commit index beyond what was compared."""
+    """D2: a leader that was cut off returns over a slow link and gets a commit index beyond the compared entries."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         old, others = stage.elect()
@@ -45,7 +45,7 @@ def commit_unverified(subject: Subject) -> set[str]:
         stage.propose(old, 5)
         stage.run_for(6.0)
         new = stage.leader()
-        # So many that the log behind the old leader's entries is compacted away.
+        # Enough entries that the log behind the old leader's entries is compacted.
         for _ in range(40):
             stage.propose(new, 3)
             stage.run_for(0.1)
@@ -57,7 +57,7 @@ def commit_unverified(subject: Subject) -> set[str]:
 
 
 def reply_of_earlier_term(subject: Subject) -> set[str]:
-    """D3: replies on a slow path that belong to an earlier leadership must not count in the present one."""
+    """D3: replies on a slow path that belong to an earlier leadership must not count in the current one."""
     stage = Stage(subject, 5)
     with stage.simulation.world():
         leader, (follower, *rest) = stage.elect()
@@ -68,7 +68,7 @@ def reply_of_earlier_term(subject: Subject) -> set[str]:
         stage.join_all()
         stage.run_for(3.0)
         interim = stage.leader()
-        assert interim in rest, "the majority has elected another leader meanwhile"
+        assert interim in rest, "the majority has elected another leader"
         core = interim.replica.core
         interim.input(core.transferLeadership, Node(leader.id))
         stage.run_for(2.5)
@@ -94,10 +94,11 @@ def back_up(subject: Subject) -> set[str]:
         second = stage.leader()
         stage.propose(second, 40, size_bytes=400)
         stage.run_for(2.0)
-        # The third leader begins behind all of these and has to find its way back to where the old one's log differs.
+        # The third leader begins after all of these entries and has to search back to where the old leader's log
+        # differs.
         third = next(host for host in others if host is not second)
         for _ in range(5):
-            # An entry of the leader's own may be on its way just then; nobody takes over without it.
+            # An entry of the leader may be in flight now; no other member can take over without it.
             second.input(second.replica.core.transferLeadership, Node(third.id))
             stage.run_for(2.0)
             if third.replica.is_leader:
@@ -113,7 +114,7 @@ def back_up(subject: Subject) -> set[str]:
 
 
 def poisoned_command(subject: Subject) -> set[str]:
-    """D15: a command that the application cannot carry out is one command's failure, not the end of the cluster."""
+    """D15: a command that the application cannot execute fails alone and does not end the cluster."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, _others = stage.elect()
@@ -124,7 +125,7 @@ def poisoned_command(subject: Subject) -> set[str]:
 
 
 def raising_callback(subject: Subject) -> set[str]:
-    """D16: an exception on the way of an answer must not apply its entry again."""
+    """D16: an exception while an answer is delivered must not apply its entry again."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, _others = stage.elect()
@@ -135,7 +136,9 @@ def raising_callback(subject: Subject) -> set[str]:
 
 
 def reply_of_earlier_life(subject: Subject) -> set[str]:
-    """What a process acknowledged shortly before it died says nothing of its successor, which has an empty log."""
+    """Acknowledgements that a process sent shortly before it died must not count for its successor with an
+    empty log.
+    """
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (follower, _) = stage.elect()
@@ -145,7 +148,7 @@ def reply_of_earlier_life(subject: Subject) -> set[str]:
         stage.network.keep_in_flight(follower.id, leader.id)
         follower.kill()
         follower.start(stage.simulation.members)
-        # The successor hears of the leader at once, but cannot answer before the old replies are there.
+        # The successor receives the leader's messages at once, but cannot answer before the old replies have arrived.
         stage.network.forbid(follower.id, leader.id)
         stage.run_for(2.5)
         stage.network.slow(follower.id, leader.id, FAST_S)
@@ -154,7 +157,7 @@ def reply_of_earlier_life(subject: Subject) -> set[str]:
 
 
 def snapshot_reply_lost(subject: Subject) -> set[str]:
-    """The way back is down when a follower has installed a snapshot: the leader must find out in another way."""
+    """The return path is down when a follower has installed a snapshot: the leader must learn of it in another way."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, (follower, other) = stage.elect()
@@ -175,7 +178,7 @@ def snapshot_reply_lost(subject: Subject) -> set[str]:
 
 
 def all_members_restart(subject: Subject) -> set[str]:
-    """Without a durable log, members that have all lost theirs have nothing to wait for: they start over."""
+    """Without a durable log, members that have all lost their logs have nothing to wait for: they start over."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         leader, others = stage.elect()
@@ -192,7 +195,9 @@ def all_members_restart(subject: Subject) -> set[str]:
 
 
 def joins_by_a_list_that_fails(subject: Subject) -> set[str]:
-    """A node that is told the members by a leader whose latest change is then undone must come to the right list."""
+    """A node that gets the list of members from a leader whose latest change is then undone must end with the
+    right list.
+    """
     stage = Stage(subject, 3, spares=1)
     with stage.simulation.world():
         old, others = stage.elect()
@@ -212,7 +217,7 @@ def joins_by_a_list_that_fails(subject: Subject) -> set[str]:
 
 
 def restarts_with_a_list_that_failed(subject: Subject) -> set[str]:
-    """The same with a leader that is started again and remembers a change that was undone."""
+    """Repeat this with a leader that restarts and remembers a change that was undone."""
     stage = Stage(subject, 3)
     with stage.simulation.world():
         old, others = stage.elect()
@@ -228,7 +233,9 @@ def restarts_with_a_list_that_failed(subject: Subject) -> set[str]:
 
 
 def vote_for_unknown_member(subject: Subject) -> set[str]:
-    """A member that was cut off while another was added must vote for the new one: without it there is no majority."""
+    """A member that was cut off while another one was added must vote for the new one: otherwise there is no
+    majority.
+    """
     stage = Stage(subject, 3, spares=1)
     with stage.simulation.world():
         leader, (behind, other) = stage.elect()

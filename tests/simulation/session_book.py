@@ -1,4 +1,4 @@
-"""What is known of sessions and what they hold from the log alone: plain lists, searched from the front."""
+"""Sessions and what they hold as derived from the log alone: plain lists, searched from the front."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Held", "Lines", "Messages", "Session"]
 
 @dataclass
 class Session:
-    """One session, and the deliveries made to it."""
+    """One session and its deliveries."""
 
     number: int
     ttl_us: int
@@ -20,7 +20,7 @@ class Session:
 
 
 class Held(NamedTuple):
-    """A message that somebody has."""
+    """A message under a lease."""
 
     queue: bytes
     arrival: int
@@ -28,7 +28,7 @@ class Held(NamedTuple):
 
 
 class Messages:
-    """The messages of some queues, in the order in which they came."""
+    """The messages of some queues, in order of arrival."""
 
     def __init__(self) -> None:
         self.lines: dict[bytes, list[tuple[int, bytes]]] = {}
@@ -43,13 +43,13 @@ class Messages:
         self.line(queue).append((self._arrivals, content))
 
     def come_back(self, delivery: int) -> None:
-        """The message has its old place again."""
+        """Return the message to its old position."""
         held = self.held.pop(delivery)
         bisect.insort(self.line(held.queue), (held.arrival, held.content))
 
 
 class Lines:
-    """Who stands in line for what; the first one has it."""
+    """Wait lists by name; the first session of a list is the holder."""
 
     def __init__(self) -> None:
         self.lines: dict[bytes, list[int]] = {}
@@ -66,7 +66,7 @@ class Lines:
             self._places.append((session, name))
 
     def leave(self, name: bytes, session: int) -> int | None:
-        """Returns who has the thing now because of that, 0 for nobody; None if that has not changed."""
+        """Remove the session; return the new holder, 0 for none, or None if the holder has not changed."""
         line = self.lines.get(name, [])
         if session not in line:
             return None
@@ -76,5 +76,5 @@ class Lines:
         return self.holder(name) if held else None
 
     def of(self, session: int) -> list[bytes]:
-        """What the session stands in line for, in the order in which it asked."""
+        """Return the names for which the session waits, in the order of its requests."""
         return [name for number, name in self._places if number == session]

@@ -28,7 +28,8 @@ AT_ONCE = -1
 
 
 class SessionClient:
-    """Has one session after the other at its node; stalls now and then for so long that the session ends, and goes on with it.
+    """Opens one session after the other at its node. Some stalls outlast the session, and the client continues to use
+    it.
 
     It begins when the node has machine version 3.
     """
@@ -37,7 +38,7 @@ class SessionClient:
         self._replica = replica
         self._requests = requests
         self._judge = judge
-        # Its own numbers, so that those of the other clients of the node stay what they were.
+        # A separate generator, so that the numbers of the node's other clients do not change.
         self._rng = random.Random(f"{seed}:{host.id}:{host.life}:sessions")
         self._session = 0
         self._held: list[tuple[bytes, int]] = []
@@ -91,7 +92,7 @@ class SessionClient:
 
     def _pull(self) -> None:
         queue, count = self._rng.choice([HELD, TURN]), self._rng.choice([1, 1, 3])
-        # As if some of the latest deliveries had not arrived.
+        # Simulates the loss of some of the latest deliveries.
         known = self._rng.choice([-1, -1, -1, self._last, max(0, self._last - 1)])
         self._send([Op.PULL_IN_SESSION, queue, count, 0, self._session, self._rng.choice([0, 1]), known], self._pulled)
 
@@ -100,7 +101,7 @@ class SessionClient:
         self._held += [(queue, number) for queue, number, _remaining, _message in delivered or []]
 
     def _settle(self) -> None:
-        """Ack or give back something, which the session that it was delivered to may have lost."""
+        """Ack or nack a message, perhaps one that its session has lost."""
         if not self._held:
             return
         queue, number = self._held.pop(self._rng.randrange(len(self._held)))
@@ -121,7 +122,7 @@ class SessionClient:
     # --- pushes that wait -----------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        """Push into the full queue, or make room there, or give up to wait."""
+        """Push into the full queue, make room there, or cancel a waiting push."""
         chance = self._rng.random()
         if chance < 0.5:
             rows = [[self._requests.content(), None, [], None, []] for _ in range(self._rng.choice([1, 1, 2]))]
@@ -134,7 +135,7 @@ class SessionClient:
 
 
 class _Answer(Silent):
-    """Hands on the answer; what has no answer is forgotten."""
+    """Passes the answer to a callback; ignores a missing answer."""
 
     def __init__(self, then: Callable[[Any], None]) -> None:
         self._then = then

@@ -1,7 +1,8 @@
-"""What must hold of sessions, exclusive queues, locks and waiting pushes in the order of the log.
+"""Invariants of sessions, exclusive queues, locks and waiting pushes in log order.
 
-As in `queue_judge`, each result is judged once by what the commands before it did. What a batch tells those who wait is judged
-with it: a lock is handed on, a session ends and a push is stored or refused exactly when that has come.
+As in `queue_judge`, each result is judged once by the effects of the commands before it. Notices to waiting clients are
+judged with their batch: a lock is handed over, a session ends, and a push is stored or refused exactly when that is
+due.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Waiting(NamedTuple):
 
 
 class SessionJudge:
-    """Follows all sessions, and the queues and locks named here; reports what does not add up."""
+    """Follows all sessions, and the queues and locks named here; reports contradictions."""
 
     def __init__(self, checkers: Checkers) -> None:
         self._checkers = checkers
@@ -68,7 +69,7 @@ class SessionJudge:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The cluster has lost everything."""
+        """Start over after the cluster has lost everything."""
         self._index = self._now_us = self._last_token = 0
         self._sessions: dict[int, Session] = {}
         self._messages = Messages()
@@ -82,21 +83,21 @@ class SessionJudge:
     def _report(self, kind: str, detail: Any) -> None:
         self._checkers.report(kind, f"{detail}, log time {self._now_us}")
 
-    # --- what clients are told ------------------------------------------------------------------------------------
+    # --- answers to clients -------------------------------------------------------------------------------------------
 
     def answered(self, content: bytes, result: Any) -> None:
-        """A client has the first answer to a push that may wait."""
+        """Note that a client has the first answer to a push that may wait."""
         if content not in self._results or self._results[content] != result:
             self._report("answer not in the log", f"{content!r}: {result}, not {self._results.get(content)}")
 
     def refused(self, content: bytes) -> None:
-        """A client was told that nothing of its push was done, nor will be."""
+        """Note that a client's push was refused: it was not and will never be applied."""
         self._refused.add(content)
 
     # --- the log --------------------------------------------------------------------------------------------------
 
     def applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
-        """A replica has applied the entry; only the first one counts."""
+        """Judge an entry that a replica has applied; only the first replica counts."""
         notices = applied.notices
         if index <= self._index:
             return
@@ -135,13 +136,13 @@ class SessionJudge:
             self._report("waiting pushes out of order", stored)
         elif stored != served:
             self._report(
-                "bound exceeded" if len(stored) > len(served) else "room for nobody", f"{stored}, not {served}"
+                "bound exceeded" if len(stored) > len(served) else "waiting push not stored", f"{stored}, not {served}"
             )
 
     # --- sessions -------------------------------------------------------------------------------------------------
 
     def _live(self, number: int, result: Any) -> Session | None:
-        """The session, if it is alive; nothing may be done for one that is not."""
+        """Return the session if it is alive; nothing may be done for an ended one."""
         session = self._sessions.get(number)
         if session is None and not (isinstance(result, Fault) and result.code == "session_lost"):
             self._report("served after its session", f"session {number}: {result}")
@@ -203,7 +204,7 @@ class SessionJudge:
             self._messages.held[delivery] = Held(queue, arrival, content)
 
     def _lost(self, session: Session, queue: bytes, known: int) -> list[int]:
-        """Which deliveries the session holds of a queue that its client has not received."""
+        """Return the deliveries of a queue that the session holds and that its client has not received."""
         if known < 0:
             return []
         held = [(one, self._messages.held.get(one)) for one in session.deliveries if one > known]
@@ -213,7 +214,7 @@ class SessionJudge:
         self._delivered(queue, arguments[0], result or [])
 
     def _delivered(self, queue: bytes, count: int, result: list[Any]) -> list[tuple[int, int, bytes]]:
-        """Number of the delivery, arrival and content of what has left the line, which must be the first of it."""
+        """Remove messages from the head of the queue and return their delivery number, arrival and content."""
         line = self._messages.line(queue)
         expected = [content for _, content in line[:count]]
         contents = [loaded(message.content) for _queue, _delivery, _remaining, message in result]
@@ -324,7 +325,7 @@ class SessionJudge:
             self._messages.push(NARROW, content)
 
     def _serve(self) -> list[int]:
-        """The tickets of those that find room now."""
+        """Return the tickets of the pushes that have room now."""
         served = []
         while self._waiting and self._fits(self._waiting[0].contents):
             push = self._waiting.pop(0)
@@ -345,7 +346,7 @@ class SessionJudge:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def check(self, machines: dict[str, Machine], contents: dict[str, dict[bytes, collections.Counter[bytes]]]) -> None:
-        """Compare what each replica holds; `contents` are its messages by queue."""
+        """Compare the contents of each replica; `contents` are its messages by queue."""
         expected = {name: collections.Counter(one for _, one in self._messages.line(name)) for name in SESSION_QUEUES}
         for held in self._messages.held.values():
             expected[held.queue][held.content] += 1

@@ -1,4 +1,4 @@
-"""What scripted runs are made of."""
+"""Building blocks of scripted runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAST_S = (0.001, 0.002)
 
 
 class Stage:
-    """A simulation with the words that the scripts are made of."""
+    """A simulation with the operations that scripts use."""
 
     def __init__(self, subject: Subject, nodes: int, *, spares: int = 0) -> None:
         self.simulation = Simulation(subject, Profile("scenario", nodes=nodes, spares=spares), seed=1)
@@ -30,7 +30,7 @@ class Stage:
         self.run_for = self.simulation.run_for
 
     def elect(self) -> tuple[Host, list[Host]]:
-        """Start all members; returns the leader and the others."""
+        """Start all members; return the leader and the others."""
         self.simulation.start_members()
         self.run_for(5.0)
         leader = self.leader()
@@ -58,7 +58,7 @@ class Stage:
                     self.network.join(one, other)
 
     def finish(self) -> set[str]:
-        """Quiet, then the checks of the end."""
+        """Wait until the cluster settles and make the final checks."""
         self.simulation.settle(QUIET_S)
         self.simulation.probe()
         self.simulation.settle(QUIET_S)
@@ -68,9 +68,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A script, a violation that stock PySyncObj ends it with, and the subjects that must pass it.
+    """A script, the violation with which stock PySyncObj ends it, and the subjects that must pass it.
 
-    `stock_kind` is None where stock cannot be compared.
+    `stock_kind` is None where stock PySyncObj cannot be compared.
     """
 
     run: Callable[[Subject], set[str]]

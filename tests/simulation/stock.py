@@ -1,4 +1,4 @@
-"""PySyncObj 0.3.17 as it is: what the checkers must find guilty."""
+"""Unmodified PySyncObj 0.3.17, in which the checkers must find violations."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ POISON = b"\xffpoison"
 
 
 class _StockNode(SyncObj):
-    """Only what is applied is replaced: the command goes to the host instead of a method found by pickle."""
+    """Replaces only the application of a command: it goes to the host instead of a method found by pickle."""
 
     def __init__(self, host: Host, peers: Sequence[Node], transport: SimTransport, conf: SyncObjConf) -> None:
         super().__init__(Node(host.id), peers, conf, nodeClass=Node, transport=transport)
-        # Attributes set after the library's constructor are what it puts into a snapshot.
+        # Attributes set after the library's constructor are those that it puts into a snapshot.
         self.__dict__["snapshot_state"] = (0, b"")
         self._SyncObj__properies.add("replica_host")
         self.replica_host = host
@@ -105,7 +105,7 @@ class StockReplica(RaftState):
 
 
 class StockSubject:
-    """Library defaults, but for the batch limit, which is scaled down as the commands are."""
+    """Library defaults, except for the batch limit, which is scaled down as the commands are."""
 
     name = "stock"
     tick_s = 0.05
@@ -117,7 +117,7 @@ class StockSubject:
     def __init__(
         self, *, log_entries: int | None = None, durability: str = "memory", quorum_lost_s: float | None = None
     ) -> None:
-        """Whatever the durability, the library's log is in memory here."""
+        """Keep the library's log in memory in every durability mode."""
         self._settings = {"appendEntriesBatchSizeBytes": 1024, "logCompactionMinEntries": log_entries or 1 << 40}
 
     def forgets(self, *, power: bool) -> bool:
@@ -127,10 +127,10 @@ class StockSubject:
         return contextlib.nullcontext()
 
     def begin_again(self) -> None:
-        """Nothing is remembered here."""
+        """Do nothing: this subject keeps no data itself."""
 
     def check_end(self, simulation: Simulation) -> None:
-        """The checkers have seen all."""
+        """Do nothing: the checkers have seen everything."""
 
     def start(self, host: Host, peers: Sequence[str], rng: random.Random, *, joining: bool) -> Replica:
         journals: list[WatchedJournal] = []

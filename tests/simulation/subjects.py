@@ -1,4 +1,4 @@
-"""What can be simulated, by name."""
+"""The subjects that can be simulated, by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBJECTS: dict[str, Callable[..., Subject]] = {
 
 
 def subject(name: str, profile: Profile) -> Subject:
-    """The subject `name` with the settings that `profile` asks for."""
+    """Return the subject `name` with the settings of `profile`."""
     return SUBJECTS[name](
         log_entries=profile.log_entries, durability=profile.durability, quorum_lost_s=profile.quorum_lost_s
     )

@@ -1,4 +1,4 @@
-"""Each of our fixes, switched off alone: a patch that brings the defect back. Names are those of the defects."""
+"""Each of our fixes, switched off alone: a patch that restores the defect. Names are those of the defects."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def _patches() -> dict[str, Patches]:
 
 
 def switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
-    """What to enter for the patches to be in force."""
+    """Return a context manager that applies the patches."""
 
     @contextlib.contextmanager
     def switched_off() -> Any:
@@ -298,4 +298,4 @@ def switch(patches: Patches) -> Callable[[], AbstractContextManager[None]]:
 
 
 SWITCHES = {name: switch(patches) for name, patches in _patches().items()}
-"""By name, what to enter for the length of a run."""
+"""By name, the context manager for the duration of a run."""

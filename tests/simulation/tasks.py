@@ -31,7 +31,7 @@ class Task:
     trace: bool = False
 
     def run(self) -> tuple[Report, float]:
-        """The report, and the processor time in seconds."""
+        """Return the report, and the processor time in seconds."""
         started = time.process_time()
         profile = profile_for(self.subject, self.profile)
         report = simulate(
@@ -51,5 +51,5 @@ def run_all(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Report, float]]:
 
 
 def silence_nodes() -> None:
-    """What the simulated nodes log has the time of day and says less than a trace; for processes that do nothing else."""
+    """Silence the logs of the simulated nodes: they carry the time of day and say less than a trace."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

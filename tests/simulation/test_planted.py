@@ -1,4 +1,6 @@
-"""Bugs that a review planted, and which no test noticed then: each is convicted now, and what convicts it acquits the program."""
+"""Bugs that a review planted and that no test caught then: the tests now find each bug and accept the correct
+program.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ CASES = [
         script="change before an entry of the term",
     ),
     Case("earlier terms committed by counting", "core", "earlier term committed", script="earlier term on a majority"),
-    Case("no replica judges the digests", "node", "odd one goes on", script="replica that differs"),
+    Case("no replica judges the digests", "node", "divergent replica continues", script="replica that differs"),
     Case(
         "version of the members heard so far", "node", "upgraded too soon", script="upgrade while a member is unknown"
     ),
     Case("version of the members heard so far", "queues", "upgraded too soon", profile="upgrade", seed=5),
     Case("nothing is throttled", "node", "memory full", script="flood on a slow disk"),
-    Case("throttled by pages that nobody writes", "node", "stands still", script="flood on a full disk"),
+    Case("throttled by pages that are never written", "node", "no progress", script="flood on a full disk"),
     Case("pages are not waited for", "node", "exception", script="page damaged in use"),
     Case("pages are not waited for", "queues", "exception", profile="paging", seed=7),
     Case("no newer state is asked for", "node", "exception", script="page left behind"),
@@ -43,12 +45,14 @@ CASES = [
     Case("no newer state is asked for", "node", "exception", script="page missing at the start"),
     Case("log cut up to what is applied", "core", "log cut too far", profile="disk", seed=1),
     Case("a refused snapshot is kept", "node", "snapshot not applied", script="newer state refused"),
-    Case("a snapshot without its pages is kept", "node", "not caught up", script="page of a snapshot that nobody has"),
+    Case(
+        "a snapshot without its pages is kept", "node", "not caught up", script="page of a snapshot that no member has"
+    ),
 ]
 
 
 MENDED = {"change that was truncated", "call to lead that cannot be followed"}
-"""Scripts of faults that were there and are mended: `test_scenarios` runs them."""
+"""Scripts of former faults that are fixed: `test_scenarios` runs them."""
 
 
 def test_every_planted_bug_has_a_case() -> None:
@@ -57,12 +61,12 @@ def test_every_planted_bug_has_a_case() -> None:
 
 
 SEEDS_MAX = 12
-"""A change of the program moves what happens in a run, so the bug may show with a later seed than it did."""
+"""Number of seeds to try: a change of the program changes the runs, so the bug may show with a later seed."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.switch} {case.script or case.profile}")
-def test_the_bug_is_convicted(case: Case) -> None:
-    """That the program keeps these promises is shown by the runs and scripts themselves."""
+def test_the_bug_is_found(case: Case) -> None:
+    """Check that the bug is found; the runs and scripts themselves show that the program keeps these guarantees."""
     seeds = range(case.seed, case.seed + (SEEDS_MAX if case.profile else 1))
     with PLANTED[case.switch]():
         assert any(case.kind in replace(case, seed=seed).run() for seed in seeds)

@@ -1,4 +1,4 @@
-"""Bugs planted into what queues can do beyond push, pull and ack: the judge of the log convicts each within a few runs."""
+"""Planted bugs in queue features beyond push, pull and ack: the judge of the log finds each within a few runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
     "transactions settle what is gone": {"transaction in part"},
     "snapshots without what is not due": {"exception", "message lost", "answer not in the log"},
 }
-"""By bug, what it is convicted of. It may show as something else in some runs."""
+"""The kinds of violations by bug. Some runs may show other kinds."""
 
 
 def test_every_planted_bug_has_its_kinds() -> None:
@@ -36,8 +36,8 @@ def test_every_planted_bug_has_its_kinds() -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED_QUEUES)
-def test_the_bug_is_convicted(name: str) -> None:
-    """That the program keeps these promises is shown by the runs themselves."""
+def test_the_bug_is_found(name: str) -> None:
+    """Check that the bug is found; the runs themselves show that the program keeps these guarantees."""
     profile = "snapshot" if name.startswith("snapshots") else "calm"
     with PLANTED_QUEUES[name]():
         assert any(Task("queues", profile, seed).run()[0].kinds & KINDS[name] for seed in SEEDS)

@@ -1,6 +1,7 @@
-"""Simulated clusters: ours keep every promise under every profile, and the same checkers convict stock PySyncObj.
+"""Simulated clusters: ours keep every guarantee under every profile, and the same checkers find violations in stock
+PySyncObj.
 
-More seeds, and other ones: `python -m tests.simulation --seed N --seeds M --jobs 2`.
+For more and other seeds: `python -m tests.simulation --seed N --seeds M --jobs 2`.
 """
 
 import multiprocessing
@@ -36,16 +37,16 @@ def pool() -> Iterator[Pool]:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", SEEDS)
-def test_no_promise_is_broken(name: str, profile: str, pool: Pool) -> None:
+def test_every_guarantee_holds(name: str, profile: str, pool: Pool) -> None:
     tasks = [Task(name, profile, seed) for seed in range(1, SEEDS[name] + 1)]
     reports = [report for report, _seconds in pool.imap(Task.run, tasks)]
-    guilty = [str(report) for report in reports if report.violations]
-    assert not guilty, "\n" + "\n".join(guilty)
+    violations = [str(report) for report in reports if report.violations]
+    assert not violations, "\n" + "\n".join(violations)
     assert all(report.acknowledged for report in reports)
 
 
-def test_a_member_that_is_killed_before_it_is_trusted_is_not_taken_for_a_founder() -> None:
-    """The harness knows who has lost a disk longer than for one life."""
+def test_a_member_killed_before_it_recovers_does_not_count_as_a_founder() -> None:
+    """Check that the harness remembers a lost disk for longer than one life."""
     assert not run("core", "lostdisk", 7001).violations
 
 
@@ -54,7 +55,7 @@ def test_there_are_350_runs() -> None:
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_50_ms_on_every_link_elect_a_leader_and_go_on(name: str) -> None:
+def test_a_cluster_with_50_ms_on_every_link_elects_a_leader_and_works(name: str) -> None:
     report = run(name, "delay50", 1)
     assert 1 <= report.elections <= 3
     assert report.acknowledged >= 0.9 * report.proposed
@@ -81,7 +82,7 @@ def test_stock_breaks_promises(profile: str, seed: int, kinds: set[str]) -> None
     ("name", "profile"), [("stock", "churn"), *((name, profile) for name in SEEDS for profile in ("churn", "five"))]
 )
 def test_a_run_is_a_function_of_its_seed(name: str, profile: str) -> None:
-    """Even in another process, where strings hash differently."""
+    """Check this also across processes, where strings hash differently."""
     program = (
         "from tests.simulation.test_simulation import run;"
         f"print(run({name!r}, {profile!r}, 7, until_violation=False).fingerprint)"
@@ -92,6 +93,6 @@ def test_a_run_is_a_function_of_its_seed(name: str, profile: str) -> None:
         done = subprocess.run(
             [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
         )
-        # What the nodes log stands before it, with the time of day.
+        # The nodes' log output precedes it, with the time of day.
         fingerprints.add(done.stdout.splitlines()[-1])
     assert len(fingerprints) == 1

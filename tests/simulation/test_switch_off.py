@@ -1,9 +1,9 @@
-"""The simulator must notice each of our fixes: with any single one switched off, a run breaks a promise that it keeps else.
+"""The simulator must detect the lack of each of our fixes: with any one switched off, a run violates a guarantee.
 
-No switch brings back what is not there any more: the 32-bit offsets of the library's journal (D12), its own commands and their
-versions (D17), its serializer and its forked children (D31, D32), its chunks, pickles and open utility messages (D27 to D29:
-`tests/integration/test_bad_input_raft.py`). D26 cannot be brought back alone, because nobody votes for a node that is no member.
-D30 is the real transport's (`tests/unit/replication/test_connections.py`); D33 costs only time.
+No switch restores code that no longer exists: the 32-bit offsets of the library's journal (D12), its own commands and
+their versions (D17), its serializer and its forked children (D31, D32), its chunks, pickles and open utility messages
+(D27 to D29: `tests/integration/test_bad_input_raft.py`). D26 cannot be restored alone, because members vote only for
+members. D30 belongs to the real transport (`tests/unit/replication/test_connections.py`); D33 costs only time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALL = {**SCENARIOS, **OWN_SCENARIOS, **RULE_SCENARIOS, **PAGE_SCENARIOS}
 
 @dataclass(frozen=True)
 class Case:
-    """A run that shows the fix: a script, or a seed of a profile; and one of the promises that it breaks without the fix."""
+    """A run that shows the fix: a script, or a seed of a profile; and a guarantee that it violates without the fix."""
 
     switch: str
     subject: str
@@ -37,7 +37,7 @@ class Case:
     seed: int = 0
 
     def run(self) -> set[str]:
-        """The kinds of promises that are broken."""
+        """Return the kinds of guarantees that are violated."""
         if self.script:
             scenario = ALL[self.script]
             subject = SUBJECTS[self.subject](log_entries=scenario.log_entries, durability=scenario.durability)
@@ -82,7 +82,7 @@ CASES = [
     Case("forgetful", "core", "commits differ", script="disk lost behind a stale leader"),
     Case("proof of leadership", "core", "commits differ", script="disk lost behind a stale leader"),
     Case("snapshots in durability process", "core", "exception", profile="process", seed=2),
-    Case("learner", "core", "stands still", script="learner that cannot catch up"),
+    Case("learner", "core", "no progress", script="learner that cannot catch up"),
 ]
 
 
@@ -98,7 +98,7 @@ def test_the_fix_is_missed(case: Case) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_a_later_incarnation_is_outlived_where_origins_do_not_tell_lives_apart(seed: int) -> None:
-    """As in a data directory of an earlier program, or in an old copy of one."""
+def test_a_run_survives_a_later_incarnation_of_the_same_origin(seed: int) -> None:
+    """Check this for a data directory of an earlier program, or an old copy of one."""
     with mock.patch.object(lmqcluster.replication.meta, "_fresh_origin", lambda node_id: node_id):
         assert Task("node", "lostclock", seed).run()[0].kinds == set()

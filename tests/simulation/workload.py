@@ -1,4 +1,4 @@
-"""Numbered proposals through random nodes; a node that applies its own proposal has acknowledged it."""
+"""Numbered proposals through random nodes; a node acknowledges its own proposal by applying it."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Workload:
             self.propose(self._rng.choice(running), self._rng.randint(*self._size_bytes))
 
     def pause(self, duration_s: float) -> None:
-        """Propose nothing by itself for so long."""
+        """Propose nothing automatically for `duration_s` seconds."""
         self._quiet_until = self._clock.now + duration_s
 
     def propose(self, host: Host, size_bytes: int = 10) -> bytes:
-        """Propose the next number through `host`; returns the command."""
+        """Propose the next number through `host`; return the command."""
         self.proposed += 1
         command = (b"%08d:" % self.proposed).ljust(size_bytes, b".")
         host.input(self._hand_over, host, command)

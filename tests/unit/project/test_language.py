@@ -43,7 +43,6 @@ NOT_YET: tuple[str, ...] = (
     "tests/promtool.py",
     "tests/property",
     "tests/queued_clients",
-    "tests/simulation",
     "tests/spark",
     "tests/unit",
 )
